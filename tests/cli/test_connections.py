@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import socket
 import sqlite3
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from redrive.cli.commands.work import _command
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.worker_start import start_of
+from redrive.errors import StoreUnavailable
+from redrive.ops import connections
 
 FILE = """
 redrive_app = "shop"
@@ -39,12 +45,39 @@ async def send(ctx: Context) -> None: ...
 async def report(ctx: Context) -> str:
     return ctx.connection
 """
+BROKEN = """
+from redrive import App, Context
+app = App()
+
+@app.task("SEND", max_attempts=1)
+async def send(ctx: Context) -> None:
+    raise KeyError("no address")
+
+@app.task("REPORT_X", max_attempts=1)
+async def report(ctx: Context) -> None:
+    raise ValueError("no figures")
+
+app.periodic("SEND", cron="0 3 * * *", name="early")
+app.periodic("REPORT_X", cron="0 4 * * *", name="nightly")
+"""
 
 
 @pytest.fixture
 def shop(here: Path) -> Loaded:
     (here / "redrive.toml").write_text(FILE)
     (here / "shop.py").write_text(APP)
+    return load(None, None)
+
+
+@pytest.fixture
+def broken(here: Path, redrive) -> Loaded:
+    """Two connections: two tasks have failed on one, one on the other, and a worker has served each."""
+    (here / "redrive.toml").write_text(FILE)
+    (here / "shop.py").write_text(BROKEN)
+    for kind in ("SEND", "SEND", "REPORT_X"):
+        assert redrive("enqueue", kind).code == 0
+    for name in ("main", "insights"):
+        assert redrive("work", name, "--stop-when-empty", "--id", f"w-{name}").code == 0
     return load(None, None)
 
 
@@ -169,11 +202,145 @@ def test_migrate_brings_all_up_to_date(shop: Loaded, redrive) -> None:
     assert redrive("migrate", "--status", "--connection", "insights", "--json").json["pending"] == []
 
 
-def test_a_command_about_one_of_several_says_which(shop: Loaded, redrive) -> None:
-    for name in ("main", "insights"):
-        assert redrive("migrate", "--connection", name).code == 0
+def test_lists_are_about_all_connections(broken: Loaded, redrive) -> None:
+    failed = redrive("failed", "--json").json
+    assert failed["total"] == 3 and sorted(one["connection"] for one in failed["items"]) == ["insights", "main", "main"]
+    assert [one["failed_at"] for one in failed["items"]] == sorted(
+        (o["failed_at"] for o in failed["items"]), reverse=True
+    )
+    assert failed["next"] is None and len(redrive("failed", "--limit", 2, "--json").json["items"]) == 2
     said = redrive("failed")
-    assert "about the connection main; others: insights (--connection NAME)" in said.err
-    assert "others:" not in redrive("failed", "--connection", "insights").err
-    assert "others:" not in redrive("stats").err, "that is about all of them"
-    assert redrive("failed", "--json").err == ""
+    assert said.err == "" and "3 of 3" in said.out and "connection" in said.out
+    stats = redrive("failed", "--stats", "--json").json
+    assert (stats["total"], stats["by_kind"]) == (3, {"SEND": 2, "REPORT_X": 1})
+    assert {name: one["total"] for name, one in stats["connections"].items()} == {"main": 2, "insights": 1}
+    causes = redrive("causes", "--json").json["items"]
+    assert {one["connection"]: one["failed"] for one in causes} == {"main": 2, "insights": 1}
+    assert {one["connection"] for one in redrive("workers", "--json").json["items"]} == {"main", "insights"}
+    assert {one["connection"] for one in redrive("schedules", "--json").json["items"]} == {"main", "insights"}
+    for name, kind in (("main", "SEND"), ("insights", "REPORT_X")):
+        assert redrive("retry", "--kind", kind, "--connection", name, "--yes", "--by", "ann").code == 0
+    assert {one["connection"] for one in redrive("operations", "--json").json["items"]} == {"main", "insights"}
+    assert {one["connection"] for one in redrive("audit", "--json").json["items"]} == {"main", "insights"}
+    assert redrive("audit", "verify", "--json").json["connections"].keys() == {"main", "insights"}
+    assert redrive("stats", "--history", "1h", "--json").json["connections"].keys() == {"main", "insights"}
+    for command in ("failed", "causes", "workers", "schedules", "operations", "audit", "approvals", "limits", "slo"):
+        for options in ([], ["--connection", "all"]):
+            said = redrive(command, *options)
+            assert (said.code, said.err) == (0, ""), command
+        assert redrive(command, "--connection", "main", "--json").code == 0
+    kinds = {one["kind"] for one in redrive("failed", "--connection", "insights", "--json").json["items"]}
+    assert kinds <= {"REPORT_X"}
+    place = redrive("failed", "--before", 5)
+    assert place.code == 2 and "--before belongs to one connection" in place.err
+
+
+def test_a_name_that_one_connection_knows_is_no_mistake(broken: Loaded, here: Path, redrive) -> None:
+    (here / "redrive.toml").write_text(FILE.replace('redrive_app = "shop"', ""))
+    assert redrive("failed", "--kind", "REPORT_X", "--json").json["total"] == 1
+    assert redrive("list", "--queue", "reports", "--json").json["items"][0]["connection"] == "insights"
+    assert redrive("failed", "--kind", "NOBODY").code == 2
+
+
+def test_lists_go_on_without_one_that_is_away(broken: Loaded, here: Path, redrive) -> None:
+    (here / "redrive.toml").write_text(FILE.replace("sqlite:///insights.db", "postgresql://x:pass@127.0.0.1:1/none"))
+    for name in [one for one in sys.modules if one == "shop"]:
+        del sys.modules[name]
+    for command in ("failed", "causes", "workers", "schedules", "operations", "audit", "approvals", "limits", "slo"):
+        said = redrive(command)
+        assert said.code == 0 and "insights cannot be looked at" in said.err and "pass" not in said.err, command
+        assert redrive(command, "--json").json["away"]["insights"]["code"] == "STORE_UNAVAILABLE"
+    assert "2 of 2 (without insights)" in redrive("failed").out
+    assert redrive("operations", "show", "nobody").code == 3
+
+
+def test_what_is_named_is_found_where_it_is(broken: Loaded, redrive) -> None:
+    causes = {one["connection"]: one["fingerprint"] for one in redrive("causes", "--json").json["items"]}
+    assert redrive("causes", "show", causes["insights"], "--json").json["connection"] == "insights"
+    assert redrive("causes", "note", causes["insights"], "known", "--json").json["note"] == "known"
+    planned = redrive("causes", "retry", causes["insights"], "--dry-run", "--json").json["plan"]
+    begun = redrive("retry", "--plan", planned, "--yes", "--by", "ann", "--json").json["operation"]
+    assert redrive("operations", "show", begun["id"], "--json").json["total"] == 1
+    assert redrive("operations", "cancel", begun["id"], "--json").json["status"] == "cancelled"
+    worker = next(w for w in redrive("workers", "--json").json["items"] if w["connection"] == "insights")
+    assert worker["id"] in redrive("workers", "drain", worker["id"]).out
+    assert redrive("schedules", "run", "nightly", "--json").json["kind"] == "REPORT_X"
+    assert "schedule nightly paused on insights" in redrive("pause", "--schedule", "nightly").out
+
+
+def test_a_pause_happens_where_the_queue_is(broken: Loaded, redrive) -> None:
+    assert redrive("pause", "--queue", "reports").out == "queue reports paused on insights\n"
+    assert redrive("pause", "--kind", "REPORT_X", "--json").json["connection"] == "insights"
+    assert redrive("limits", "REPORT_X", "--concurrency", 3, "--json").json["items"][0]["connection"] == "insights"
+    assert [one["connection"] for one in redrive("limits", "--json").json["items"]] == ["insights"]
+    redrive("enqueue", "SEND", "--connection", "insights")
+    for_both = redrive("pause", "--kind", "SEND")
+    assert for_both.code == 2 and "the kind SEND is on main and insights" in for_both.err
+    assert redrive("pause", "--kind", "SEND", "--connection", "main").code == 0
+    both = redrive("pause", "--kind", "SEND", "--connection", "all", "--json").json["connections"]
+    assert {name: one["changed"] for name, one in both.items()} == {"main": False, "insights": True}
+    nowhere = redrive("pause", "--queue", "nowhere", "--force")
+    assert nowhere.code == 2 and "on none of the connections" in nowhere.err
+
+
+def test_many_tasks_are_acted_on_where_somebody_says(broken: Loaded, redrive) -> None:
+    answers = ["--fixed", "it", "--idempotent", "--yes", "--by", "ann"]
+    for command in (
+        ["retry", "--all", *answers],
+        ["retry", "--kind", "SEND", "--yes"],
+        ["forget", "--kind", "SEND", "--yes"],
+        ["flush", *answers],
+        ["purge", "--queue", "reports", "--yes"],
+        ["replay", "--limit", 5],
+        ["workers", "drain", "--all"],
+        ["erase", "--scope", "ann", "--yes"],
+        ["alerts", "silence", "failed", "--for", "1h"],
+    ):
+        said = redrive(*command)
+        assert said.code == 2 and "--connection NAME says which, --connection all each" in said.err, command
+    for command in (["audit", "prune", "--older-than-days", 1], ["audit", "export"]):
+        assert redrive(*command, "--connection", "all").code == 2 and redrive(*command).code == 2
+    assert redrive("operations", "--json").json["items"] == []
+    seen = redrive("retry", "--all", "--dry-run", "--json").json["connections"]
+    assert {name: one["matched"] for name, one in seen.items()} == {"main": 2, "insights": 1}
+    done = redrive("retry", "--kind", "SEND", "--connection", "all", "--yes", "--by", "ann", "--json").json
+    assert done["connections"]["main"]["operation"]["total"] == 2 and done["connections"]["insights"]["matched"] == 0
+    said = redrive("retry", "--all", "--connection", "all", *answers)
+    assert said.code == 0 and said.out.count("waits for a second operator") == 2
+    assert "redrive approvals approve --connection insights" in said.out
+    waiting = [one for one in redrive("approvals", "--json").json["items"] if one["connection"] == "insights"]
+    assert redrive("approvals", "approve", waiting[0]["id"], "--by", "bob").code == 0
+
+
+def test_each_in_turn_goes_on_without_one_that_is_away(broken: Loaded, here: Path, redrive) -> None:
+    (here / "redrive.toml").write_text(FILE.replace("sqlite:///main.db", "postgresql://x:pass@127.0.0.1:1/none"))
+    sys.modules.pop("shop", None)
+    said = redrive("retry", "--kind", "REPORT_X", "--connection", "all", "--yes", "--by", "ann")
+    assert said.code == 3 and "has begun" in said.out and "error:" in said.err
+    assert redrive("pause", "--queue", "reports").code == 0
+    assert redrive("pause", "--kind", "SEND").code == 3
+
+
+def test_those_that_do_not_answer_are_waited_for_together(shop: Loaded, redrive, monkeypatch) -> None:
+    monkeypatch.setattr(connections, "SIGN_OF_LIFE_S", 0.3)
+    redrive("enqueue", "SEND")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silents = f"postgresql://x@127.0.0.1:{silent.getsockname()[1]}/none"
+        Path("redrive.toml").write_text(
+            FILE.replace("sqlite:///insights.db", silents) + f'[connections.third]\nurl = "{silents}2"\n'
+        )
+        sys.modules.pop("shop", None)
+        for command in (["list"], ["stats"], ["doctor"], ["failed"], ["show", "0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b"]):
+            said = redrive(*command)
+            assert "no answer within 0.3 s" in said.out + said.err, command
+
+
+def test_all_are_asked_at_the_same_time() -> None:
+    all_asked = asyncio.Barrier(3)
+
+    async def operator(_: str) -> Any:
+        await all_asked.wait()
+        raise StoreUnavailable("gone")
+
+    found, away = asyncio.run(connections.on_each("abc", operator, lambda own: own.control.holds()))
+    assert found == {} and {one.message for one in away.values()} == {"gone"}

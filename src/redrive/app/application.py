@@ -502,6 +502,12 @@ class App:
         """Returns the name of the connection that tasks of a kind go to."""
         return self.connections.of_kind(kind)
 
+    def connections_of(self, target: str, name: str) -> set[str]:
+        """Returns the connections to which tasks of a ``kind`` or ``queue`` go by the code and its routes."""
+        handled = {kind: one.queue for kind, one in self.registry.handlers.items()}
+        declared = {kind: one.queue for kind, one in self.registry.declared.items()}
+        return self.connections.of_target(target, name, handled | declared)
+
     @staticmethod
     def check_url(url: str) -> None:
         """Refuses a URL that cannot work; nothing is opened."""

@@ -37,6 +37,10 @@ class Routing:
         route = self.of(kind)
         return None if route is None else route.queue
 
+    def connections_of(self, queue: str) -> set[str]:
+        """Returns the connections on which routes put tasks into this queue."""
+        return {route.connection or self.default for route in self._routes.values() if route.queue == queue}
+
     def exempt(self, kind: str, feature: str) -> None:
         """Leaves a kind of a feature where the feature is: its tasks land with its rows, in one transaction."""
         if kind in self._exact:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -110,6 +110,16 @@ class FailureStats:
     by_type: dict[str, int]
     by_reason: dict[str, int]
     by_fingerprint: dict[str, int]
+
+
+def together(found: Iterable[FailureStats]) -> FailureStats:
+    """Returns the counts of several stores added up, the largest first."""
+    listed = list(found)
+    sums: dict[str, Counter[str]] = {name: Counter() for name in FailureStats.__dataclass_fields__ if name != "total"}
+    for one in listed:
+        for name, counts in sums.items():
+            counts.update(getattr(one, name))
+    return FailureStats(sum(one.total for one in listed), **{n: dict(c.most_common()) for n, c in sums.items()})
 
 
 async def list_failed(

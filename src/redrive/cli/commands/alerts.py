@@ -9,9 +9,10 @@ import typer
 from rich.text import Text
 
 from redrive.cli.support import output
+from redrive.cli.support.looked import Looked, look_at, show_away
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
-from redrive.cli.support.session import looks_at_all, operate, operate_on_all
-from redrive.errors import StoreError
+from redrive.cli.support.session import operate
+from redrive.cli.support.written import on_chosen
 from redrive.kernel.alerts.book import Silence, alert_document, silence_document
 from redrive.kernel.diagnosis import Level
 from redrive.ops.operator import Operator
@@ -30,9 +31,10 @@ def list_alerts(context: typer.Context, url: Url = None, app: AppName = None, js
     silenced."""
     if context.invoked_subcommand is not None:
         return
-    if looks_at_all(url, app):
-        _of_all(*operate_on_all(app, lambda own: own.alerts.look()), json=json)
-    found = operate(url, app, lambda own: own.alerts.look())
+    looked = look_at(url, app, lambda own: own.alerts.look(), warns=False)
+    if looked.everywhere:
+        _of_all(looked, json=json)
+    found = looked.only
     if json:
         output.emit(_document(found))
     else:
@@ -55,11 +57,15 @@ def silence(
     """Nobody is told of a rule until a time; it is evaluated as before, and told when the time is over and it fires
     still."""
     end = _end(until, span)
-    made = operate(url, app, lambda own: own.alerts.silence(rule, end, queue, reason), by=by)
-    if json:
-        output.emit(silence_document(made))
-        return
-    output.say(f"{made.key} is silenced until {output.when(made.until)}")
+
+    def act() -> None:
+        made = operate(url, app, lambda own: own.alerts.silence(rule, end, queue, reason), by=by)
+        if json:
+            output.emit(silence_document(made))
+            return
+        output.say(f"{made.key} is silenced until {output.when(made.until)}")
+
+    on_chosen(url, app, act)
 
 
 @alerts_cli.command("unsilence")
@@ -77,11 +83,14 @@ def unsilence(
     async def work(own: Operator) -> None:
         await own.alerts.unsilence(rule, queue, reason)
 
-    operate(url, app, work, by=by)
-    if json:
-        output.emit({"rule": rule, "queue": queue, "silenced": False})
-        return
-    output.say(f"{rule}{f' of queue {queue}' if queue else ''} is not silenced any more")
+    def act() -> None:
+        operate(url, app, work, by=by)
+        if json:
+            output.emit({"rule": rule, "queue": queue, "silenced": False})
+            return
+        output.say(f"{rule}{f' of queue {queue}' if queue else ''} is not silenced any more")
+
+    on_chosen(url, app, act)
 
 
 def _end(until: str | None, span: str | None) -> datetime:
@@ -99,19 +108,18 @@ def _end(until: str | None, span: str | None) -> datetime:
     return end if end.tzinfo is not None else end.replace(tzinfo=UTC)
 
 
-def _of_all(found: dict[str, Alerts], away: dict[str, StoreError], *, json: bool) -> NoReturn:
+def _of_all(looked: Looked[Alerts], *, json: bool) -> NoReturn:
     """Shows each connection by itself; one that cannot be looked at is as bad as an alert."""
+    found = looked.found
     if json:
-        errors = {name: {"error": {"code": one.code, "message": one.message}} for name, one in away.items()}
+        errors = {name: {"error": error} for name, error in looked.missing.get("away", {}).items()}
         output.emit({"connections": {name: _document(one) for name, one in found.items()} | errors})
     else:
         for name, one in found.items():
-            output.say(Text(name, style="bold"))
+            output.heading(name)
             _say(one)
-        for name, error in away.items():
-            said = f"cannot be looked at: {output.clean(error.message)}"
-            output.say(Text(name, style="bold"), Text(said, style="red"))
-    raise typer.Exit(1 if away or any(one.loud for one in found.values()) else 0)
+        show_away(looked.away)
+    raise typer.Exit(1 if looked.away or any(one.loud for one in found.values()) else 0)
 
 
 def _say(found: Alerts) -> None:

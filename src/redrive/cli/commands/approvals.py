@@ -8,9 +8,16 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.operation_words import Before, answers_text, approval_document, changing, following
+from redrive.cli.support.looked import look_at, refuse_place
+from redrive.cli.support.operation_words import (
+    Before,
+    answers_text,
+    approval_document,
+    changing,
+    following,
+    having_approval,
+)
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.session import operate
 from redrive.kernel.records import Record
 from redrive.ops import approvals
 from redrive.ops.operator import Operator
@@ -39,19 +46,24 @@ def list_approvals(
     async def look(own: Operator) -> tuple[list[Record], datetime]:
         return await own.approvals.list(states=states, limit=limit, before=before), await own.health.now()
 
-    found, now = operate(url, app, look)
+    refuse_place(url, app, before=before)
+    looked = look_at(url, app, look)
+    found = looked.latest(lambda answer: answer[0], lambda record: record.created_at, limit)
     if json:
-        output.emit_list([approval_document(record) for record in found], following(found, limit))
+        rest = None if looked.everywhere else following([record for _, record in found], limit)
+        items = [looked.document(name, approval_document(record)) for name, record in found]
+        output.emit_list(items, rest, **looked.missing)
         return
     if not found:
-        output.say("nothing waits for approval" if pending else "nothing was asked for")
+        output.say(("nothing waits for approval" if pending else "nothing was asked for") + looked.without)
         return
     output.table(
-        ["id", "state", "action", "#tasks", "asked by", "#ago", "decided by", "because", "reason"],
+        ["id", *looked.column, "state", "action", "#tasks", "asked by", "#ago", "decided by", "because", "reason"],
         [
             (
                 r.id,
-                "expired" if approvals.expired(r, now) else r.state,
+                *looked.cell(name),
+                "expired" if approvals.expired(r, looked.found[name][1]) else r.state,
                 r.body["action"],
                 r.body["total"],
                 r.body["requested_by"],
@@ -62,7 +74,7 @@ def list_approvals(
                     [*filter(None, [r.body["reason"]]), *answers_text(r.body.get("fixed"), r.body.get("idempotent"))]
                 ),
             )
-            for r in found
+            for name, r in found
         ],
     )
 
@@ -86,6 +98,7 @@ changing(
     "approve",
     lambda own, id, why: own.approvals.approve(id, why),
     _decided,
+    having_approval,
     "Agree, as somebody else than who asked; the operation begins at once.",
 )
 changing(
@@ -93,5 +106,6 @@ changing(
     "reject",
     lambda own, id, why: own.approvals.reject(id, why),
     _decided,
+    having_approval,
     "Refuse; the operation is cancelled.",
 )

@@ -15,9 +15,11 @@ import typer
 from redrive.cli.support import output
 from redrive.cli.support.confirm import DryRun, Yes, confirm
 from redrive.cli.support.loading import load
+from redrive.cli.support.looked import look_at, refuse_place
 from redrive.cli.support.options import AppName, By, Json, Url
 from redrive.cli.support.progress import progress
 from redrive.cli.support.session import operate
+from redrive.cli.support.written import on_chosen, refuse_all
 from redrive.errors import InvalidInput
 from redrive.files import write_private
 from redrive.kernel.audit import AuditFilter
@@ -28,6 +30,7 @@ from redrive.ops.audit_archive import archive_at
 from redrive.ops.audit_rows import PRUNE_SUMMARY, outside, values_of
 from redrive.ops.operator import Operator
 from redrive.ops.text import counted
+from redrive.settings import Settings
 
 LOOKED_AT = 200  # rows, for what other actions there are
 audit_cli = typer.Typer(help="Who did what: list, export, prune, verify, search.", invoke_without_command=True)
@@ -72,27 +75,37 @@ def list_audit(
         others = (await own.audit.query(replace(which, action=None), page_size=LOOKED_AT)).rows if misses else []
         return rows, sorted({row.action for row in others})
 
-    found, actions = operate(url, app, look)
+    refuse_place(url, app, before=before, page=page > 1)
+    looked = look_at(url, app, look)
+    found = looked.latest(lambda answer: answer[0].rows, lambda row: row.at, limit)
+    pages = [answer for answer, _ in looked.found.values()]
+    more = any(one.more for one in pages) or sum(len(one.rows) for one in pages) > len(found)
     if json:
-        output.emit_list([values_of(row) for row in found.rows], found.next_before, page=page, more=found.more)
+        items = [looked.document(name, values_of(row)) for name, row in found]
+        rest = None if looked.everywhere else pages[0].next_before
+        output.emit_list(items, rest, page=page, more=more, **looked.missing)
         return
-    if not found.rows:
+    if not found:
         # A name that is misspelt, or that of one action where many were done at once, must not read as "nobody did it".
+        actions = sorted({action for _, others in looked.found.values() for action in others})
         instead = f"; the latest with the same filters are: {', '.join(actions)}" if actions else ""
-        output.say(f"no such audit rows{instead}")
+        output.say(f"no such audit rows{looked.without}{instead}")
         return
     rows = [
         (
             output.when(row.at),
+            *looked.cell(name),
             row.actor,
             row.action,
             row.task_id or row.target or row.bulk_id or "",
             output.shorten(row.reason or "", 200),
         )
-        for row in found.rows
+        for name, row in found
     ]
-    output.table(["when", "by", "action", "about", "reason"], rows)
-    if found.more:
+    output.table(["when", *looked.column, "by", "action", "about", "reason"], rows)
+    if more and looked.everywhere:
+        output.say("", "there is more of each: --connection NAME, with --page 2")
+    elif more:
         output.say("", f"there is more: --page {page + 1}")
 
 
@@ -111,7 +124,8 @@ def export(
     url: Url = None,
     app: AppName = None,
 ) -> None:
-    """All that matches, oldest first, as CSV, JSON or JSON lines; of any size."""
+    """All that matches, oldest first, as CSV, JSON or JSON lines; of any size. Of one connection: where there are
+    several, --connection NAME says which."""
     which = _which(action, by_actor, batch, kind, scope, trace, task)
     chosen = form or _format(to)
 
@@ -122,6 +136,7 @@ def export(
                 if not out.isatty():
                     written(len(piece))
 
+    refuse_all(url, app)
     operate(url, app, write)
     if to != "-":
         typer.echo(f"{to}: {Path(to).stat().st_size} bytes of {chosen}", err=True)
@@ -171,7 +186,9 @@ def prune(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Remove old rows; a TASK_AUDIT_PRUNE_SUMMARY says who did, how many and which."""
+    """Remove old rows; a TASK_AUDIT_PRUNE_SUMMARY says who did, how many and which. Of one connection: where there are
+    several, --connection NAME says which."""
+    refuse_all(url, app)
     which = _which(action, by_actor, batch, kind, scope, trace, None)
     told = operate(url, app, lambda own: own.audit.prune(which, older_than_days=days, dry_run=True), by=by)
     if not dry_run and told.matched:
@@ -198,22 +215,30 @@ def verify(
     json: Json = False,
 ) -> None:
     """Look for tampering: rows changed, removed or slipped in since they were sealed. Exit code 1 when there is any."""
-    with progress("rows") as checked:
-        found = operate(url, app, lambda own: own.audit.verify(archive, head, checked))
-    if json:
-        output.emit(asdict(found))
-    else:
-        output.say(*found.problems)
-        settings = load(url, app).app.settings
-        output.say(*_removals(found, settings.audit_ttl_days))
-        output.say(
-            f"{counted(found.rows, 'row')} in {counted(found.seals, 'seal')}, {_unsealed(found)};"
-            f" {_pruned(found, archived=bool(archive or settings.audit_archive))}, {found.erased} erased",
-            f"head: {found.head}",
-            "no tampering was found" if not found.problems else counted(len(found.problems), "problem"),
-        )
-    if found.problems:
-        raise typer.Exit(1)
+    refuse_place(url, app, head=head, archive=archive)
+
+    def act() -> None:
+        with progress("rows") as checked:
+            found = operate(url, app, lambda own: own.audit.verify(archive, head, checked))
+        if json:
+            output.emit(asdict(found))
+        else:
+            _say_verdict(found, load(url, app).app.settings, archive)
+        if found.problems:
+            raise typer.Exit(1)
+
+    on_chosen(url, app, act, looks=True)
+
+
+def _say_verdict(found: audit_verify.Verdict, settings: Settings, archive: str | None) -> None:
+    output.say(*found.problems)
+    output.say(*_removals(found, settings.audit_ttl_days))
+    output.say(
+        f"{counted(found.rows, 'row')} in {counted(found.seals, 'seal')}, {_unsealed(found)};"
+        f" {_pruned(found, archived=bool(archive or settings.audit_archive))}, {found.erased} erased",
+        f"head: {found.head}",
+        "no tampering was found" if not found.problems else counted(len(found.problems), "problem"),
+    )
 
 
 def _unsealed(found: audit_verify.Verdict) -> str:

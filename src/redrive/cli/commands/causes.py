@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.filters import filter_text, filtered
+from redrive.cli.support.looked import look_at, refuse_place
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.cli.support.start_operation import After, Ask, First, Percent, Rate, StopOnReturn, asked, begin_bulk, pace
+from redrive.cli.support.written import on_this
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import check_seconds
 from redrive.ops.causes import Cause
+from redrive.ops.connections import Look, having
 from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.inspect import plain
+from redrive.ops.operator import Operator
 from redrive.ops.text import counted
 
 causes_cli = typer.Typer(help="Failures by cause: list, show, note, mute, resolve, retry.", invoke_without_command=True)
@@ -46,17 +52,22 @@ def list_causes(
     """Failures by cause, the latest first; with a filter, causes of what is failed now and matches."""
     if context.invoked_subcommand is not None:
         return
-    found = operate(url, app, lambda own: own.causes.list(which, limit=limit, status=status, before=before))
+    refuse_place(url, app, before=before)
+    looked = look_at(url, app, lambda own: own.causes.list(which, limit=limit, status=status, before=before))
+    found = looked.latest(lambda causes: causes, lambda cause: cause.row.last_seen, limit)
     if json:
-        output.emit_list([_document(cause) for cause in found], found[-1].place if len(found) == limit else None)
+        following = found[-1][1].place if len(found) == limit and not looked.everywhere else None
+        items = [looked.document(name, _document(cause)) for name, cause in found]
+        output.emit_list(items, following, **looked.missing)
         return
     if not found:
         fits = "" if which == EVERY_FAILURE else f" ({filter_text(which)})"
-        output.say(("nothing has failed" if status is None else f"no cause is {status}") + fits)
+        output.say(("nothing has failed" if status is None else f"no cause is {status}") + looked.without + fits)
         return
     rows = [
         (
             c.row.fingerprint,
+            *looked.cell(name),
             c.status,
             f"{c.failed}+" if c.at_least else c.failed,
             c.row.count,
@@ -66,17 +77,16 @@ def list_causes(
             ", ".join(c.kinds),
             output.shorten(c.row.message, 160),
         )
-        for c in found
+        for name, c in found
     ]
-    output.table(
-        ["fingerprint", "status", "#failed now", "#failures ever", "#last", "24 h", "code", "kinds", "message"], rows
-    )
+    numbers = ["status", "#failed now", "#failures ever", "#last", "24 h", "code", "kinds", "message"]
+    output.table(["fingerprint", *looked.column, *numbers], rows)
 
 
 @causes_cli.command("show")
 def show(fingerprint: Fingerprint, url: Url = None, app: AppName = None, json: Json = False) -> None:
     """One cause: how often, since when, where, a sample, and what was said about it."""
-    _say(operate(url, app, lambda own: own.causes.show(fingerprint)), json)
+    _say(*operate(url, app, partial(_shown, fingerprint), has=_one(fingerprint)), json)
 
 
 @causes_cli.command("note")
@@ -139,10 +149,12 @@ def retry(
     then: After = None,
     stop_on_return: StopOnReturn = False,
 ) -> None:
-    """Retry everything that failed by this cause and is failed or cancelled now."""
-    found = operate(ask.url, ask.app, lambda own: own.causes.show(fingerprint))
+    """Retry everything that failed by this cause and is failed or cancelled now, on the connection that has it."""
+    found, connection = operate(ask.url, ask.app, partial(_shown, fingerprint), has=_one(fingerprint))
     how = pace(rate, canary, percent, then, stop_on_return)
-    begin_bulk(Action.RETRY, FailureFilter(fingerprint=found.row.fingerprint), how, ask)
+    which = FailureFilter(fingerprint=found.row.fingerprint)
+    with on_this(None if ask.url else connection):
+        begin_bulk(Action.RETRY, which, how, ask)
 
 
 def bars(trend: list[int]) -> str:
@@ -160,16 +172,27 @@ def _annotate(
     app: str | None,
     json: bool,
 ) -> None:
-    _say(operate(url, app, lambda own: own.causes.annotate(fingerprint, reason, **said), by=by), json)
+    async def act(own: Operator) -> tuple[Cause, str | None]:
+        return await own.causes.annotate(fingerprint, reason, **said), own.told_connection
+
+    _say(*operate(url, app, act, by=by, has=_one(fingerprint)), json)
 
 
-def _say(cause: Cause, json: bool) -> None:
+def _one(fingerprint: str) -> Look[Sequence[str]]:
+    return having(fingerprint, lambda own: own.causes.show(fingerprint))
+
+
+async def _shown(fingerprint: str, own: Operator) -> tuple[Cause, str | None]:
+    return await own.causes.show(fingerprint), own.told_connection
+
+
+def _say(cause: Cause, connection: str | None, json: bool) -> None:
     if json:
-        output.emit(_document(cause))
+        output.emit(_document(cause) | ({} if connection is None else {"connection": connection}))
         return
     row = cause.row
     output.say(
-        f"{row.code}  {cause.status}  {row.fingerprint}",
+        f"{row.code}  {cause.status}  {row.fingerprint}" + (f"  on {connection}" if connection else ""),
         output.clean(row.message),
         f"{counted(cause.failed)} failed by it now; {counted(row.count, 'failure')} seen,"
         f" first {output.relative(row.first_seen)}, last {output.relative(row.last_seen)}",

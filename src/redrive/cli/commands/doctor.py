@@ -9,9 +9,8 @@ import typer
 from rich.text import Text
 
 from redrive.cli.support import output
+from redrive.cli.support.looked import Looked, look_at
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.session import looks_at_all, operate, operate_on_all
-from redrive.errors import StoreError
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.ops import doctor as service
 from redrive.ops.operator import Operator
@@ -33,12 +32,9 @@ def doctor(
     async def look(own: Operator) -> tuple[list[Finding], dict[str, Triage]]:
         return await own.health.examine(queue), own.health.triage(queue)
 
-    if looks_at_all(url, app):
-        answers, away = operate_on_all(app, look)
-        told, notes = _together(answers, away), next(iter(answers.values()))[1]
-    else:
-        found, notes = operate(url, app, look)
-        told = [Told(one) for one in found]
+    looked = look_at(url, app, look, warns=False)
+    told = _together(looked)
+    notes = {queue: note for _, triage in looked.found.values() for queue, note in triage.items()}
     level = service.worst([one.finding for one in told])
     if json:
         triage = {name: asdict(note) for name, note in notes.items()}
@@ -61,10 +57,10 @@ class Told(NamedTuple):
     connection: str | None = None
 
 
-def _together(answers: dict[str, tuple[list[Finding], dict[str, Triage]]], away: dict[str, StoreError]) -> list[Told]:
+def _together(looked: Looked[tuple[list[Finding], dict[str, Triage]]]) -> list[Told]:
     """Returns what is wrong with each connection, the worst first; one that cannot be looked at is among it."""
-    told = [Told(one, name) for name, (findings, _) in answers.items() for one in findings]
-    for name, error in away.items():
+    told = [Told(one, looked.about(name)) for name, one in looked.rows(lambda answer: answer[0])]
+    for name, error in looked.away.items():
         text = f"it cannot be looked at: {error.message}"
         told.append(Told(Finding(Level.CRITICAL, "CONNECTION_AWAY", text, error.hint), name))
     return sorted(told, key=lambda one: list(_STYLE).index(one.finding.level))

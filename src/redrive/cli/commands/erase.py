@@ -13,6 +13,7 @@ from redrive.cli.support.follow import follow, say_begun
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.cli.support.start_operation import Wait
+from redrive.cli.support.written import on_chosen
 from redrive.ops import erase as service
 from redrive.ops import inspect
 from redrive.ops.operator.erasures import ErasurePreview
@@ -43,22 +44,28 @@ def erase(
 ) -> None:
     """Remove personal data of a scope or a task for good: payloads, results, messages, stacks, keys, labels, and what
     the audit log and its archive say about it. Ids, kinds, states, times and totals stay. A second operator has to
-    agree; backups, logs, exports and the ledger (names of accounts, postings) are not covered."""
+    agree; backups, logs, exports and the ledger (names of accounts, postings) are not covered. Where there are several
+    connections a scope may be on each of them: --connection all, or --connection NAME for one."""
     if (scope is None) == (task is None):
         raise typer.BadParameter("say whose data: --scope TEXT, or --task ID")
     task_id = None if task is None else inspect.parse_id(task)
-    seen = operate(url, app, lambda own: own.erasures.preview(scope, task_id), by=by)
-    if dry_run or not seen.places:
-        _say_preview(seen, dry_run, json)
-        return
-    if not json:
-        output.say(*_lines(seen))
-    confirm("erase all of this for good?", yes)
-    begun = operate(url, app, lambda own: own.erasures.begin(scope, task_id, reason=reason), by=by)
-    if not (wait and json):  # stdout is one document
-        say_begun(begun.operation, begun.approval, json, "erase")
-    if wait:
-        follow(begun.operation.id, url, app, json)
+    ids = [] if task is None else [task]
+
+    def act() -> None:
+        seen = operate(url, app, lambda own: own.erasures.preview(scope, task_id), by=by, ids=ids)
+        if dry_run or not seen.places:
+            _say_preview(seen, dry_run, json)
+            return
+        if not json:
+            output.say(*_lines(seen))
+        confirm("erase all of this for good?", yes)
+        begun = operate(url, app, lambda own: own.erasures.begin(scope, task_id, reason=reason), by=by, ids=ids)
+        if not (wait and json):  # stdout is one document
+            say_begun(begun.operation, begun.approval, json, "erase")
+        if wait:
+            follow(begun.operation.id, url, app, json)
+
+    act() if ids else on_chosen(url, app, act, looks=dry_run)
 
 
 def _say_preview(seen: ErasurePreview, dry_run: bool, json: bool) -> None:

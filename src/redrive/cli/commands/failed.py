@@ -9,10 +9,11 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.filters import filter_text, filtered
+from redrive.cli.support.looked import look_at, refuse_place
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.session import operate
 from redrive.kernel.failed import FailureFilter
 from redrive.ops import inspect
+from redrive.ops.failed import together
 from redrive.ops.operator import Operator
 from redrive.ops.operator.failures import FailedList
 from redrive.ops.text import counted
@@ -48,42 +49,50 @@ def failed(
     async def look(own: Operator) -> FailedList:
         return await own.failures.list(await own.failures.known(which), limit=limit, offset=offset, before=before)
 
-    listed = operate(url, app, look)
-    found, total = listed.tasks, listed.total
+    refuse_place(url, app, offset=offset, before=before)
+    looked = look_at(url, app, look)
+    found = looked.latest(lambda one: one.tasks, lambda task: task.failed_at, limit)
+    total = sum(one.total for one in looked.found.values())
     if json:
-        following = found[-1].failed_seq if len(found) == limit else None
-        output.emit_list([inspect.as_dict(task) for task in found], following, total=total)
+        following = found[-1][1].failed_seq if len(found) == limit and not looked.everywhere else None
+        items = [inspect.as_dict(task, looked.about(name)) for name, task in found]
+        output.emit_list(items, following, total=total, **looked.missing)
         return
     if not found:
-        output.say(
-            f"nothing is failed ({filter_text(which)})" if total == 0 else f"{total} are failed; none after {offset}"
-        )
+        nothing = f"nothing is failed{looked.without} ({filter_text(which)})"
+        output.say(nothing if total == 0 else f"{total} are failed; none after {offset}")
         return
     rows = [
         (
             task.id,
+            *looked.cell(name),
             task.kind,
             output.ago(task.failed_at),
             f"{task.attempt_count}/{task.max_attempts}",
             task.error_code,
             output.shorten(task.error_message or "", 200),
         )
-        for task in found
+        for name, task in found
     ]
-    output.table(["id", "kind", "#failed", "#attempts", "code", "message"], rows)
+    output.table(["id", *looked.column, "kind", "#failed", "#attempts", "code", "message"], rows)
     output.say(
         "",
-        f"{len(found)} of {total} ({filter_text(which)})",
+        f"{len(found)} of {total}{looked.without} ({filter_text(which)})",
         output.suggest("redrive show ID tells the story of one; redrive retry ID runs it again"),
     )
 
 
 def _stats(which: FailureFilter, url: str | None, app: str | None, json: bool) -> None:
-    found = operate(url, app, lambda own: own.failures.statistics(which))
+    looked = look_at(url, app, lambda own: own.failures.statistics(which))
+    found = together(looked.found.values())
     if json:
-        output.emit(asdict(found))
+        each = {name: asdict(one) for name, one in looked.found.items()} if looked.everywhere else {}
+        output.emit(asdict(found) | ({"connections": each} if each else {}) | looked.missing)
         return
-    output.say(f"{counted(found.total)} failed ({filter_text(which)})")
+    output.say(f"{counted(found.total)} failed{looked.without} ({filter_text(which)})")
+    if looked.everywhere:
+        output.say("")
+        output.table(["#failed", "connection"], [(one.total, name) for name, one in looked.found.items()])
     for name, title in _BY.items():
         counts: dict[str, int] = getattr(found, f"by_{name}")
         if counts:

@@ -27,6 +27,7 @@ def flush(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Give all failures up, once a second operator agrees."""
+    """Give all failures up, once a second operator agrees. Where there are several connections:
+    --connection NAME, or all for one on each."""
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
     begin_bulk(Action.FORGET, FailureFilter(), {"fixed": fixed, "idempotent": idempotent}, ask, "flush")

@@ -35,7 +35,11 @@ def forget(
     fixed: Fixed = None,
     idempotent: Idempotent = None,
 ) -> None:
-    """Give failed tasks up: they leave the list of failures for history, from where they can still be retried."""
+    """Give failed tasks up: they leave the list of failures for history, from where they can still be retried.
+
+    Where there are several connections, filters need --connection NAME, or --connection all for an operation on each of
+    them, looked at, asked for and audited by itself; --dry-run is about all. Ids and plans are found.
+    """
     if one_way(ids, which, None, plan) == "ids":
         refuse_pace(rate is not None or ask.wait)
         by_id(ids or [], "forgotten", (State.FAILED,), ask)

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.looked import Looked, look_at
 from redrive.cli.support.options import AppName, By, Json, Url
 from redrive.cli.support.session import operate
+from redrive.cli.support.written import on_holders
 from redrive.kernel.reads import LimitRow
 from redrive.ops.operator import Operator
 
@@ -29,30 +31,42 @@ def limits(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Limits of kinds, across all workers: list them, or change one from now on."""
+    """Limits of kinds, across all workers: list them, or change one from now on. It is changed on the connection where
+    the kind is; where it is on several: --connection NAME, or all."""
     if kind is None and (concurrency or rate_ms or none):
         raise typer.BadParameter("say which kind")
     change = bool(concurrency or rate_ms or none)
     if none and (concurrency or rate_ms):
         raise typer.BadParameter("--none takes all limits away: leave the others out")
 
-    async def work(own: Operator) -> list[LimitRow]:
-        if kind is not None and change:
-            await own.control.set_limit(kind, concurrency=concurrency, rate_ms=rate_ms)
-        return await own.control.limits(kind)
-
-    found = operate(url, app, work, by=by)
-    if json:
-        output.emit_list([asdict(row) for row in found])
+    if kind is None or not change:
+        _show(look_at(url, app, lambda own: own.control.limits(kind)), kind, json)
         return
-    limited = [row for row in found if row.concurrency or row.rate_ms]
+
+    async def work(own: Operator) -> Looked[list[LimitRow]]:
+        await own.control.set_limit(kind, concurrency=concurrency, rate_ms=rate_ms)
+        named = own.told_connection is not None
+        return Looked({own.connection: await own.control.limits(kind)}, {}, named=named, everywhere=False)
+
+    on_holders(url, app, "kind", kind, lambda: _show(operate(url, app, work, by=by), kind, json))
+
+
+def _show(looked: Looked[list[LimitRow]], kind: str | None, json: bool) -> None:
+    found = looked.rows(lambda rows: rows)
+    if json:
+        output.emit_list([looked.document(name, asdict(row)) for name, row in found], **looked.missing)
+        return
+    limited = [(name, row) for name, row in found if row.concurrency or row.rate_ms]
     if not limited:
-        output.say(f"{kind} has no limit" if kind else "no kind has a limit")
+        output.say((f"{kind} has no limit" if kind else "no kind has a limit") + looked.without)
         return
     output.table(
-        ["kind", "#at once", "#running", "#ms apart", "set by"],
+        ["kind", *looked.column, "#at once", "#running", "#ms apart", "set by"],
         [
-            (r.kind, r.concurrency or "", r.running if r.concurrency else "", r.rate_ms or "", r.actor or "settings")
-            for r in limited
+            (
+                *(r.kind, *looked.cell(name), r.concurrency or "", r.running if r.concurrency else ""),
+                *(r.rate_ms or "", r.actor or "settings"),
+            )
+            for name, r in limited
         ],
     )

@@ -9,8 +9,8 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.filters import labelled
+from redrive.cli.support.looked import look_at
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.session import looks_at_all, operate, operate_on_all
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.reads import Overview, Query
 from redrive.kernel.task import State, Task
@@ -46,33 +46,23 @@ def list_tasks(
     after = None if before is None else inspect.parse_id(before)
     query = filters.query(which, states=states, limit=limit, before=after)
 
-    everywhere = looks_at_all(url, app)
-
     async def look(own: Operator) -> Looked:
         page = await own.tasks.list(query)
-        if not page.tasks and not everywhere:
+        if not page.tasks:
             await own.failures.known(which)  # a name that nobody knows is a mistake, and no good news
         around = None if json else await own.tasks.surroundings(page.tasks)
         return [Listed(task, around, own.told_connection) for task in page.tasks], page.next_before
 
-    missing: dict[str, dict[str, str]] = {}
-    if everywhere:
-        answers, away = operate_on_all(app, look)
-        missing = {name: {"code": error.code, "message": error.message} for name, error in away.items()}
-        found, more = _merged(list(answers.values()), limit)
-        for name, error in away.items():
-            output.warn(f"{name} cannot be looked at: {error.message}")
-    else:
-        found, more = operate(url, app, look)
+    looked = look_at(url, app, look)
+    found, more = _merged(list(looked.found.values()), limit)
     if json:
         items = [inspect.as_dict(one.task, one.connection) for one in found]
-        output.emit_list(items, more, **({"away": missing} if missing else {}))
+        output.emit_list(items, more, **looked.missing)
         return
     if not found:
         output.say("no tasks match" if _filtered(query) else "no tasks yet")
         return
-    where = [] if found[0].connection is None else ["connection"]
-    columns = ["id", *where, "state", "kind", "queue", "attempts", "age", "what"]
+    columns = ["id", *looked.column, "state", "kind", "queue", "attempts", "age", "what"]
     output.table(columns, [_row(one) for one in found])
     if more is not None:
         output.say("", f"more: --before {more}")

@@ -12,10 +12,9 @@ import typer
 
 from redrive.app import App
 from redrive.cli.support import output
-from redrive.cli.support.connection_option import chosen_connection
 from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.session import missing_file, refuse_memory
+from redrive.cli.support.session import missing_file, named_connection, refuse_memory
 from redrive.errors import InvalidInput, StoreError
 from redrive.kernel.ports.store import SchemaStatus, Store
 from redrive.stores import make_store, shown_url
@@ -88,7 +87,7 @@ def migrate(
 
 def _which(app: App, *, one: bool) -> list[str]:
     """Returns the connections that are meant: the one that was named, else all; ``one``: else the default one."""
-    named = chosen_connection()
+    named = named_connection()
     if named is not None or one:
         return [app.at(named).name]
     return list(app.connections)

@@ -8,11 +8,13 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.follow import follow, note_of, say_operation, show_with_tasks
+from redrive.cli.support.looked import look_at, refuse_place
 from redrive.cli.support.operation_words import (
     Before,
     Id,
     changing,
     following,
+    having_operation,
     operation_document,
 )
 from redrive.cli.support.options import AppName, Json, Url
@@ -36,19 +38,24 @@ def list_operations(
     """Bulk operations, newest first."""
     if context.invoked_subcommand is not None:
         return
-    found = operate(url, app, lambda own: own.operations.list(limit=limit, before=before))
-    listed = [(Operation.of(record), record) for record in found]
+    refuse_place(url, app, before=before)
+    looked = look_at(url, app, lambda own: own.operations.list(limit=limit, before=before))
+    found = looked.latest(lambda records: records, lambda record: record.created_at, limit)
+    listed = [(name, Operation.of(record), record) for name, record in found]
     if json:
-        output.emit_list([operation_document(operation) for operation, _ in listed], following(found, limit))
+        items = [looked.document(name, operation_document(operation)) for name, operation, _ in listed]
+        rest = None if looked.everywhere else following([record for _, record in found], limit)
+        output.emit_list(items, rest, **looked.missing)
         return
     if not listed:
-        output.say("there are no operations")
+        output.say(f"there are no operations{looked.without}")
         return
     output.table(
-        ["id", "action", "status", "#done", "#of", "#begun", "by", "note"],
+        ["id", *looked.column, "action", "status", "#done", "#of", "#begun", "by", "note"],
         [
             (
                 o.id,
+                *looked.cell(name),
                 o.action,
                 o.status,
                 o.done,
@@ -57,7 +64,7 @@ def list_operations(
                 o.actor,
                 output.shorten(note_of(o), 200),
             )
-            for o, r in listed
+            for name, o, r in listed
         ],
     )
 
@@ -65,7 +72,8 @@ def list_operations(
 @operations_cli.command("show")
 def show_operation(operation: Id, url: Url = None, app: AppName = None, json: Json = False) -> None:
     """One operation: what it is about, how far it has come, and what became of its tasks."""
-    found, became = operate(url, app, lambda own: show_with_tasks(own, operation))
+    has = having_operation(operation)
+    found, became = operate(url, app, lambda own: show_with_tasks(own, operation), has=has)
     say_operation(found, json, became)
 
 
@@ -81,6 +89,7 @@ changing(
     "pause",
     lambda own, id, why: own.operations.pause(id, why),
     say_operation,
+    having_operation,
     "Let an operation rest; what it has done stays done.",
 )
 changing(
@@ -88,6 +97,7 @@ changing(
     "resume",
     lambda own, id, why: own.operations.resume(id, why),
     say_operation,
+    having_operation,
     "Go on with a paused operation.",
 )
 changing(
@@ -95,5 +105,6 @@ changing(
     "cancel",
     lambda own, id, why: own.operations.cancel(id, why),
     say_operation,
+    having_operation,
     "End an operation; what it has done stays done.",
 )

@@ -11,7 +11,9 @@ from redrive.cli.support import output
 from redrive.cli.support.by_id import report
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate, store_named
+from redrive.cli.support.written import on_holders
 from redrive.ops.actions import Result
+from redrive.ops.connections import having
 from redrive.ops.operator import Operator
 
 MaybeIds = Annotated[
@@ -38,7 +40,11 @@ def pause(
     json: Json = False,
 ) -> None:
     """Stop claiming tasks of a queue, kind or group, or single waiting tasks; or leave out the runs of a schedule. What
-    runs goes on."""
+    runs goes on.
+
+    Where there are several connections it happens where the queue, kind or group is, by routes and tasks; one that is
+    on several needs --connection NAME, or --connection all.
+    """
     targets = {"queue": queue, "kind": kind, "group": group, "schedule": schedule}
     _hold(True, ids or [], targets, reason, by, force, url, app, json)
 
@@ -56,7 +62,11 @@ def resume(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Let a paused queue, kind, group, schedule or task run again."""
+    """Let a paused queue, kind, group, schedule or task run again.
+
+    Where there are several connections it happens where the queue, kind or group is, by routes and tasks; one that is
+    on several needs --connection NAME, or --connection all.
+    """
     targets = {"queue": queue, "kind": kind, "group": group, "schedule": schedule}
     _hold(False, ids or [], targets, reason, by, force, url, app, json)
 
@@ -86,17 +96,24 @@ def _hold(
         return
     [(target, name)] = named
 
-    async def turn_all(own: Operator) -> tuple[bool, bool]:
+    async def turn_all(own: Operator) -> tuple[bool, bool, str | None]:
         changed = await _change(own, on, target, name, reason, force)
-        return changed, target == "schedule" or await own.control.has_tasks(target, name)
+        has_tasks = target == "schedule" or await own.control.has_tasks(target, name)
+        return changed, has_tasks, own.told_connection
 
-    changed, has_tasks = operate(url, app, turn_all, by=by)
-    if json:
-        output.emit({"target": target, "name": name, "paused": on, "changed": changed})
-        return
-    done, already = ("paused", "was already paused") if on else ("resumed", "was not paused")
-    none = "" if has_tasks else "; it has no tasks so far"
-    output.say(f"{target} {name} {done if changed else already}{none}")
+    def turn_here() -> None:
+        has = having(name, lambda own: own.schedules.show(name)) if target == "schedule" else None
+        changed, has_tasks, connection = operate(url, app, turn_all, by=by, has=has)
+        where = {} if connection is None else {"connection": connection}
+        if json:
+            output.emit({"target": target, "name": name, "paused": on, "changed": changed, **where})
+            return
+        done, already = ("paused", "was already paused") if on else ("resumed", "was not paused")
+        none = "" if has_tasks else "; it has no tasks so far"
+        at = f" on {connection}" if connection else ""
+        output.say(f"{target} {name} {done if changed else already}{at}{none}")
+
+    turn_here() if target == "schedule" else on_holders(url, app, target, name, turn_here)
 
 
 def _change(own: Operator, on: bool, target: str, name: str, reason: str | None, force: bool) -> Awaitable[bool]:

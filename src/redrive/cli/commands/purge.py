@@ -13,7 +13,8 @@ from redrive.kernel.operation import Action
 @asked
 @filtered_by("queue", "kind")
 def purge(which: FailureFilter, ask: Ask) -> None:
-    """Give waiting tasks up (queued, delayed, paused), once a second operator agrees."""
+    """Give waiting tasks up (queued, delayed, paused), once a second operator agrees. Where there are several
+    connections: --connection NAME, or all for one on each."""
     if which == FailureFilter():
         raise typer.BadParameter("say which: --queue NAME, --kind KIND, or both")
     begin_bulk(Action.PURGE, which, {}, ask)

@@ -15,6 +15,7 @@ from redrive.cli.support.session import operate
 from redrive.cli.support.start_operation import (
     say_approval,
 )
+from redrive.cli.support.written import on_chosen
 from redrive.kernel.failed import FailureFilter
 from redrive.ops import failed
 from redrive.ops.text import counted
@@ -46,7 +47,22 @@ def replay(
     """Retry what matches here and now, up to a limit: failed tasks, the first failure first, then given-up ones.
 
     It takes what retry takes by the same filters: tasks that are failed, or cancelled with a dead letter that matches.
+    Where there are several connections, --connection NAME says which, --connection all each of them in turn.
     """
+    on_chosen(url, app, lambda: _replay_here(which, limit, dry_run, yes, reason, by, url, app, json), looks=dry_run)
+
+
+def _replay_here(
+    which: FailureFilter,
+    limit: int | None,
+    dry_run: bool,
+    yes: bool,
+    reason: str | None,
+    by: str | None,
+    url: str | None,
+    app: str | None,
+    json: bool,
+) -> None:
     bound = operate(url, app, lambda own: own.failures.replay_set(which, limit or DEFAULT_LIMIT), by=by)
     if dry_run or not bound.number:
         told = failed.Replayed(bound.number, bound.cancelled, dry_run=dry_run, needs_approval=bound.approval)

@@ -53,6 +53,9 @@ def retry(
 
     Filters, --all and plans are about dead letters: of tasks that are failed now, or cancelled after they had failed. A
     task that was cancelled and never failed is retried by its id.
+
+    Where there are several connections, filters need --connection NAME, or --connection all for an operation on each of
+    them, looked at, asked for and audited by itself; --dry-run is about all. Ids and plans are found.
     """
     how = pace(rate, canary, percent, then, stop_on_return)
     if ids == ["all"]:

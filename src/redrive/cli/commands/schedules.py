@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.looked import look_at
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
+from redrive.ops.connections import having
 from redrive.ops.operator import Operator
 from redrive.ops.operator.schedules import Schedule
 
@@ -25,23 +27,28 @@ def list_schedules(context: typer.Context, url: Url = None, app: AppName = None,
     async def look(own: Operator) -> tuple[list[Schedule], Any]:
         return await own.schedules.list(), await own.health.now()
 
-    found, now = operate(url, app, look)
+    looked = look_at(url, app, look)
+    found = looked.rows(lambda answer: answer[0])
     if json:
-        output.emit_list([asdict(one.row) | {"paused": one.paused and asdict(one.paused)} for one in found])
+        items = [
+            looked.document(name, asdict(one.row) | {"paused": one.paused and asdict(one.paused)})
+            for name, one in found
+        ]
+        output.emit_list(items, **looked.missing)
         return
     if not found:
-        output.say("no application has declared a schedule")
+        output.say(f"no application has declared a schedule{looked.without}")
         return
     output.table(
-        ["name", "kind", "queue", "cron", "zone", "next", "last"],
+        ["name", *looked.column, "kind", "queue", "cron", "zone", "next", "last"],
         [
             (
-                *(row.name, row.kind, row.queue, row.cron, row.timezone),
+                *(row.name, *looked.cell(name), row.kind, row.queue, row.cron, row.timezone),
                 output.planned(row.next_at, now, one.paused),
                 output.ago(row.last_at, now) or "-",
             )
-            for one in found
-            for row in (one.row,)
+            for name, one in found
+            for row, now in ((one.row, looked.found[name][1]),)
         ],
     )
 
@@ -56,7 +63,8 @@ def run(
     json: Json = False,
 ) -> None:
     """Enqueue one task of a schedule now, beside its plan: the planned runs stay as they are."""
-    task = operate(url, app, lambda own: own.schedules.run_now(name, reason), by=by)
+    has = having(name, lambda own: own.schedules.show(name))
+    task = operate(url, app, lambda own: own.schedules.run_now(name, reason), by=by, has=has)
     if json:
         output.emit({"schedule": name, "id": task.id, "kind": task.kind, "queue": task.queue})
         return

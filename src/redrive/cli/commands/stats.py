@@ -11,13 +11,13 @@ from rich.text import Text
 
 from redrive.cli.support import output
 from redrive.cli.support.history import document, show
+from redrive.cli.support.looked import Looked, look_at, show_away
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.session import looks_at_all, operate, operate_on_all
-from redrive.errors import InvalidInput, StoreError
+from redrive.errors import InvalidInput
 from redrive.kernel.reads import WorkerRow
 from redrive.kernel.task import State
 from redrive.ops.handler_notes import stray_told
-from redrive.ops.history import PERIODS
+from redrive.ops.history import PERIODS, History
 from redrive.ops.inspect import Stats
 from redrive.ops.text import counted
 from redrive.ops.workers import Standing, standing
@@ -50,15 +50,15 @@ def stats(
 ) -> None:
     """Totals by queue and kind, pauses, limits, workers, causes of failure, schedules; or how things went."""
     if history is not None:
-        went = operate(url, app, lambda own: own.health.history(history, queue, kind))
-        output.emit(document(went)) if json else show(went)
+        _history(look_at(url, app, lambda own: own.health.history(history, queue, kind)), json)
         return
     if queue is not None or kind is not None:
         raise InvalidInput("--queue and --kind narrow the history", hint="redrive stats --history 1h --kind NAME")
-    if looks_at_all(url, app):
-        _of_all(*operate_on_all(app, lambda own: own.health.stats(causes)), json=json)
+    looked = look_at(url, app, lambda own: own.health.stats(causes), warns=False)
+    if looked.everywhere:
+        _of_all(looked, json=json)
         return
-    found = operate(url, app, lambda own: own.health.stats(causes))
+    found = looked.only
     env = load_settings().env
     if json:
         output.emit({"env": env, **_document(found)})
@@ -68,24 +68,35 @@ def stats(
     _print(found)
 
 
-def _of_all(found: dict[str, Stats], away: dict[str, StoreError], *, json: bool) -> None:
+def _history(looked: Looked[History], json: bool) -> None:
+    """Shows how things went on each connection by itself: bars of two stores are no bars of both."""
+    if json:
+        documents = {name: document(went) for name, went in looked.found.items()}
+        output.emit({"connections": documents, **looked.missing} if looked.everywhere else document(looked.only))
+        return
+    for name, went in looked.found.items():
+        if looked.everywhere:
+            output.heading(name)
+        show(went)
+
+
+def _of_all(looked: Looked[Stats], *, json: bool) -> None:
     """Shows each connection by itself, and the totals of those that answered."""
+    found = looked.found
     totals = {state: sum(one.totals()[state] for one in found.values()) for state in _STATES}
     if json:
-        errors = {name: {"error": {"code": one.code, "message": one.message}} for name, one in away.items()}
+        errors = {name: {"error": error} for name, error in looked.missing.get("away", {}).items()}
         output.emit({"totals": totals, "connections": {name: _document(one) for name, one in found.items()} | errors})
         return
     for name, one in found.items():
         output.say(Text(name, style="bold"))
         _print(one)
         output.say("")
-    for name, error in away.items():
-        output.say(
-            Text(name, style="bold"), Text(f"cannot be looked at: {output.clean(error.message)}", style="red"), ""
-        )
-    left_out = f"  (without {', '.join(away)})" if away else ""
+    if looked.away:
+        show_away(looked.away)
+        output.say("")
     shown = ", ".join(f"{totals[state]} {state}" for state in _STATES if totals[state]) or "no tasks"
-    output.say(f"all connections: {shown}{left_out}")
+    output.say(f"all connections: {shown}{looked.without}")
 
 
 def _print(found: Stats) -> None:

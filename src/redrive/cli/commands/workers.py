@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.looked import look_at
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
+from redrive.cli.support.written import on_chosen
 from redrive.errors import InvalidInput
 from redrive.ops.operator import Operator
-from redrive.ops.operator.control import Worker
+from redrive.ops.operator.control import Drained, Worker
 
 workers_cli = typer.Typer(help="Workers: list them, have them end.", invoke_without_command=True)
 
@@ -26,28 +29,32 @@ def list_workers(context: typer.Context, url: Url = None, app: AppName = None, j
     async def look(own: Operator) -> tuple[list[Worker], Any]:
         return await own.control.workers(), await own.health.now()
 
-    found, now = operate(url, app, look)
+    looked = look_at(url, app, look)
+    found = looked.rows(lambda answer: answer[0])
     if json:
-        output.emit_list([asdict(one.row) | {"standing": one.standing, "alive": one.alive} for one in found])
+        items = [asdict(one.row) | {"standing": one.standing, "alive": one.alive} for _, one in found]
+        named = [looked.document(name, row) for (name, _), row in zip(found, items, strict=True)]
+        output.emit_list(named, **looked.missing)
         return
     if not found:
-        output.say("no worker was seen within the last day")
+        output.say(f"no worker was seen within the last day{looked.without}")
         return
     output.table(
-        ["worker", "state", "queues", "runs", "host", "pid", "seen", "version"],
+        ["worker", *looked.column, "state", "queues", "runs", "host", "pid", "seen", "version"],
         [
             (
                 *(
                     row.id,
+                    *looked.cell(name),
                     _state(one),
                     ",".join(row.queues),
                     f"{row.running}/{row.concurrency}",
                     row.host,
                     str(row.pid),
                 ),
-                *(output.ago(row.seen_at, now) or "-", row.version),
+                *(output.ago(row.seen_at, looked.found[name][1]) or "-", row.version),
             )
-            for one in found
+            for name, one in found
             for row in (one.row,)
         ],
     )
@@ -66,10 +73,23 @@ def drain(
     json: Json = False,
 ) -> None:
     """Have a worker claim no more, finish what it runs, and end. It hears of it within seconds, wherever it runs; what
-    restarts it (systemd, Kubernetes) starts a new one."""
+    restarts it (systemd, Kubernetes) starts a new one. Where there are several connections, --all needs --connection
+    NAME or --connection all."""
     if (worker is None) != everyone:
         raise InvalidInput("name a worker, or say --all", hint="redrive workers lists them")
-    done = operate(url, app, lambda own: own.control.drain(worker, reason), by=by)
+
+    def act() -> None:
+        has = None if worker is None else partial(_seen, worker)
+        _drained(operate(url, app, lambda own: own.control.drain(worker, reason), by=by, has=has), json)
+
+    on_chosen(url, app, act) if everyone else act()
+
+
+async def _seen(worker: str, own: Operator) -> list[str]:
+    return [one.row.id for one in await own.control.workers() if one.row.id == worker]
+
+
+def _drained(done: Drained, json: bool) -> None:
     if json:
         output.emit(asdict(done))
         return

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Annotated, Any
 
@@ -13,7 +14,11 @@ import typer
 WITHOUT = ("work", "up", "version", "tokens", "smoke", "drill")
 Connection = Annotated[
     str | None,
-    typer.Option("--connection", metavar="NAME", help="The connection of redrive.toml (else QUEUE_CONNECTION)."),
+    typer.Option(
+        "--connection",
+        metavar="NAME",
+        help="A connection of redrive.toml, or all. Without it lists are about all, and what is named by id is found.",
+    ),
 ]
 Command = Callable[..., Any]
 _chosen: str | None = None
@@ -28,6 +33,17 @@ def forget_connection() -> None:
     """Forgets what another command of this process was given."""
     global _chosen
     _chosen = None
+
+
+@contextmanager
+def choose(connection: str) -> Iterator[None]:
+    """Makes what is done within be about this connection, as if the command line named it."""
+    global _chosen
+    before, _chosen = _chosen, connection
+    try:
+        yield
+    finally:
+        _chosen = before
 
 
 def add_connection(what: Command | typer.Typer) -> Command | typer.Typer:

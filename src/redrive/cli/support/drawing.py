@@ -33,6 +33,10 @@ def say(line: Text) -> None:
     console().print(line, soft_wrap=True)
 
 
+def heading(text: str) -> None:
+    say(Text(text, style="bold"))
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """Prints columns without lines; ``#`` before a name means numbers. Only the last column is folded to fit. Where the
     terminal is too narrow for that, it goes below its row; an id can still be copied in one piece."""
@@ -81,6 +85,10 @@ def _widths(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> list[int]
 def _least_width(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> int:
     widths = _widths(columns, rows)
     return sum(widths[:-1]) + min(widths[-1], LAST_COLUMN_WIDTH)
+
+
+def red(text: str) -> Text:
+    return Text(text, style="red")
 
 
 def state(name: str) -> Text:

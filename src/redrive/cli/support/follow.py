@@ -12,6 +12,7 @@ from redrive.cli.support import output
 from redrive.cli.support.operation_words import (
     answers_text,
     approval_document,
+    having_operation,
     operation_document,
     retried_document,
 )
@@ -54,7 +55,7 @@ def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> N
     """Follows an operation and the tasks that it retries, with a bar on a terminal; exit code 1 when it or one of them
     did not end well."""
     try:
-        found, became = operate(url, app, lambda own: _followed(own, operation_id))
+        found, became = operate(url, app, lambda own: _followed(own, operation_id), has=having_operation(operation_id))
     except KeyboardInterrupt:
         watching = output.suggest(f"redrive operations watch {operation_id}")
         typer.echo(f"operation {operation_id} goes on: {watching}", err=True)

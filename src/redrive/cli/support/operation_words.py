@@ -11,6 +11,7 @@ from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.kernel.operation import Operation
 from redrive.kernel.records import Record
+from redrive.ops.connections import Look, having
 from redrive.ops.operator import Operator
 from redrive.ops.retried import Retried
 
@@ -20,13 +21,31 @@ T = TypeVar("T")
 Change = Callable[[Operator, str, str | None], Awaitable[T]]
 
 
-def changing(cli: typer.Typer, name: str, change: Change[T], say: Callable[[T, bool], None], text: str) -> None:
-    """Makes a command that changes one operation or approval, and says what became of it."""
+def having_operation(id: str) -> Look[Sequence[str]]:
+    """Returns what finds the connection that has an operation."""
+    return having(id, lambda own: own.operations.record(id))
+
+
+def having_approval(id: str) -> Look[Sequence[str]]:
+    """Returns what finds the connection that has an approval."""
+    return having(id, lambda own: own.approvals.show(id))
+
+
+def changing(
+    cli: typer.Typer,
+    name: str,
+    change: Change[T],
+    say: Callable[[T, bool], None],
+    finds: Callable[[str], Look[Sequence[str]]],
+    text: str,
+) -> None:
+    """Makes a command that changes one operation or approval, on the connection that has it, and says what became of
+    it."""
 
     def command(
         id: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
     ) -> None:
-        say(operate(url, app, lambda own: change(own, id, reason), by=by), json)
+        say(operate(url, app, lambda own: change(own, id, reason), by=by, has=finds(id)), json)
 
     cli.command(name, help=text)(command)
 

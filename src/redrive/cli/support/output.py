@@ -6,7 +6,8 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,50 @@ def progress(value: Any) -> str:
 
 def emit(document: Any) -> None:
     """Prints the one JSON document of ``--json``. ASCII only: no character in it can reach a terminal as a command."""
+    if _into is not None:
+        _into[0][_into[1]] = document
+        return
     sys.stdout.write(json.dumps(document, indent=2, default=_jsonable) + "\n")
+
+
+@contextmanager
+def gathered() -> Iterator[None]:
+    """Makes one document of those that are emitted within, each ``about`` a connection."""
+    global _into
+    documents: dict[str, Any] = {}
+    _into = (documents, "")
+    try:
+        yield
+    finally:
+        _into = None
+    if _as_json:
+        emit({"connections": documents})
+
+
+@contextmanager
+def about(connection: str) -> Iterator[None]:
+    """Makes what is said within be about this connection: commands to copy, the document of ``--json``."""
+    global _connection, _into
+    before, _connection = _connection, connection
+    if _into is not None:
+        _into = (_into[0], connection)
+    try:
+        yield
+    finally:
+        _connection = before
+
+
+def nothing(why: str) -> None:
+    """Says that there is nothing to do on one of several connections."""
+    emit({"nothing": why}) if _as_json else say(why)
+
+
+def fail(error: RedriveError) -> None:
+    """Reports an error that is about one of several connections, and goes on."""
+    if not _as_json:
+        report(error)
+        return
+    emit({"error": {"code": error.code, "message": error.message, "hint": error.hint}})
 
 
 def emit_list(items: Sequence[Any], following: Any = None, **more: Any) -> None:
@@ -69,6 +113,13 @@ def say(*lines: str | Text) -> None:
             _drawing().say(line)
 
 
+def heading(text: str) -> None:
+    """Says, between answers about several things, what the next one is about."""
+    if not _as_json:
+        sys.stdout.flush()
+        _drawing().heading(clean(text))
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """Prints columns without lines; ``#`` before a name means numbers."""
     _drawing().table(columns, rows, title=title)
@@ -76,6 +127,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
 
 def state(name: str) -> Text:
     styled: Text = _drawing().state(name)
+    return styled
+
+
+def red(text: str) -> Text:
+    styled: Text = _drawing().red(clean(text))
     return styled
 
 
@@ -131,6 +187,7 @@ _repeated = ""
 _connection: str | None = None
 _app_known = False
 _as_json = False
+_into: tuple[dict[str, Any], str] | None = None  # where documents go, and of which connection they are
 _warned: set[str] = set()
 
 
@@ -147,7 +204,8 @@ def repeat(arguments: Sequence[str]) -> None:
     _as_json = "--json" in arguments
     _warned.clear()
     given = {name: _given(arguments, name) for name in ("--url", "--app")}
-    _connection = _given(arguments, "--connection")
+    named = _given(arguments, "--connection")
+    _connection = None if named == "all" else named
     shown = dict(given)
     if given["--url"]:
         from redrive.stores import shown_url

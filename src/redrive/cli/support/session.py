@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,12 +13,11 @@ from redrive.cli.support.connection_option import chosen_connection
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import actor
 from redrive.cli.support.output import warn
-from redrive.cli.support.several import connection_with
 from redrive.errors import ConfigError, InvalidInput, NotFound, StoreUnavailable
 from redrive.ops.access import Caller, Role
-from redrive.ops.connections import Found, on_each
+from redrive.ops.connections import Look, connection_having
 from redrive.ops.operator import Operator
-from redrive.settings import DEFAULT_URL
+from redrive.settings import ALL, DEFAULT_URL
 from redrive.stores import is_sqlite
 from redrive.stores.shown import shown_path
 
@@ -33,14 +33,18 @@ def operate(
     creates: bool = False,
     on: Callable[[App], str] | None = None,
     ids: Sequence[str] = (),
+    has: Look[Sequence[str]] | None = None,
 ) -> T:
     """Runs ``work`` with an operator of the opened store: whoever can open it is its administrator. ``by`` says who
     acts. Only a command that ``creates`` may bring a SQLite file into being. ``on``: the connection, where the command
-    line names none; else the one that has the tasks of these ``ids``; else the default one."""
+    line names none; else the one that has the tasks of these ``ids``, or what ``has`` finds; else the default one."""
     loaded = load(url, spec)
-    name = chosen_connection() or (on(loaded.app) if on is not None else None)
-    refuse_both(loaded.app, url, chosen_connection())
-    finds = bool(ids) and name is None and url is None and len(loaded.app.connections) > 1
+    name = named_connection() or (on(loaded.app) if on is not None else None)
+    refuse_both(loaded.app, url, name)
+    looked_for = has or (partial(_known, ids) if ids else None)
+    finds = looked_for is not None and name is None and url is None and len(loaded.app.connections) > 1
+    if chosen_connection() == ALL and not finds and len(loaded.app.connections) > 1:
+        raise InvalidInput("this is about one connection", hint="--connection NAME says which")
     served = loaded.app.at(name)
     refuse_memory(loaded, name)
     if name is None and not finds and url is None:
@@ -53,7 +57,9 @@ def operate(
     async def use() -> T:
         caller = Caller(actor(by), Role.ADMIN)
         try:
-            where = await connection_with(loaded.app, _opens(loaded, caller), ids) if finds else name
+            where = name
+            if finds and looked_for is not None:
+                where = await connection_having(loaded.app.connections, opens(loaded, caller), looked_for)
             return await work(await loaded.app.operator(caller, where))
         except NotFound as error:  # looking in the wrong place is likelier than all other reasons
             error.hint = "; or ".join(filter(None, [error.hint, elsewhere]))
@@ -64,6 +70,17 @@ def operate(
     return asyncio.run(use())
 
 
+async def _known(ids: Sequence[str], own: Operator) -> Sequence[str]:
+    return await own.tasks.known(ids)
+
+
+def named_connection() -> str | None:
+    """Returns the one connection that the command line names. ``all`` names none: who acts on each names them in
+    turn."""
+    name = chosen_connection()
+    return None if name == ALL else name
+
+
 def _say_which(app: App) -> None:
     """Says that a command is about one of several connections: an answer about it is none about the others."""
     own = app.at(None).name
@@ -71,28 +88,7 @@ def _say_which(app: App) -> None:
         warn(f"this is about the connection {own}; others: {', '.join(others)} (--connection NAME)")
 
 
-def looks_at_all(url: str | None, spec: str | None) -> bool:
-    """Returns whether a command that names no connection has several to look at."""
-    return url is None and chosen_connection() is None and len(load(url, spec).app.connections) > 1
-
-
-def operate_on_all(spec: str | None, look: Callable[[Operator], Awaitable[T]]) -> Found[T]:
-    """Returns what ``look`` finds on each connection, and why the others could not be looked at; at least one could."""
-    loaded = load(None, spec)
-
-    async def use() -> Found[T]:
-        try:
-            return await on_each(loaded.app.connections, _opens(loaded, Caller(actor(None), Role.ADMIN)), look)
-        finally:
-            await loaded.app.close()
-
-    found, away = asyncio.run(use())
-    if not found:
-        raise next(iter(away.values()))
-    return found, away
-
-
-def _opens(loaded: Loaded, caller: Caller) -> Callable[[str], Awaitable[Operator]]:
+def opens(loaded: Loaded, caller: Caller) -> Callable[[str], Awaitable[Operator]]:
     """Returns what opens a connection for a caller who only looks: a file that is not there is not made."""
 
     async def operator(name: str) -> Operator:
@@ -104,7 +100,7 @@ def _opens(loaded: Loaded, caller: Caller) -> Callable[[str], Awaitable[Operator
 
 def store_named(url: str | None, spec: str | None) -> str:
     """Returns where a command looks, without a password."""
-    return load(url, spec).app.at(chosen_connection()).shown_url
+    return load(url, spec).app.at(named_connection()).shown_url
 
 
 def refuse_both(app: App, url: str | None, connection: str | None) -> None:

@@ -16,9 +16,11 @@ from redrive.cli.support.filters import filter_text
 from redrive.cli.support.follow import follow, say_begun
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
+from redrive.cli.support.written import on_chosen, on_this
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary, Then
 from redrive.ops import operations
+from redrive.ops.connections import having
 from redrive.ops.operator import Operator
 from redrive.ops.operator.operations import BegunOperation, OperationPreview
 from redrive.ops.text import counted
@@ -93,9 +95,29 @@ def pace(
 
 
 def begin_bulk(action: Action, which: FailureFilter, how: dict[str, Any], ask: Ask, verb: str | None = None) -> None:
-    """Begins a bulk operation. ``verb`` is what the user calls it, where that is not the action's own name."""
-    name = verb or action.value
+    """Begins a bulk operation: on the connection that is named or that has the plan, or one on each with ``--connection
+    all``. ``verb`` is what the user calls it, where that is not the action's own name."""
     plan = how.pop("plan", None)
+    if plan is not None:
+        at = operate(ask.url, ask.app, _connection, has=having(plan, lambda own: own.failures.planned_at(plan)))
+        with on_this(None if ask.url else at):
+            _begin_here(action, which, dict(how), ask, verb or action.value, plan)
+        return
+    on_chosen(
+        ask.url,
+        ask.app,
+        lambda: _begin_here(action, which, dict(how), ask, verb or action.value, plan),
+        looks=ask.dry_run,
+    )
+
+
+async def _connection(own: Operator) -> str | None:
+    return own.told_connection
+
+
+def _begin_here(
+    action: Action, which: FailureFilter, how: dict[str, Any], ask: Ask, name: str, plan: str | None
+) -> None:
     seen = operate(ask.url, ask.app, lambda own: own.operations.preview(action, which, plan, bind=True), by=ask.by)
     given_up = f"; {seen.bound.cancelled} of them cancelled" if seen.bound.cancelled else ""
     subject = f"{counted(seen.number)} ({_set_of(action, which, plan)}{given_up})"

@@ -129,6 +129,11 @@ class ControlService(Service):
         queue, kind, group = (name if target == one else None for one in ("queue", "kind", "group"))
         return bool(await self._store.find(Query(kind=kind, queue=queue, group=group, limit=1, brief=True)))
 
+    async def has_any(self, target: str, name: str) -> bool:
+        """Returns whether there are tasks of it, or it is paused."""
+        paused = any((hold.target, hold.name) == (target, name) for hold in await self.holds())
+        return paused or await self.has_tasks(target, name)
+
     async def limits(self, kind: str | None = None) -> list[LimitRow]:
         """Returns the limits of all kinds, or of this one."""
         self._session.may(Role.VIEWER)

@@ -32,6 +32,10 @@ class ScheduleService(Service):
             for row in sorted(overview.schedules, key=lambda row: row.name)
         ]
 
+    async def show(self, name: str) -> ScheduleRow:
+        self._session.may(Role.VIEWER)
+        return await self._row(name)
+
     async def run_now(self, name: str, reason: str | None = None, once: str | None = None) -> Task:
         """Enqueues one task of a schedule, beside its plan: the planned runs stay as they are. Asked again with the
         same ``once``, it returns the task that was made before."""

@@ -1,0 +1,135 @@
+"""Looks at one connection or at all of them, as the command line says: the one way in which commands read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from redrive.cli.support import output
+from redrive.cli.support.connection_option import chosen_connection
+from redrive.cli.support.loading import load
+from redrive.cli.support.options import actor
+from redrive.cli.support.session import opens, operate
+from redrive.errors import InvalidInput, StoreError
+from redrive.ops.access import Caller, Role
+from redrive.ops.connections import PATIENCE_S, latest, on_each
+from redrive.ops.operator import Operator
+from redrive.settings import ALL
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(slots=True, frozen=True)
+class Looked(Generic[T]):
+    """What each connection answered, and why others could not be looked at. ``named``: there are several, so each row
+    says where it is; ``everywhere``: all were asked."""
+
+    found: dict[str, T]
+    away: dict[str, StoreError]
+    named: bool
+    everywhere: bool
+
+    @property
+    def only(self) -> T:
+        """The answer, where one connection was asked."""
+        [answer] = self.found.values()
+        return answer
+
+    @property
+    def column(self) -> list[str]:
+        """The head of the column that says which connection, where there are several."""
+        return ["connection"] if self.named else []
+
+    def cell(self, name: str) -> list[str]:
+        return [name] if self.named else []
+
+    def document(self, name: str, row: dict[str, Any]) -> dict[str, Any]:
+        """Returns a row of ``--json`` with the connection that it is on."""
+        return {"connection": name, **row} if self.named else row
+
+    def about(self, name: str) -> str | None:
+        """Returns the connection that commands to copy have to name."""
+        return name if self.named else None
+
+    @property
+    def missing(self) -> dict[str, Any]:
+        """What a document of ``--json`` says of connections that could not be looked at."""
+        errors = {name: {"code": one.code, "message": one.message} for name, one in self.away.items()}
+        return {"away": errors} if errors else {}
+
+    @property
+    def without(self) -> str:
+        """The end of a line with a total: which connections it leaves out."""
+        return f" (without {', '.join(self.away)})" if self.away else ""
+
+    def latest(
+        self, rows: Callable[[T], Iterable[R]], at: Callable[[R], Any], limit: int | None = None
+    ) -> list[tuple[str, R]]:
+        """Returns the rows of all answers, the latest first; those of one answer in their own order."""
+        if not self.everywhere:
+            return [(name, row) for name, answer in self.found.items() for row in rows(answer)]
+        return latest({name: rows(answer) for name, answer in self.found.items()}, at, limit)
+
+    def rows(self, rows: Callable[[T], Iterable[R]]) -> list[tuple[str, R]]:
+        """Returns the rows of all answers, those of each connection together."""
+        return [(name, row) for name, answer in self.found.items() for row in rows(answer)]
+
+
+def told_away(error: StoreError) -> str:
+    return f"cannot be looked at: {error.message}"
+
+
+def show_away(away: Mapping[str, StoreError]) -> None:
+    """Shows connections that could not be looked at among the answers of the others."""
+    for name, error in away.items():
+        output.heading(name)
+        output.say(output.red(told_away(error)))
+
+
+def looks_at_all(url: str | None, spec: str | None) -> bool:
+    """Returns whether a command has several connections to look at: it names none of them, or all."""
+    return url is None and chosen_connection() in (None, ALL) and len(load(url, spec).app.connections) > 1
+
+
+def look_at(
+    url: str | None,
+    spec: str | None,
+    look: Callable[[Operator], Awaitable[T]],
+    *,
+    patience: float | None = PATIENCE_S,
+    warns: bool = True,
+) -> Looked[T]:
+    """Returns what ``look`` finds on the connection that the command line names, or on all of them; at least one could
+    be looked at. People are warned of the others, unless the command shows them itself."""
+    if not looks_at_all(url, spec):
+
+        async def named(own: Operator) -> Looked[T]:
+            several = own.told_connection is not None
+            return Looked({own.connection: await look(own)}, {}, named=several, everywhere=False)
+
+        return operate(url, spec, named)
+    loaded = load(None, spec)
+
+    async def use() -> tuple[dict[str, T], dict[str, StoreError]]:
+        try:
+            caller = Caller(actor(None), Role.ADMIN)
+            return await on_each(loaded.app.connections, opens(loaded, caller), look, patience=patience)
+        finally:
+            await loaded.app.close()
+
+    found, away = asyncio.run(use())
+    if not found:
+        raise next(iter(away.values()))
+    for name, error in away.items() if warns else ():
+        output.warn(f"{name} {told_away(error)}")
+    return Looked(found, away, named=True, everywhere=True)
+
+
+def refuse_place(url: str | None, spec: str | None, **given: object) -> None:
+    """Refuses what belongs to one connection, such as a place in its list, where all are looked at."""
+    options = [f"--{name}" for name, value in given.items() if value]
+    if options and looks_at_all(url, spec):
+        raise InvalidInput(f"{', '.join(options)} belongs to one connection", hint="say which: --connection NAME")
