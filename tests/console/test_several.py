@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,29 @@ async def test_what_is_live_is_of_the_same_connection(app: App) -> None:
 
         assert f'href="{HOME}/@insights/failures"><b>1</b>' in await totals("/@insights")
         assert f'href="{HOME}/failures"><b>0</b>' in await totals("")
+
+
+async def test_the_table_of_all_is_live(app: App) -> None:
+    async with console(app) as client:
+        await fill(app)
+        assert 'data-live="menu,overview,connections,' in await page(client)
+        async with asyncio.timeout(30), client.stream("GET", f"{HOME}/live?topics=connections") as stream:
+            tables = [json.loads(line[5:])["regions"] async for line in two_messages(stream, app)]
+        first, then = (one["#connections"] for one in tables)
+        assert ">away<" in first and "<b>1</b>" in first and "<b>2</b>" not in first
+        assert "<b>2</b>" in then, "another task was enqueued meanwhile, on another connection than the page's"
+
+
+async def two_messages(stream: Any, app: App) -> AsyncIterator[str]:
+    """Yields the first message with regions, and the next one after another task was enqueued."""
+    number = 0
+    async for line in stream.aiter_lines():
+        if line.startswith("data:") and json.loads(line[5:]).get("regions"):
+            yield line
+            number += 1
+            if number == 2:
+                return
+            await app.enqueue("REPORT_X")
 
 
 async def test_with_one_connection_nothing_is_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from redrive import App, Context
-from redrive.errors import ConfigError, ConnectionUnknown, InvalidInput
+from redrive.errors import ConfigError, ConnectionUnknown, InvalidInput, StoreUnavailable
 from redrive.examples.orders import ORDERS
 from redrive.handlers.new_task import make_task
 from redrive.handlers.routing import Routing
@@ -93,6 +95,26 @@ async def test_a_task_is_found_where_it_is(app: App) -> None:
         await app.cancel(report.id)
         await app.retry(report.id)
         assert (await app.get(report.id)).state == "queued" and await app.get(new_id()) is None
+
+
+async def test_one_that_says_nothing_keeps_nobody_from_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silents = f"postgresql://x@127.0.0.1:{silent.getsockname()[1]}/none"
+        (tmp_path / "redrive.toml").write_text(
+            f'queue_connection = "main"\n[connections.silent]\nurl = "{silents}"\n'
+            '[connections.main]\nurl = "sqlite:///main.db"\n'
+        )
+        app = App()
+        app.declare("SEND")
+        async with asyncio.timeout(60), app:
+            sent = await app.enqueue("SEND")
+            with monkeypatch.context() as patch:
+                patch.setattr("redrive.app.connections.ANSWER_S", 3600)
+                assert (await app.get(sent.id)).state == "queued"
+            monkeypatch.setattr("redrive.app.connections.ANSWER_S", 0.1)
+            with pytest.raises(StoreUnavailable, match=r"silent: no answer within 0\.1 s"):
+                await app.get(new_id())
 
 
 def test_from_ordinary_code(app: App) -> None:

@@ -440,6 +440,7 @@ class App:
             where.name,
             features=self.features,
             connections=tuple(self.connections),
+            peers=self.operator,
         )
 
     async def why(self, task_id: UUID | str) -> list[Reason]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
     from redrive.kernel.ports.store import Store
 
+ANSWER_S = 3.0  # one that hangs keeps nobody from a task that another has
 # One connection of an application, for those who may not know stores: they pass it on.
 Served = StoreHolder
 
@@ -30,6 +32,7 @@ class Connections(Mapping[str, StoreHolder]):
     def __init__(self, settings: Settings, url: str, features: Sequence[Feature]) -> None:
         urls = {settings.default_connection: url, **settings.other_urls}
         self._features = features
+        self._asked: set[asyncio.Task[str | StoreUnavailable | None]] = set()
         self._configured = settings.connections
         self._holders = {name: StoreHolder(name, where, features) for name, where in urls.items()}
         self.main = self._holders[settings.default_connection]
@@ -115,16 +118,19 @@ class Connections(Mapping[str, StoreHolder]):
         return await self[await self.with_task(task_id) or self.main.name].store()
 
     async def with_task(self, task_id: UUID) -> str | None:
-        """Returns the name of the connection that has a task. One that is away is passed over; where none of the others
-        has it, that is the answer."""
+        """Returns the name of the connection that has a task; all are asked at the same time. One that is away, or says
+        nothing for a while, is passed over; where none of the others has it, that is the answer."""
         away: StoreUnavailable | None = None
-        for name, holder in self.items():
-            try:
-                if await get_task(await holder.store(), task_id) is not None:
-                    return name
-            except StoreUnavailable as error:
-                error.message = f"{name}: {error.message}"
-                away = away or error
+        asked = [asyncio.create_task(_has_task(name, holder, task_id)) for name, holder in self.items()]
+        self._asked.update(asked)
+        for one in asked:
+            # Those that are asked in vain answer soon, too: a query that is broken off would cost a connection.
+            one.add_done_callback(self._asked.discard)
+        for answer in asyncio.as_completed(asked):
+            found = await answer
+            if isinstance(found, str):
+                return found
+            away = away or found
         if away is not None:
             raise away
         return None
@@ -143,3 +149,15 @@ class Connections(Mapping[str, StoreHolder]):
     async def close(self) -> None:
         for holder in self.values():
             await holder.close()
+
+
+async def _has_task(name: str, holder: StoreHolder, task_id: UUID) -> str | StoreUnavailable | None:
+    """Returns the connection's name if it has the task, else None, or why it could not be asked."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            return name if await get_task(await holder.store(), task_id) is not None else None
+    except TimeoutError:
+        return StoreUnavailable(f"{name}: no answer within {ANSWER_S:g} s")
+    except StoreUnavailable as error:
+        error.message = f"{name}: {error.message}"
+        return error

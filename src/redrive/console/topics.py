@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from redrive.console.regions import changes, fleet, history, menu, news, one_task, operations, overview
+from redrive.console.regions import changes, connections, fleet, history, menu, news, one_task, operations, overview
 from redrive.console.sample import Sample, Sampler
 from redrive.errors import InvalidInput
 
 TOPICS: dict[str, Sampler] = {
     "menu": menu.sampler,
     "overview": overview.sampler,
+    "connections": connections.sampler,
     "operation": operations.sampler,
     "operations": operations.list_sampler,
     "workers": fleet.sampler,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from redrive.errors import ConfigError
 from redrive.handlers.registry import Registry
 from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Store
@@ -30,11 +31,12 @@ from redrive.ops.policy import Policy
 from redrive.ops.views import Sight
 
 S = TypeVar("S", bound=Service)
+Peers = Callable[[Caller, str], Awaitable["Operator"]]
 
 
 class Operator:
     """All that one caller can look at and do. ``connection`` names the store among those of a configuration, which are
-    ``connections``. ``documents``: for pages, see ``Session``."""
+    ``connections``; ``peers`` opens another of them. ``documents``: for pages, see ``Session``."""
 
     def __init__(
         self,
@@ -46,7 +48,9 @@ class Operator:
         documents: int | None = None,
         features: Sequence[Feature] = (),
         connections: Sequence[str] = (),
+        peers: Peers | None = None,
     ) -> None:
+        self._peers = peers
         self._session = session = Session(
             store, registry, policy, caller, connection, documents, tuple(features), tuple(connections)
         )
@@ -86,6 +90,19 @@ class Operator:
         """The same, where there are several."""
         return self._session.told_connection
 
+    @property
+    def connections(self) -> tuple[str, ...]:
+        """All connections of the application."""
+        return self._session.connections
+
+    async def at(self, connection: str) -> Operator:
+        """Returns what the same caller can look at and do on another connection."""
+        if connection == self.connection:
+            return self
+        if self._peers is None:
+            raise ConfigError("this operator was made for one connection", hint="make it by App.operator")
+        return await self._peers(self.caller, connection)
+
     def insist(self, role: Role) -> None:
         """Refuses a caller whose role is below this one."""
         self._session.may(role)
@@ -115,4 +132,5 @@ class Operator:
             session.documents,
             session.features,
             session.connections,
+            self._peers,
         )
