@@ -52,7 +52,7 @@ def columns(tasks: Sequence[NewTask]) -> list[Any]:
     value for all is sent once."""
 
     def column(values: list[Any]) -> list[Any] | None:
-        return values if any(value is not None for value in values) else None
+        return None if values.count(None) == len(values) else values
 
     return [
         [t.id for t in tasks],
@@ -76,8 +76,9 @@ def memberships(tasks: Sequence[NewTask]) -> list[Any]:
     return [[t.feature for t in tasks], [t.facts for t in tasks], [t.join for t in tasks]]
 
 
-def belongs(task: NewTask) -> bool:
-    return task.feature is not None or task.join is not None
+def some_belong(tasks: Sequence[NewTask]) -> bool:
+    """Returns whether one of them is of a feature or a member of a join."""
+    return any(task.feature is not None or task.join is not None for task in tasks)
 
 
 def joins(new: Sequence[NewJoin]) -> str:

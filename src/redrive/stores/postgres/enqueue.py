@@ -10,6 +10,7 @@ import asyncpg
 
 from redrive.errors import RedriveError, StoreUnavailable
 from redrive.kernel.task import Enqueued, NewTask, check_feature, refuse_reserved
+from redrive.stores.metered import metered
 from redrive.stores.postgres import codec
 from redrive.stores.postgres.errors import KeyBlocked
 from redrive.stores.postgres.patience import patiently
@@ -35,6 +36,7 @@ class Enqueues:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self.meter = pool.meter
         self._shared = SharedEnqueue(self._small)
         # Apart: a key that an open transaction holds must not keep those waiting who have none.
         self._shared_keyed = SharedEnqueue(self._keyed)
@@ -55,17 +57,24 @@ class Enqueues:
             joins = any(task.join is not None for task in tasks)
             return await (self._shared_members if joins else self._shared).enqueue(tasks)
         if keyed:
-            return await _when_free(self._large, lambda: self._keyed(tasks, again))
+            return await self._large_keyed(tasks, again)
         return await self._in_turn(self._once, tasks, again)
 
+    @metered("apply")
     async def _in_turn(self, send: Send, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
         """Sends a large call when it is its turn: heartbeats and settles must find a connection free."""
         async with self._large:
             return await patiently(lambda more: send(tasks, more), again)
 
+    @metered("apply")
     async def _small(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         return await patiently(lambda again: self._once(tasks, again), False)
 
+    @metered("apply")
+    async def _large_keyed(self, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
+        return await _when_free(self._large, lambda: self._keyed(tasks, again))
+
+    @metered("apply")
     async def _small_keyed(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """Enqueues with others; if a key of one of them is held, by itself: at once, or when its own key is free."""
         try:
@@ -131,7 +140,7 @@ async def enqueue(
     if len(tasks) == 1 and patience is None and not again and _plain(tasks[0]):
         await connection.fetchval(SQL["enqueue_one"], *codec.single(tasks[0]))
         return [Enqueued(tasks[0].id)]
-    if any(codec.belongs(task) for task in tasks):
+    if codec.some_belong(tasks):
         known = await _add_members(connection, tasks, again, patience)
     elif patience is not None:
         known = await connection.fetch(SQL["enqueue_keyed"], *codec.columns(tasks), again, patience)
@@ -178,7 +187,7 @@ def _make(tasks: Sequence[NewTask], start: int, again: bool) -> tuple[str, list[
         values = [*codec.columns(part), again]
     except Exception as error:
         raise NotMade(error) from error
-    if any(codec.belongs(task) for task in part):
+    if codec.some_belong(part):
         return SQL["add_members"], [*values, *codec.memberships(part)]
     return SQL["enqueue"], values
 
