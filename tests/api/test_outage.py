@@ -34,8 +34,8 @@ async def test_strangers_do_not_read_where_it_is(path: str, tmp_path: Path, monk
 
     app = App(f"sqlite:///{tmp_path}/outage.db")
     async with served(app) as client:
-        monkeypatch.setattr(app, "caller", away)
-        monkeypatch.setattr(app, "has_tokens", away)
+        monkeypatch.setattr(app.access, "caller", away)
+        monkeypatch.setattr(app.access, "has_tokens", away)
         for headers in (MADE_UP, {}):
             answer = await client.get(path, headers=headers)
             assert (answer.status_code, answer.json()["code"]) == (503, "STORE_UNAVAILABLE")

@@ -74,8 +74,8 @@ async def test_who_was_let_in_reads_on_while_the_store_is_away(tmp_path: Path, m
         assert (await client.get("/metrics", headers=bearer(secret))).status_code == 200
         monkeypatch.setattr("redrive.api.metrics.LET_IN_FOR_S", 0.0)
         assert (await client.get("/metrics", headers=bearer(secret))).status_code == 200
-        monkeypatch.setattr(app, "caller", away)
-        monkeypatch.setattr(app, "has_tokens", away)
+        monkeypatch.setattr(app.access, "caller", away)
+        monkeypatch.setattr(app.access, "has_tokens", away)
         monkeypatch.setattr(await app.store(), "figures", away)
         monkeypatch.setattr("redrive.ops.fleet_metrics.FRESH_FOR_S", 0.0)
         answer = await client.get("/metrics", headers=bearer(secret))

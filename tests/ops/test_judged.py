@@ -91,6 +91,8 @@ NO_TASKS = {
 }
 LOOKS = {
     "tasks.list",
+    "control.has_any",
+    "schedules.show",
     "tasks.get",
     "tasks.document",
     "tasks.get_many",
