@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from redrive import App, Context, Fail
+from redrive.kernel.alerts.slo import Objective
+from redrive.kernel.alerts.thresholds import Limits, Thresholds
 from redrive.kernel.operation import Action, Canary
 from redrive.kernel.series import Tally
 from redrive.observe.logs import TaskLog
 from redrive.ops.access import Caller, Role
+from redrive.ops.alerts.evaluate import Evaluator
 from redrive.ops.failed import failures
 from redrive.settings import Options, load_settings
 
@@ -47,7 +50,9 @@ async def _fail(kind: str, name: str) -> None:
 
 def make_studio(url: str | None = None) -> App:
     """An application of twelve kinds, five of which fail for good."""
-    made = App(settings=load_settings(url=url).with_values(approvals_above=100), url=url, name="studio")
+    levels = {"default": Objective(wait_seconds=30.0, target=0.95, days=7)}
+    settings = load_settings(url=url).with_values(approvals_above=100, slo=levels)
+    made = App(settings=settings, url=url, name="studio")
     for kind in KINDS:
 
         async def run(ctx: Context, name: str, kind: str = kind, **more: Any) -> str:
@@ -96,6 +101,10 @@ async def furnish(made: App, file: Path, size: int = 20) -> None:
         + [{"kind": "SCORE_MIX", "payload": {"name": f"m-{n}"}, "delay": 3600} for n in range(size)]
     )
     _past(file)
+    await Evaluator(Limits(Thresholds(failed_for=0, no_worker_for=0)), {}).run(await made.store(), "w1")
+    await operator.alerts.silence(
+        "failed", datetime.now(UTC) + timedelta(hours=8), "default", "the bucket is moved tonight"
+    )
 
 
 async def _work(made: App, seconds: float | None = None) -> None:

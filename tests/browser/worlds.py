@@ -39,6 +39,7 @@ async def world(client: httpx.AsyncClient) -> World:
     pages = {
         "overview": "",
         "a day": "?period=24h",
+        "alerts": "/alerts",
         "failures": "/failures",
         "filtered": "/failures?failureType=timeout",
         "searched": "/failures?q=storage",
