@@ -15,7 +15,10 @@ def render(text: str) -> str:
     """Returns a document with its tables as they are now."""
     before, mark, _ = text.partition(MARK)
     parts = [f"{before}{mark}", ""]
-    titles = {Scope.PROCESS: "Of each worker (all with the label `worker`)", Scope.FLEET: "Of the fleet"}
+    titles = {
+        Scope.PROCESS: "Of each worker (all with the labels `connection` and `worker`)",
+        Scope.FLEET: "Of the fleet (all with the label `connection`)",
+    }
     for scope, title in titles.items():
         rows = [_row(metric) for metric in TABLE if metric.scope is scope]
         parts += [f"## {title}", "", "| name | type | labels | meaning |", "|---|---|---|---|", *rows, ""]

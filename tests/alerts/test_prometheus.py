@@ -19,6 +19,7 @@ from redrive.observe.prometheus_rules import rule_file, written
 from tests.alerts.cases import CASES, Case
 from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
 
+EVALUATED = "redrive_fleet_alerts_evaluated_timestamp_seconds"
 NAME = re.compile(r"\bredrive_[a-z_]+")
 OWN = {
     "late_reports": OwnRule("late_reports", "select 1"),
@@ -27,7 +28,8 @@ OWN = {
 ODD = Limits(
     Thresholds(off=["surge"]), {'odd "q"\\.*': Thresholds(depth=500, depth_for=90, pending_share=0.25, off=["horizon"])}
 )
-RULES = [*written(Limits(), "docs/operations.md", OWN), *written(ODD, "docs/operations.md", {})]
+HERE = ["main"]
+RULES = [*written(Limits(), "docs/operations.md", HERE, OWN), *written(ODD, "docs/operations.md", HERE, {})]
 
 
 @pytest.mark.parametrize("expression", sorted({rule.expression for rule in RULES}))
@@ -49,7 +51,7 @@ def test_expressions_name_what_there_is(expression: str) -> None:
 def test_each_queue_with_thresholds_of_its_own_has_a_rule_of_its_own() -> None:
     found = [
         rule
-        for rule in written(Limits(queues={"reports": Thresholds(depth=500)}), "r", {})
+        for rule in written(Limits(queues={"reports": Thresholds(depth=500)}), "r", HERE, {})
         if rule.alert == "RedriveDepth"
     ]
     assert ['queue!="reports"' in rule.expression for rule in found] == [True, False]
@@ -74,14 +76,16 @@ def promtool(folder: Path, *arguments: str) -> None:
 
 @pytest.mark.parametrize("limits", [Limits(), ODD], ids=["default", "odd"])
 def test_prometheus_can_read_it(limits: Limits, tmp_path: Path) -> None:
-    (tmp_path / "rules.yml").write_text(rule_file(limits, "https://example.com/operations", OWN), encoding="utf-8")
+    (tmp_path / "rules.yml").write_text(
+        rule_file(limits, "https://example.com/operations", ["main", "insights"], OWN), encoding="utf-8"
+    )
     promtool(tmp_path, "check", "rules", "rules.yml")
 
 
 def test_prometheus_fires_when_the_product_does(tmp_path: Path) -> None:
-    (tmp_path / "rules.yml").write_text(rule_file(Limits(), "docs/operations.md"), encoding="utf-8")
+    (tmp_path / "rules.yml").write_text(rule_file(Limits(), "docs/operations.md", HERE), encoding="utf-8")
     tests = [_test(case) for case in CASES]
-    evaluated = "redrive_fleet_alerts_evaluated_timestamp_seconds"
+    evaluated = _with(EVALUATED, "a")
     tests += [_absent({}, True), _absent({evaluated: "0+60x90"}, False), _absent({evaluated: "0x90"}, True)]
     (tmp_path / "tests.yml").write_text(
         json.dumps({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": tests})
@@ -89,8 +93,30 @@ def test_prometheus_fires_when_the_product_does(tmp_path: Path) -> None:
     promtool(tmp_path, "test", "rules", "tests.yml")
 
 
+def test_one_connection_is_not_taken_for_another(tmp_path: Path) -> None:
+    """Two stores that one Prometheus scrapes: what is wrong with one is not hidden by the other, nor added to it."""
+    both = ["main", "insights"]
+    (tmp_path / "rules.yml").write_text(rule_file(Limits(), "docs/operations.md", both), encoding="utf-8")
+    own, other = (f'{EVALUATED}{{connection="{name}"}}' for name in both)
+    fine = {own: "0+60x90", other: "0+60x90"}
+    waits = 'redrive_fleet_tasks{connection="%s", queue="q", kind="A", state="queued"}'
+    works = 'redrive_fleet_workers{connection="%s", queue="q"}'
+    tests = [
+        _absent(fine, False),
+        _absent({own: "0+60x90"}, True),
+        _absent({own: "0+60x90", other: "0x90"}, True),
+        _fires("RedriveDepth", fine | {waits % "main": "60x90", waits % "insights": "60x90"}, 0),
+        _fires("RedriveDepth", fine | {waits % "main": "160x90", waits % "insights": "60x90"}, 1),
+        _fires("RedriveNoWorker", {waits % "main": "5x90", works % "main": "0x90", works % "insights": "1x90"}, 1),
+    ]
+    (tmp_path / "tests.yml").write_text(
+        json.dumps({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": tests})
+    )
+    promtool(tmp_path, "test", "rules", "tests.yml")
+
+
 def _test(case: Case) -> dict[str, Any]:
-    rule = next(one for one in written(Limits(), "docs/operations.md", {}) if one.alert == _name(case.rule))
+    rule = next(one for one in written(Limits(), "docs/operations.md", HERE, {}) if one.alert == _name(case.rule))
     series = [
         {"series": _with(name, place), "values": values}
         for name, values in case.series.items()
@@ -110,12 +136,16 @@ def _test(case: Case) -> dict[str, Any]:
 
 
 def _absent(series: dict[str, str], fires: bool) -> dict[str, Any]:
-    expression = 'count(ALERTS{alertname="RedriveNotEvaluated", alertstate="firing"}) or vector(0)'
+    return _fires("RedriveNotEvaluated", series, int(fires))
+
+
+def _fires(rule: str, series: dict[str, str], number: int) -> dict[str, Any]:
+    expression = f'count(ALERTS{{alertname="{rule}", alertstate="firing"}}) or vector(0)'
     return {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
         "promql_expr_test": [
-            {"expr": expression, "eval_time": "90m", "exp_samples": [{"labels": "{}", "value": int(fires)}]}
+            {"expr": expression, "eval_time": "90m", "exp_samples": [{"labels": "{}", "value": number}]}
         ],
     }
 
@@ -123,7 +153,7 @@ def _absent(series: dict[str, str], fires: bool) -> dict[str, Any]:
 def _with(series: str, instance: str) -> str:
     """The same series from one of the processes that serve it."""
     name, _, labels = series.partition("{")
-    return f'{name}{{instance="{instance}"' + (f", {labels}" if labels else "}")
+    return f'{name}{{connection="main", instance="{instance}"' + (f", {labels}" if labels else "}")
 
 
 def _name(rule: str) -> str:

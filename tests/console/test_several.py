@@ -13,6 +13,7 @@ import pytest
 
 from redrive import App, Context, Fail
 from tests.console.conftest import HOME, console, form_token, page
+from tests.metrics.conftest import parsed, value
 
 pytestmark = pytest.mark.anyio
 AWAY = "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1"
@@ -85,6 +86,16 @@ async def test_all_connections_with_one_away(app: App) -> None:
         assert ready.status_code == 200, "only the default one makes it unready"
         stores = {one["name"]: one["ok"] for one in ready.json()["dependencies"]}
         assert stores == {"store": True, "store:insights": True, "store:gone": False}
+
+
+async def test_the_metrics_of_each_connection_are_its_own(app: App) -> None:
+    async with console(app) as client:
+        await fill(app)
+        page = parsed((await client.get("/metrics")).text)
+        up = {name: value(page, "redrive_fleet_up", connection=name) for name in ("main", "insights", "gone")}
+        assert up == {"main": 1, "insights": 1, "gone": 0}
+        assert value(page, "redrive_fleet_tasks", connection="main", queue="default", state="queued") == 1
+        assert value(page, "redrive_fleet_tasks", connection="insights", queue="reports", state="failed") == 1
 
 
 async def test_a_page_is_about_one_connection_and_so_is_its_form(app: App) -> None:

@@ -79,7 +79,7 @@ async def test_who_was_let_in_reads_on_while_the_store_is_away(tmp_path: Path, m
         monkeypatch.setattr(await app.store(), "figures", away)
         monkeypatch.setattr("redrive.ops.fleet_metrics.FRESH_FOR_S", 0.0)
         answer = await client.get("/metrics", headers=bearer(secret))
-        assert answer.status_code == 200 and "redrive_fleet_up 0" in answer.text
+        assert answer.status_code == 200 and 'redrive_fleet_up{connection="default"} 0' in answer.text
         assert (await client.get("/metrics", headers=bearer(other))).status_code == 503
         proxied = {**bearer(secret), "x-forwarded-for": "1.2.3.4"}
         assert (await client.get("/metrics", headers=proxied)).status_code == 503

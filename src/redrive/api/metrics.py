@@ -61,8 +61,12 @@ def add_metrics(api: FastAPI, app: App, worker: Worker | None) -> None:
     def processes() -> dict[str, Samples]:
         return {} if worker is None else {worker.id: extend(measure(worker), [own for _, own in brought])}
 
-    fleet = FleetMetrics(app.store, fleet_looks(brought, app.settings))
-    page = MetricsPage(table_of(app.features), processes, fleet.samples)
+    fleets = {
+        # Features live on the default connection.
+        name: FleetMetrics(one.store, fleet_looks(brought, app.settings) if one is app.at(None) else {}).samples
+        for name, one in app.connections.items()
+    }
+    page = MetricsPage(table_of(app.features), app.at(None).name, processes, fleets)
 
     @api.get("/metrics", tags=["health"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def metrics(request: Request) -> Response:

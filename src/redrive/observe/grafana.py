@@ -11,7 +11,8 @@ from redrive.observe.metrics import Metric, Scope, Type
 
 SOURCE = {"type": "prometheus", "uid": "${source}"}
 RATE = "[$__rate_interval]"
-CHOSEN = ("queue", "kind")  # labels that somebody who looks may choose by
+CHOSEN = (m.CONNECTION, "queue", "kind")  # labels that somebody who looks may choose by
+EACH = (m.CONNECTION,)  # figures of the fleet are those of one connection
 QUANTILES = (0.5, 0.95, 0.99)
 WIDTH, HEIGHT = 24, 8
 UNITS = {"seconds": "s", "bytes": "bytes", "ratio": "percentunit"}
@@ -81,8 +82,9 @@ def _first() -> Iterator[Panel]:
     yield _stat("Oldest", f"max({_once(m.OLDEST, CHOSEN)})", "s")
     yield _stat("Failed", f"sum({failed})")
     yield _stat("Completed per second", f"sum({_rate(m.COMPLETED, CHOSEN)})")
-    yield _stat("Slots used", f"{_once(m.FLEET_USED, ())} / {_once(m.FLEET_SLOTS, ())}", "percentunit")
-    yield _stat("Silent workers", _once(m.SILENT, ()))
+    used, slots = _once(m.FLEET_USED, EACH), _once(m.FLEET_SLOTS, EACH)
+    yield _stat("Slots used", f"sum({used}) / sum({slots})", "percentunit")
+    yield _stat("Silent workers", f"sum({_once(m.SILENT, EACH)})")
     share = f"{_rate(m.FAILURES, ('kind',))} / {_rate(m.CLAIMED, ('kind',))}"
     yield Panel("Share of attempts that fail", ((share, "{{kind}}"),), "percentunit", size=(12, HEIGHT))
     yield Panel("Waiting by queue", ((f"sum by (queue) ({queued})", "{{queue}}"),), size=(12, HEIGHT))
@@ -107,13 +109,14 @@ def _lines(metric: Metric) -> list[tuple[str, str]]:
         name = f"{{{{{by[0]}}}}} " if by else ""
         return [(_quantile(metric, q, by), f"{name}p{q * 100:g}") for q in QUANTILES]
     if metric.type is Type.COUNTER:
-        return [(_rate(metric, metric.labels), _legend(metric.labels))]
+        by = (*metric.labels, *EACH) if metric.scope is Scope.FLEET else metric.labels
+        return [(_rate(metric, by), _legend(by))]
     if metric.name.endswith("_timestamp_seconds"):
-        if metric.scope is Scope.FLEET:
-            return [(f"time() - max ({metric.name})", "")]
-        return [(f"time() - max by (worker) ({metric.name})", "{{worker}}")]
+        by = EACH if metric.scope is Scope.FLEET else (m.WORKER,)
+        return [(f"time() - {_once(metric, by)}", _legend(by))]
     if metric.scope is Scope.FLEET:
-        return [(_once(metric, metric.labels), _legend(metric.labels))]
+        by = (*metric.labels, *EACH)
+        return [(_once(metric, by), _legend(by))]
     by = metric.labels or (m.WORKER,)
     return [(f"sum by ({', '.join(by)}) ({metric.name}{_chosen(metric)})", _legend(by))]
 
@@ -150,7 +153,7 @@ def _by(metric: Metric, labels: Sequence[str]) -> str:
 def _chosen(metric: Metric, **only: str) -> str:
     """Returns the selector of a metric: by what was chosen above, as far as it has these labels, and by ``only``."""
     _by(metric, list(only))
-    parts = [f'{label}=~"${label}"' for label in CHOSEN if label in metric.labels]
+    parts = [f'{label}=~"${label}"' for label in CHOSEN if label in metric.all_labels]
     parts += [f'{label}="{value}"' for label, value in only.items()]
     return "{" + ", ".join(parts) + "}" if parts else ""
 
@@ -160,10 +163,12 @@ def _legend(labels: Iterable[str]) -> str:
 
 
 def _variables() -> list[dict[str, Any]]:
-    queues = f"label_values({m.TASKS.name}, queue)"
-    kinds = f'label_values({m.TASKS.name}{{queue=~"$queue"}}, kind)'
+    connections = f"label_values({m.FLEET_UP.name}, connection)"
+    queues = f'label_values({m.TASKS.name}{{connection=~"$connection"}}, queue)'
+    kinds = f'label_values({m.TASKS.name}{{connection=~"$connection", queue=~"$queue"}}, kind)'
+    chosen = ((m.CONNECTION, connections), ("queue", queues), ("kind", kinds))
     source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus", "current": {}}
-    return [source, *(_variable(name, query) for name, query in (("queue", queues), ("kind", kinds)))]
+    return [source, *(_variable(name, query) for name, query in chosen)]
 
 
 def _variable(name: str, query: str) -> dict[str, Any]:

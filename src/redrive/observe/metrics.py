@@ -17,13 +17,14 @@ class Type(StrEnum):
 
 
 class Scope(StrEnum):
-    """Whose figure it is. A process's own carry the label ``worker`` before their others. Those of the fleet are the
-    same from everyone who serves them: they are not added up, but taken once (``max by``)."""
+    """Whose figure it is. All carry the label ``connection`` before their others, and a process's own ``worker``. Those
+    of the fleet are the same from everyone who serves them: they are not added up, but taken once (``max by``)."""
 
     PROCESS = "process"
     FLEET = "fleet"
 
 
+CONNECTION = "connection"  # of two stores that one Prometheus scrapes, none is taken for the other
 WORKER = "worker"
 
 
@@ -39,7 +40,7 @@ class Metric:
     @property
     def all_labels(self) -> tuple[str, ...]:
         """The labels as they are served."""
-        return (WORKER, *self.labels) if self.scope is Scope.PROCESS else self.labels
+        return (CONNECTION, WORKER, *self.labels) if self.scope is Scope.PROCESS else (CONNECTION, *self.labels)
 
     @property
     def adds_up(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from redrive.kernel.alerts import promql
@@ -14,6 +14,7 @@ from redrive.kernel.diagnosis import Level
 from redrive.kernel.wording import prometheus_span
 
 QUEUE = "{{ $labels.queue }}"
+CONNECTION = "{{ $labels.connection }}"
 HEAD = "# Written by redrive deploy prometheus from the settings; write it again after they have changed."
 
 
@@ -30,10 +31,12 @@ class Written:
     runbook: str
 
 
-def rule_file(limits: Limits, runbooks: str, own: Mapping[str, OwnRule] | None = None) -> str:
-    """Returns the file."""
+def rule_file(
+    limits: Limits, runbooks: str, connections: Sequence[str], own: Mapping[str, OwnRule] | None = None
+) -> str:
+    """Returns the file; ``connections`` are those that somebody has to evaluate."""
     lines = [HEAD, "groups:", "  - name: redrive", "    rules:"]
-    for one in written(limits, runbooks, own or {}):
+    for one in written(limits, runbooks, connections, own or {}):
         lines += [
             f"      - alert: {one.alert}",
             f"        expr: {json.dumps(one.expression, ensure_ascii=False)}",
@@ -48,7 +51,7 @@ def rule_file(limits: Limits, runbooks: str, own: Mapping[str, OwnRule] | None =
     return "\n".join(lines) + "\n"
 
 
-def written(limits: Limits, runbooks: str, own: Mapping[str, OwnRule]) -> Iterator[Written]:
+def written(limits: Limits, runbooks: str, connections: Sequence[str], own: Mapping[str, OwnRule]) -> Iterator[Written]:
     """Yields every rule: once for all queues, and once more for each queue that has thresholds of its own."""
     for rule in TABLE:
         for threshold, which in _groups(rule, limits):
@@ -62,14 +65,14 @@ def written(limits: Limits, runbooks: str, own: Mapping[str, OwnRule]) -> Iterat
                 f"{runbooks}#{rule.anchor}",
             )
     for one in own.values():
-        firing = f'max by (rule, queue) (redrive_fleet_alerts_firing{{rule="{one.name}"}}) == 1'
+        firing = f'max by (connection, rule, queue) (redrive_fleet_alerts_firing{{rule="{one.name}"}}) == 1'
         place = f"{runbooks}#{OWN_ANCHOR}"
         said = _literally(one.summary or one.name)
         yield Written(_name(one.name), firing, 0.0, one.level, said, "redrive alerts", place)
-    told = "nobody evaluates the rules of alerts, or nobody serves the figures of the fleet"
+    told = f"nobody evaluates the rules of alerts of {CONNECTION}, or nobody serves the figures of its fleet"
     fix = "is a worker alive? is redrive up, or redrive work --fleet-metrics, scraped?"
     place = f"{runbooks}#alert-not-evaluated"
-    yield Written("RedriveNotEvaluated", promql.not_evaluated(), 120.0, Level.CRITICAL, told, fix, place)
+    yield Written("RedriveNotEvaluated", promql.not_evaluated(connections), 120.0, Level.CRITICAL, told, fix, place)
 
 
 def _groups(rule: Rule, limits: Limits) -> Iterator[tuple[Thresholds, str]]:

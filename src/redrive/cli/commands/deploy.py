@@ -106,7 +106,7 @@ def compose(image: Image = IMAGE, http: Http = True, app: AppName = None) -> Non
     variables = [
         one.url_from for one in settings.connections.values() if one.url_from and one.url_from != "REDRIVE_URL"
     ]
-    rules = rule_file(settings.alerts.limits, settings.alert_runbooks, settings.alerts.own)
+    rules = rule_file(settings.alerts.limits, settings.alert_runbooks, [*loaded.app.connections], settings.alerts.own)
     watched = Monitoring(rules, dashboard(table_of(loaded.app.features)))
     typer.echo(file(_programs(loaded.app, http), image, _environment(loaded), variables, watched), nl=False)
 
@@ -125,8 +125,9 @@ def prometheus(app: AppName = None) -> None:
     """Print the rules of alerts for Prometheus, with the thresholds of the settings."""
     from redrive.observe.prometheus_rules import rule_file
 
-    settings = load(None, app, warns=False).app.settings
-    typer.echo(rule_file(settings.alerts.limits, settings.alert_runbooks, settings.alerts.own), nl=False)
+    loaded = load(None, app, warns=False).app
+    alerts, runbooks = loaded.settings.alerts, loaded.settings.alert_runbooks
+    typer.echo(rule_file(alerts.limits, runbooks, [*loaded.connections], alerts.own), nl=False)
 
 
 def _programs(app: App, http: bool, *, shared_host: bool = False) -> list[Program]:

@@ -81,7 +81,10 @@ class Port:
         ready: Callable[[], Coroutine[Any, Any, dict[str, Any]]],
     ) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        page = MetricsPage(table_of(app.features), processes, self._fleet_of(app, served, loop))
+        fleet = self._fleet_of(app, served, loop)
+        page = MetricsPage(
+            table_of(app.features), served.name, processes, {} if fleet is None else {served.name: fleet}
+        )
         pages = {"/healthz": _health(health), "/readyz": _ready(loop, ready), "/metrics": _metrics(page)}
         token = self._settings.metrics_token
         with bind(self._host, self._port, "--metrics-port", "REDRIVE_METRICS_PORT") as listening:
@@ -99,7 +102,9 @@ class Port:
     ) -> Callable[[], Awaitable[Samples]] | None:
         if not self._fleet:
             return None
-        fleet = FleetMetrics(served.store, fleet_looks(metrics_of(app.features), app.settings))
+        # Features live on the default connection.
+        looks = fleet_looks(metrics_of(app.features), app.settings) if served is app.at(None) else {}
+        fleet = FleetMetrics(served.store, looks)
 
         async def look() -> Samples:
             found = await _on(loop, fleet.samples())

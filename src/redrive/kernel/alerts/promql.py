@@ -1,7 +1,9 @@
 """The rules as expressions of Prometheus, over the metrics of the fleet: each is the same from everybody who serves it,
-and taken once (``max by``). ``which`` chooses queues."""
+and taken once (``max by``), for each connection by itself. ``which`` chooses queues."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from redrive.kernel.alerts.facts import SURGE_FACTOR
 from redrive.kernel.alerts.slo import FAST, SLOW
@@ -23,7 +25,7 @@ def depth(limit: Thresholds, which: str) -> str:
 
 def pending(limit: Thresholds, which: str) -> str:
     waited = _of_queue("redrive_fleet_overdue_tasks", which)
-    share = f" and on (queue) {waited} / on (queue) {_queued(which)} >= {limit.pending_share:g}"
+    share = f" and on (connection, queue) {waited} / on (connection, queue) {_queued(which)} >= {limit.pending_share:g}"
     return f"{waited} > {limit.pending}{share if limit.pending_share else ''}{_RUNNING}"
 
 
@@ -31,19 +33,19 @@ def surge(limit: Thresholds, which: str) -> str:
     chosen = _selector(which, 'outcome="failed"')
     ended = f"redrive_attempts_total{chosen}"
     # A reason that is new has no value that it could have grown from: what is counted by it is all new.
-    now = f"sum by (queue) (({ended} unless {ended} offset 10m) or increase({ended}[10m]))"
-    usual = f"sum by (queue) (increase({ended}[1h] offset 10m)) / 6"
-    known = "on (queue) (max by (queue) (redrive_fleet_failed_open) == 0)"
+    now = f"sum by (connection, queue) (({ended} unless {ended} offset 10m) or increase({ended}[10m]))"
+    usual = f"sum by (connection, queue) (increase({ended}[1h] offset 10m)) / 6"
+    known = "on (connection, queue) (max by (connection, queue) (redrive_fleet_failed_open) == 0)"
     return f"({now} > {limit.surge} unless {now} <= {SURGE_FACTOR} * ({usual}) unless {known}){_RUNNING}"
 
 
 def oldest_age(limit: Thresholds, which: str) -> str:
-    ages = f"max by (queue, kind) (redrive_fleet_oldest_age_seconds{_selector(which)}){_KIND_RUNS}"
-    return f"max by (queue) ({ages}) > {limit.oldest_age:g}{_RUNNING}"
+    ages = f"max by (connection, queue, kind) (redrive_fleet_oldest_age_seconds{_selector(which)}){_KIND_RUNS}"
+    return f"max by (connection, queue) ({ages}) > {limit.oldest_age:g}{_RUNNING}"
 
 
 def no_worker(limit: Thresholds, which: str) -> str:
-    return f"{_queued(which)} > 0 and on (queue) {_of_queue('redrive_fleet_workers', which)} == 0{_RUNNING}"
+    return f"{_queued(which)} > 0 and on (connection, queue) {_of_queue('redrive_fleet_workers', which)} == 0{_RUNNING}"
 
 
 def slo_fast(limit: Thresholds, which: str) -> str:
@@ -56,36 +58,38 @@ def slo_slow(limit: Thresholds, which: str) -> str:
 
 def _burning(which: str, rate: float, long: str, short: str) -> str:
     over = [
-        f"max by (queue) (redrive_fleet_slo_burn_rate{_selector(which, chosen)}) > {rate:g}"
+        f"max by (connection, queue) (redrive_fleet_slo_burn_rate{_selector(which, chosen)}) > {rate:g}"
         for chosen in (f'window="{long}"', f'window="{short}"')
     ]
-    return f"{over[0]} and on (queue) {over[1]}{_RUNNING}"
+    return f"{over[0]} and on (connection, queue) {over[1]}{_RUNNING}"
 
 
 def stuck(limit: Thresholds, which: str) -> str:
-    return "max(redrive_fleet_leases_expired) > 0"
+    return "max by (connection) (redrive_fleet_leases_expired) > 0"
 
 
 def schedule_missed(limit: Thresholds, which: str) -> str:
-    return "max(redrive_fleet_schedules_late) > 0"
+    return "max by (connection) (redrive_fleet_schedules_late) > 0"
 
 
 def audit_chain(limit: Thresholds, which: str) -> str:
-    return "max(redrive_fleet_audit_chain_broken) > 0"
+    return "max by (connection) (redrive_fleet_audit_chain_broken) > 0"
 
 
 def audit_unsealed(limit: Thresholds, which: str) -> str:
-    return "max(redrive_fleet_audit_unsealed_age_seconds) > 600 and sum(max by (queue) (redrive_fleet_workers)) > 0"
+    workers = "sum by (connection) (max by (connection, queue) (redrive_fleet_workers)) > 0"
+    return f"max by (connection) (redrive_fleet_audit_unsealed_age_seconds) > 600 and on (connection) {workers}"
 
 
 def horizon(limit: Thresholds, which: str) -> str:
-    return "max(redrive_fleet_horizon_age_seconds) > 300"
+    return "max by (connection) (redrive_fleet_horizon_age_seconds) > 300"
 
 
-def not_evaluated() -> str:
-    """Nobody evaluates the rules, or nobody tells."""
+def not_evaluated(connections: Sequence[str]) -> str:
+    """Nobody evaluates the rules of one of these connections, or nobody tells."""
     last = "redrive_fleet_alerts_evaluated_timestamp_seconds"
-    return f"absent({last}) or time() - max({last}) > {NOT_EVALUATED_S:g}"
+    gone = " or ".join(f'absent({last}{{connection="{_quoted(name)}"}})' for name in connections)
+    return f"{gone} or time() - max by (connection) ({last}) > {NOT_EVALUATED_S:g}"
 
 
 def matching(queue: str) -> str:
@@ -108,15 +112,15 @@ def _selector(*parts: str) -> str:
 
 
 def _of_queue(metric: str, which: str) -> str:
-    return f"max by (queue) ({metric}{_selector(which)})"
+    return f"max by (connection, queue) ({metric}{_selector(which)})"
 
 
 def _queued(which: str, ago: str = "") -> str:
     """How many are queued of kinds that nobody has paused."""
     chosen = _selector('state="queued"', which) + (f" offset {ago}" if ago else "")
-    tasks = f"max by (queue, kind) (redrive_fleet_tasks{chosen})"
-    return f"sum by (queue) ({tasks}{_KIND_RUNS})"
+    tasks = f"max by (connection, queue, kind) (redrive_fleet_tasks{chosen})"
+    return f"sum by (connection, queue) ({tasks}{_KIND_RUNS})"
 
 
-_RUNNING = " unless on (queue) (max by (queue) (redrive_fleet_queue_paused) == 1)"
-_KIND_RUNS = " unless on (kind) (max by (kind) (redrive_fleet_kind_paused) == 1)"
+_RUNNING = " unless on (connection, queue) (max by (connection, queue) (redrive_fleet_queue_paused) == 1)"
+_KIND_RUNS = " unless on (connection, kind) (max by (connection, kind) (redrive_fleet_kind_paused) == 1)"
