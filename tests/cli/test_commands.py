@@ -450,7 +450,7 @@ def test_the_same_on_postgresql(redrive, empty_postgres_url: str) -> None:
         (["enqueue", "A", "--delay", "1", "--run-at", "2030-01-01T00:00:00Z"], 2, "--delay or --run-at, not both"),
         (["enqueue", "A", '{"a": 1,,}'], 2, """line 1, column 9, near '{"a": 1,,}'"""),
         (["enqueue", "A", "--payload-file", "none.json"], 2, "none.json cannot be read: No such file"),
-        (["work", "--max-time", "0"], 2, "--max-time 0.0: Input should be greater than 0"),
+        (["work", "--max-time", "0"], 2, "--max-time 0.0: it has to be more than 0"),
         (["pause"], 2, "error: say what: --queue, --kind"),
         (["stats"], 3, "nor --app says another"),
         (["show"], 2, "Missing argument 'ID'"),

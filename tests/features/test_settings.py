@@ -58,7 +58,7 @@ def test_the_environment_wins_over_the_file_and_that_over_the_default(
     [
         (
             "[orders]\nkeep_days = 0\n",
-            r"ORDERS_KEEP_DAYS: Input should be greater than 0 \(redrive\.toml, line 2, \[orders\]\)",
+            r"ORDERS_KEEP_DAYS: it has to be more than 0 \(redrive\.toml, line 2, \[orders\]\)",
         ),
         ("[orders]\nkeep_day = 7\n", r"unknown settings: orders\.keep_day \(did you mean keep_days\?\)"),
         ("[order]\nkeep_days = 7\n", r"unknown settings: order \(did you mean orders\?\)"),

@@ -9,7 +9,16 @@ import pytest
 
 from redrive import App
 from redrive.errors import ConfigError
-from redrive.settings import DEFAULT_URL, Options, Settings, WorkerGroup, effective, fields_of, load_settings
+from redrive.settings import (
+    DEFAULT_URL,
+    Options,
+    Settings,
+    WorkerGroup,
+    configured_app,
+    effective,
+    fields_of,
+    load_settings,
+)
 
 TWO = """
 [connections.main]
@@ -58,12 +67,51 @@ def test_redrive_url_is_the_url_of_the_default_connection(write: Write, monkeypa
 
 
 def test_a_url_with_a_password_comes_from_the_environment(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    write('[connections.main]\n[connections.insights]\nurl_from = "INSIGHTS_URL"\n')
-    with pytest.raises(ConfigError, match=r"insights\.url_from: the environment has no INSIGHTS_URL .*line 3"):
+    write('[connections.main]\nurl = "sqlite:///m.db"\n[connections.insights]\nurl_from = "INSIGHTS_URL"\n')
+    with pytest.raises(
+        ConfigError, match=r"insights\.url_from: the environment has no INSIGHTS_URL .*line 4"
+    ) as refused:
         load_settings()
+    assert "export INSIGHTS_URL=" in str(refused.value.hint) and "remove" not in str(refused.value.hint)
     monkeypatch.setenv("INSIGHTS_URL", "sqlite:///i.db")
     settings = load_settings()
-    assert (settings.url, settings.other_urls) == (DEFAULT_URL, {"insights": "sqlite:///i.db"})
+    assert (settings.url, settings.other_urls) == ("sqlite:///m.db", {"insights": "sqlite:///i.db"})
+
+
+def test_a_default_connection_without_a_url_is_no_file_that_nobody_knows(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tasks would be in a redrive.db of whatever folder a process was started in."""
+    write('[connections.main]\n[connections.insights]\nurl = "sqlite:///i.db"\n')
+    with pytest.raises(ConfigError, match=r"main: it needs url, or url_from .*, or REDRIVE_URL .*toml, line 1"):
+        App()
+    assert App("sqlite:///code.db").url == "sqlite:///code.db"
+    monkeypatch.setenv("REDRIVE_URL", "sqlite:///said.db")
+    assert App().url == "sqlite:///said.db"
+    monkeypatch.delenv("REDRIVE_URL")
+    write('redrive_url = "sqlite:///file.db"\n[connections.main]\n')
+    assert App().url == "sqlite:///file.db"
+
+
+def test_a_misspelt_table_is_told_and_not_what_it_leaves_missing(write: Write) -> None:
+    write(
+        '[connections.main]\nurl = "sqlite:///m.db"\n[conections.insights]\nurl = "sqlite:///i.db"\n'
+        '[routes]\n"A" = { connection = "insights" }\n'
+    )
+    for bare in (True, False):
+        with pytest.raises(
+            ConfigError, match=r"conections \(did you mean connections\?\) \(redrive.toml, line 3"
+        ) as refused:
+            load_settings(bare=bare)
+        assert "no connection" not in refused.value.message
+
+
+def test_which_application_is_known_before_the_rest_is_right(write: Write) -> None:
+    write('redrive_app = "shop:app"\nredrive_port = "x"\n')
+    assert configured_app() == "shop:app"
+    write("redrive_app = 5\n")
+    with pytest.raises(ConfigError, match="REDRIVE_APP: it has to be a text"):
+        configured_app()
 
 
 def test_groups_of_workers_take_the_options_of_a_worker(write: Write) -> None:
@@ -91,14 +139,18 @@ def test_groups_of_workers_take_the_options_of_a_worker(write: Write) -> None:
             TWO + "[routes]\n'R*' = {connection = 'mian'}\n",
             "R*.connection: there is no connection 'mian' (did you mean",
         ),
-        (TWO + "[routes]\nX = 1\n'R*' = {conection = 'main'}\n", "X: Input should be a table of connection, queue"),
+        (TWO + "[routes]\nX = 1\n'R*' = {conection = 'main'}\n", "X: it has to be a table of connection, queue"),
         (TWO + "[routes]\n'R*' = {conection = 'main'}\n", "did you mean connection? (F, line 7, [routes])"),
         (TWO + "[routes]\n'R *' = {queue = 'x'}\n", "is not a valid name (F, line 7"),
         (TWO + "[routes]\n'R*' = {queue = 'a b'}\n", "R*.queue: queue 'a b' is not a valid name"),
         (TWO + "[routes]\n'R*' = {}\n", "R*: it says neither a connection nor a queue"),
         ("[workers.a]\nconcurency = 3\n", "a.concurency: there is no such field; did you mean concurrency? (F, line 2"),
-        ("[workers.a]\ntries = 0\n", "a.tries: Input should be greater than or equal to 1 (F, line 2, [workers.a])"),
-        ("[workers.a]\nqueues = 'x'\n", "a.queues: Input should be a valid list (F, line 2"),
+        ("[workers.a]\ntries = 0\n", "a.tries: it has to be at least 1 (F, line 2, [workers.a])"),
+        ("[workers.a]\nqueues = 'x'\n", "a.queues: it has to be a list (F, line 2"),
+        (
+            "[workers.a]\nqueues = []\n",
+            "a.queues: it names no queue; left out, all of the application are served (F, line 2",
+        ),
         ("[workers.a]\nqueues = ['a b']\n", "a.queues: queue 'a b' is not a valid name (F, line 2"),
         (
             "[workers.http]\n",

@@ -28,7 +28,7 @@ def test_times(given: Any, seconds: float) -> None:
     assert b.handler.policy.history is None
 
 
-@pytest.mark.parametrize("given", ["soon", "1 week", -1, True, "", float("nan"), float("inf"), "99999999d"])
+@pytest.mark.parametrize("given", ["soon", "60", "1 week", -1, True, "", float("nan"), float("inf"), "99999999d"])
 def test_what_is_no_time_is_refused(given: Any) -> None:
     with pytest.raises(InvalidInput, match="history of A must be"):
         App("sqlite:///:memory:").task("A", history=given)

@@ -37,7 +37,7 @@ from redrive.kernel.task import (
     check_name,
     check_priority,
 )
-from redrive.settings import Options, Settings, load_settings
+from redrive.settings import Options, Settings, load_settings, store_url
 from redrive.stores import make_store
 from redrive.stores.holder import StoreHolder
 from redrive.sync import Portal, SyncApp
@@ -84,7 +84,7 @@ class App:
         self.features = features_of(features)
         known = settings if settings is not None else load_settings(url=url, features=self.features)
         self.settings = known.with_features(self.features)
-        self.connections = Connections(self.settings, url or self.settings.url, self.features)
+        self.connections = Connections(self.settings, url or store_url(self.settings), self.features)
         self.name = check_name(name, "app name")
         self.owner = self.name
         self.registry = Registry(routing=self.connections.routing)

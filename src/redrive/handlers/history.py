@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from redrive.errors import InvalidInput
+from redrive.kernel.spans import seconds_of
 
 DEFAULT_HISTORY = "default"
 LONGEST_HISTORY_S = 36_500 * 86_400.0
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
 
 
 def check_history(kind: str, given: object) -> float | None:
@@ -18,8 +15,8 @@ def check_history(kind: str, given: object) -> float | None:
         return None
     if given is None:
         return 0.0
-    if isinstance(given, str) and (found := _SPAN.fullmatch(given.strip())):
-        given = float(found[1]) * _UNITS[found[2]]
+    if isinstance(given, str) and (found := seconds_of(given)) is not None:
+        given = found
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= LONGEST_HISTORY_S:
         raise InvalidInput(
             f"history of {kind} must be a time such as '15m', '1h' or '2d', seconds, or None, not {given!r}",

@@ -1,10 +1,10 @@
 """Settings: environment first, then ``redrive.toml``, then defaults. Every name is listed in docs/settings.md."""
 
-from redrive.settings.alerts import AlertSettings, parse_span
+from redrive.settings.alerts import AlertSettings
 from redrive.settings.connections import ALL, DEFAULT_CONNECTION, Route, WorkerGroup
 from redrive.settings.declare import FeatureSettings, Setting, fields_of, name_of, setting
 from redrive.settings.effective import Effective, effective
-from redrive.settings.load import configured_app, load_settings
+from redrive.settings.load import configured_app, load_settings, store_url
 from redrive.settings.misspelt import NOT_USED_YET, OTHER_NAMES, misspelt
 from redrive.settings.options import Options
 from redrive.settings.own import DEFAULT_URL, MOST_MS, Settings, Triage, parse_networks
@@ -34,6 +34,6 @@ __all__ = [
     "misspelt",
     "name_of",
     "parse_networks",
-    "parse_span",
     "setting",
+    "store_url",
 ]

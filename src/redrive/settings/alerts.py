@@ -11,16 +11,15 @@ from typing import Any, Literal
 
 from redrive.kernel.alerts.own import COMPARISONS, OwnRule
 from redrive.kernel.alerts.rules import NAMES
-from redrive.kernel.alerts.thresholds import EVERY_QUEUE, THRESHOLDS, Limits, Thresholds, merged
+from redrive.kernel.alerts.thresholds import EVERY_QUEUE, SPANS, THRESHOLDS, Limits, Thresholds, merged
 from redrive.kernel.diagnosis import Level
+from redrive.kernel.spans import EXAMPLES, seconds_of
 from redrive.settings.values import Place, Problem, Unfit, read
 
 THRESHOLDS_TABLE = "thresholds"
 ALERTS_EXAMPLE = '{"thresholds": {"reports": {"depth": 500, "oldest_age": 60}}}'
 _OWN = ("query", "connection", "op", "threshold", "for", "level", "summary", "queue")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,13 +61,13 @@ def parse_alerts(given: Any) -> AlertSettings:
 
 
 def parse_span(given: Any) -> float:
-    """Returns a span of time in seconds: a number, or ``30s``, ``5m``, ``8h``, ``7d``."""
+    """Returns a span of time in seconds: a number of them, or a text with its unit, ``30s``, ``5m``, ``8h``, ``7d``."""
     if isinstance(given, int | float) and not isinstance(given, bool):
         return float(given)
-    found = _SPAN.fullmatch(given.strip()) if isinstance(given, str) else None
+    found = seconds_of(given) if isinstance(given, str) else None
     if found is None:
-        raise Unfit(Problem((), "it is no span of time; write 30s, 5m, 8h or 7d", given))
-    return float(found[1]) * _UNITS[found[2]]
+        raise Unfit(Problem((), f"it is no span of time; write {EXAMPLES}", given))
+    return found
 
 
 def _limits(given: Any) -> Limits:
@@ -86,7 +85,7 @@ def _limits(given: Any) -> Limits:
         raise Unfit(*problems)
     for queue, table in merged(tables).items():
         try:
-            found[queue] = read(Thresholds, table)
+            found[queue] = read(Thresholds, {name: _seconds(name, value) for name, value in table.items()})
         except Unfit as error:
             problems += [one.below(queue) for one in error.problems]
         except ValueError as error:
@@ -94,6 +93,16 @@ def _limits(given: Any) -> Limits:
     if problems:
         raise Unfit(*problems)
     return Limits(found.pop(EVERY_QUEUE, Thresholds()), found)
+
+
+def _seconds(name: str, value: Any) -> Any:
+    """Returns a threshold that is a span of time in seconds, and others as they are."""
+    if not name.endswith(SPANS) or not isinstance(value, str):
+        return value
+    try:
+        return parse_span(value)
+    except Unfit as error:
+        raise Unfit(*(one.below(name) for one in error.problems)) from None
 
 
 def _listed(table: Mapping[str, Any]) -> list[str]:

@@ -18,6 +18,7 @@ ALL = "all"  # what all of them together are called where one can be chosen
 NO_GROUPS = ("http", "worker", "migrate")  # other programs have these names (``redrive deploy``)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+NEEDS_URL = "it needs url, or url_from with the name of an environment variable"
 
 
 class Connection(Values):
@@ -74,9 +75,10 @@ def problems_of(connections: Connections, default: str, url: str | None) -> Iter
             # Not quoted: perhaps it is the URL itself, with its password.
             yield Problem((*place, "url_from"), "that is no name of an environment variable; a URL is said with url")
         elif one.url_from is not None and not one.address and not (name == default and url):
-            yield Problem((*place, "url_from"), f"the environment has no {one.url_from}")
+            told = f"the environment has no {one.url_from}"
+            yield Problem((*place, "url_from"), told, hint=f"set it: export {one.url_from}=postgresql://…")
         elif one.address is None and name != default:
-            yield Problem(place, "it needs url, or url_from with the name of an environment variable")
+            yield Problem(place, NEEDS_URL)
         address = (name == default and url) or one.address
         if address and places.setdefault(address, name) != name:
             yield Problem(place, f"it is the same store as {places[address]}: its tasks would be counted twice")
@@ -113,6 +115,8 @@ def problems_of_groups(groups: Mapping[str, WorkerGroup], known: Iterable[str]) 
         if (other := taken.setdefault(name.replace("_", "-"), name)) != name:
             yield Problem(("workers", name), f"its programs would have the names of those of {other!r}")
         yield from unknown_connection(group.connection, ("workers", name, "connection"), names)
+        if group.given.get("queues") == ():
+            yield Problem(("workers", name, "queues"), "it names no queue; left out, all of the application are served")
         for queue in group.given.get("queues", ()):
             yield from _bad_name(queue, "queue", ("workers", name, "queues"))
 

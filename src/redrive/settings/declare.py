@@ -101,7 +101,7 @@ class Values:
         if isinstance(value, cls):
             return value
         if not isinstance(value, Mapping):
-            raise refused("Input should be a table of " + ", ".join(fields_of(cls)), value)
+            raise refused("it has to be a table of " + ", ".join(fields_of(cls)), value)
         made = cls.__new__(cls)
         made._fill({str(name): (one, "given") for name, one in value.items()})
         return made
@@ -205,42 +205,42 @@ def _no_field(name: str, known: Iterable[str]) -> str:
 
 def _above(value: Any, bound: Any) -> None:
     if not value > bound:
-        raise refused(f"Input should be greater than {bound}", value)
+        raise refused(f"it has to be more than {bound}", value)
 
 
 def _at_least(value: Any, bound: Any) -> None:
     if not value >= bound:
-        raise refused(f"Input should be greater than or equal to {bound}", value)
+        raise refused(f"it has to be at least {bound}", value)
 
 
 def _below(value: Any, bound: Any) -> None:
     if not value < bound:
-        raise refused(f"Input should be less than {bound}", value)
+        raise refused(f"it has to be less than {bound}", value)
 
 
 def _at_most(value: Any, bound: Any) -> None:
     if not value <= bound:
-        raise refused(f"Input should be less than or equal to {bound}", value)
+        raise refused(f"it has to be at most {bound}", value)
 
 
 def _long_enough(value: Any, bound: int) -> None:
     if len(value) < bound:
-        raise refused(f"{_of(value, 'should have at least', bound)}", value)
+        raise refused(f"{_of(value, 'at least', bound)}", value)
 
 
 def _short_enough(value: Any, bound: int) -> None:
     if len(value) > bound:
-        raise refused(f"{_of(value, 'should have at most', bound)}", value)
+        raise refused(f"{_of(value, 'at most', bound)}", value)
 
 
 def _matching(value: Any, pattern: str) -> None:
     if not re.search(pattern, value):
-        raise refused(f"String should match pattern {pattern!r}", value)
+        raise refused(f"it has to match {pattern!r}", value)
 
 
 def _of(value: Any, what: str, bound: int) -> str:
-    who, one = ("String", "character") if isinstance(value, str) else (type(value).__name__.capitalize(), "item")
-    return f"{who} {what} {bound} {one}{'' if bound == 1 else 's'}"
+    one = "character" if isinstance(value, str) else "item"
+    return f"it has to have {what} {bound} {one}{'' if bound == 1 else 's'}"
 
 
 _LIMITS: dict[str, Callable[[Any, Any], None]] = {

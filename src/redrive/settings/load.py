@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from redrive.errors import WrongSetting
 from redrive.features import installed
-from redrive.settings.declare import fields_by_name, name_of, names_of
+from redrive.settings.declare import fields_by_name, fields_of, name_of, names_of
 from redrive.settings.file_lines import place_of
 from redrive.settings.own import Settings
-from redrive.settings.sources import file_path, read_file
+from redrive.settings.sources import read_file
 from redrive.settings.wording import SEE, guess, made
 
 if TYPE_CHECKING:
@@ -26,22 +27,27 @@ def load_settings(*, features: Iterable[Feature] | None = None, bare: bool = Fal
     belong to it, all installed ones unless said otherwise. ``bare``: no application says which there are, so that the
     file may have tables of others."""
     brought = tuple(installed() if features is None else features)
-    found = _made({name: value for name, value in given.items() if value is not None})
-    _check_file(brought, bare)
-    return found.with_features(brought)
+    _check_file(brought, bare)  # first: what is misspelt is missing elsewhere
+    said = {name: value for name, value in given.items() if value is not None}
+    return made(Settings, lambda: Settings(**said), _in_file).with_features(brought)
 
 
 def configured_app() -> str | None:
     """Returns the application that the environment or the file names. Before it is loaded nobody can tell whose the
     other settings are."""
-    return _made({}).app
+    one, file = fields_of(Settings)["app"], read_file()
+    written = next((file[name] for name in (one.name.lower(), one.field) if name in file), None)
+    said: str | None = made(Settings, lambda: one.read(os.environ.get(one.name) or written), _in_file)
+    return said
 
 
-def _made(given: Mapping[str, Any]) -> Settings:
-    def in_file(field: str, *below: str) -> str:
-        return place_of((field, *below), (name_of(Settings, field).lower(), *below))
+def store_url(settings: Settings) -> str:
+    """Returns where the default connection is. Refuses one that is configured without."""
+    return made(Settings, settings.needed_url, _in_file)
 
-    return made(Settings, lambda: Settings(**given), in_file)
+
+def _in_file(field: str, *below: str) -> str:
+    return place_of((field, *below), (name_of(Settings, field).lower(), *below))
 
 
 def _check_file(features: Iterable[Feature], bare: bool) -> None:
@@ -54,6 +60,6 @@ def _check_file(features: Iterable[Feature], bare: bool) -> None:
     tables = [name for name, value in file.items() if bare and isinstance(value, dict)]
     foreign = {name for name in tables if not guess(name, known, ALIKE)}
     if unknown := sorted(set(file) - known - foreign):
-        told = ", ".join(f"{name}{guess(name, known)}" for name in unknown)
+        told = ", ".join(f"{name}{guess(name, known)} ({place_of((name,))})" for name in unknown)
         hint = f"{SEE}; a feature's settings are known with its application (--app)" if bare else SEE
-        raise WrongSetting(f"{file_path()} has unknown settings: {told}", hint=hint)
+        raise WrongSetting(f"unknown settings: {told}", hint=hint)

@@ -246,6 +246,16 @@ class Settings(Values):
         """The connection that is used where nothing says another."""
         return stores.default_of(self.connections, self.connection)
 
+    def needed_url(self) -> str:
+        """Returns where the default connection is; raises Unfit where it is configured and nobody says where: its tasks
+        would land in a file that nobody knows of."""
+        if self.default_connection in self.connections and self.source_of("url") == "default":
+            one = self.connections[self.default_connection]
+            if one.address is None:
+                problem = Problem(("connections", self.default_connection), f"{stores.NEEDS_URL}, or REDRIVE_URL")
+                raise Unfit(problem._replace(source=self.source_of("connections")))
+        return self.url
+
     @property
     def other_urls(self) -> dict[str, str]:
         """The stores of the other connections, by name."""

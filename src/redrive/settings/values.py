@@ -18,12 +18,14 @@ _TRUE, _FALSE = {"1", "true", "t", "yes", "y", "on"}, {"0", "false", "f", "no", 
 
 
 class Problem(NamedTuple):
-    """What does not fit: where, what, the value that was given, and by whom (environment, file or given)."""
+    """What does not fit: where, what, the value that was given, and by whom (environment, file or given). ``hint``:
+    what to do, where that is not to correct or remove it."""
 
     place: Place
     message: str
     value: Any = None
     source: str = ""
+    hint: str = ""
 
     def below(self, step: str | int) -> Problem:
         return self._replace(place=(step, *self.place))
@@ -80,7 +82,7 @@ def refused(message: str, value: Any) -> Unfit:
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise refused("Input should be a valid string", value)
+    raise refused("it has to be a text", value)
 
 
 def _whole(value: Any) -> int:
@@ -89,26 +91,25 @@ def _whole(value: Any) -> int:
     if isinstance(value, float):
         if value.is_integer():
             return int(value)
-        raise refused("Input should be a valid integer, got a number with a fractional part", value)
+        raise refused("it has to be a whole number", value)
     if not isinstance(value, str):
-        raise refused("Input should be a valid integer", value)
+        raise refused("it has to be a whole number", value)
     digits, _, fraction = value.partition(".")
     try:
         return int(digits if fraction and not fraction.strip("0") else value)
     except ValueError:
-        message = "Input should be a valid integer, unable to parse string as an integer"
-        raise refused(message, value) from None
+        raise refused("it has to be a whole number", value) from None
 
 
 def _number(value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, str):
-        raise refused("Input should be a valid number", value)
+        raise refused("it has to be a number", value)
     try:
         return float(value)
     except ValueError:
-        raise refused("Input should be a valid number, unable to parse string as a number", value) from None
+        raise refused("it has to be a number", value) from None
 
 
 def _yes_or_no(value: Any) -> bool:
@@ -116,13 +117,13 @@ def _yes_or_no(value: Any) -> bool:
         return value
     said = str(value).strip().lower() if isinstance(value, str | int) else ""
     if said not in _TRUE | _FALSE:
-        raise refused("Input should be a valid boolean: true or false", value)
+        raise refused("it has to be true or false", value)
     return said in _TRUE
 
 
 def _nothing(value: Any) -> None:
     if value is not None:
-        raise refused("Input should be None", value)
+        raise refused("it has to be left out", value)
 
 
 _SIMPLE: dict[Any, Any] = {
@@ -140,7 +141,7 @@ def _one_of(choices: tuple[Any, ...], value: Any) -> Any:
         if choice == value and type(choice) is type(value):
             return choice
     *first, last = map(repr, choices)
-    raise refused(f"Input should be {' or '.join([', '.join(first), last] if first else [last])}", value)
+    raise refused(f"it has to be {' or '.join([', '.join(first), last] if first else [last])}", value)
 
 
 def _first_that_fits(kinds: tuple[Any, ...], value: Any) -> Any:
@@ -159,7 +160,7 @@ def _first_that_fits(kinds: tuple[Any, ...], value: Any) -> Any:
 
 def _listed(kind: Any, inner: tuple[Any, ...], value: Any) -> Any:
     if not isinstance(value, _LISTS):
-        raise refused(f"Input should be a valid {_LISTED.get(kind, kind.__name__)}", value)
+        raise refused(f"it has to be a {_LISTED.get(kind, kind.__name__)}", value)
     each = inner[0] if inner else Any
     if kind is tuple and inner and inner[-1] is not ...:
         return _by_pydantic(kind[inner], value)
@@ -168,7 +169,7 @@ def _listed(kind: Any, inner: tuple[Any, ...], value: Any) -> Any:
 
 def _mapped(inner: tuple[Any, ...], value: Any) -> dict[Any, Any]:
     if not isinstance(value, Mapping):
-        raise refused("Input should be a valid dictionary", value)
+        raise refused("it has to be a table", value)
     keys = _each((str(key), inner[0], key) for key in value)
     return dict(zip(keys, _each((str(key), inner[1], one) for key, one in value.items()), strict=True))
 
@@ -178,7 +179,7 @@ def _record(kind: Any, value: Any) -> Any:
     if isinstance(value, kind):
         return value
     if not isinstance(value, Mapping):
-        raise refused("Input should be a valid dictionary", value)
+        raise refused("it has to be a table", value)
     hints = typing.get_type_hints(kind)
     known = {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.init}
     if unknown := [name for name in value if name not in known]:

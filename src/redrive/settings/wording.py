@@ -21,7 +21,8 @@ def made(kind: type[Values], make: Callable[[], T], in_file: Callable[..., str] 
         return make()
     except Unfit as error:
         problems = [_told(kind, problem, in_file) for problem in error.problems]
-        raise WrongSetting("settings cannot be used: " + "; ".join(problems), hint=SEE) from None
+        hints = dict.fromkeys(problem.hint or SEE for problem in error.problems)
+        raise WrongSetting("settings cannot be used: " + "; ".join(problems), hint="; ".join(hints)) from None
 
 
 def guess(name: str, known: Iterable[str], alike: float = 0.6) -> str:

@@ -15,9 +15,10 @@ from redrive.cli.support.session import operate
 from redrive.cli.support.written import on_chosen
 from redrive.kernel.alerts.book import Silence, alert_document, silence_document
 from redrive.kernel.diagnosis import Level
+from redrive.kernel.spans import EXAMPLES, seconds_of
+from redrive.kernel.task import check_seconds
 from redrive.ops.operator import Operator
 from redrive.ops.operator.alerts import Alerts, Shown
-from redrive.settings import Unfit, parse_span
 
 alerts_cli = typer.Typer(help="Alerts: what fires, silence, unsilence.", invoke_without_command=True)
 Rule = Annotated[str, typer.Argument(metavar="RULE", help="The rule, as the list names it.", show_default=False)]
@@ -97,10 +98,10 @@ def _end(until: str | None, span: str | None) -> datetime:
     if (until is None) == (span is None):
         raise typer.BadParameter("say --until TIME or --for SPAN")
     if span is not None:
-        try:
-            return datetime.now(UTC) + timedelta(seconds=parse_span(span))
-        except (Unfit, OverflowError):
-            raise typer.BadParameter(f"{span!r} is no span of time; for example 30m, 8h or 7d") from None
+        seconds = seconds_of(span)
+        if seconds is None:
+            raise typer.BadParameter(f"{span!r} is no span of time; write {EXAMPLES}")
+        return datetime.now(UTC) + timedelta(seconds=check_seconds(seconds, "the span"))
     try:
         end = datetime.fromisoformat(until or "")
     except ValueError:

@@ -19,6 +19,7 @@ from redrive.cli.support.written import on_this
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
+from redrive.kernel.spans import EXAMPLES, seconds_of
 from redrive.kernel.task import check_seconds
 from redrive.ops.causes import Cause
 from redrive.ops.connections import Look, having
@@ -34,7 +35,6 @@ Status = Annotated[
     typer.Option("--status", metavar="S", help="open, reopened, muted, quiet (none failed) or resolved."),
 ]
 _BARS = " ▁▂▃▄▅▆▇█"
-_UNITS = {"m": 60, "h": 3600, "d": 86400}
 
 
 @causes_cli.callback()
@@ -220,7 +220,7 @@ def _document(cause: Cause) -> dict[str, Any]:
 def _seconds(span: str) -> float:
     if span == "0":
         return 0.0
-    number, unit = span[:-1], span[-1:]
-    if unit not in _UNITS or not (number.isascii() and number.isdigit()):
-        raise InvalidInput(f"{span!r} is no span of time", hint="for example 30m, 8h or 7d")
-    return check_seconds(int(number[:20]) * _UNITS[unit], "the span")
+    found = seconds_of(span)
+    if found is None:
+        raise InvalidInput(f"{span!r} is no span of time", hint=f"write {EXAMPLES}")
+    return check_seconds(found, "the span")

@@ -11,7 +11,7 @@ from enum import StrEnum
 from redrive.kernel.alerts import promql
 from redrive.kernel.alerts.facts import SURGE_FACTOR, Facts, QueueFacts
 from redrive.kernel.alerts.slo import FAST, SLOW
-from redrive.kernel.alerts.thresholds import Limits, Thresholds
+from redrive.kernel.alerts.thresholds import SPANS, Limits, Thresholds
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.wording import counted, span
 
@@ -122,9 +122,7 @@ class Rule:
 def _filled(words: str, queue: str, value: str, limits: Thresholds) -> str:
     """Returns a text with its blanks filled in: what it is about, and thresholds as people say them."""
     told = {
-        name: span(timedelta(seconds=getattr(limits, name)))
-        if name.endswith(("_age", "_for"))
-        else getattr(limits, name)
+        name: span(timedelta(seconds=getattr(limits, name))) if name.endswith(SPANS) else getattr(limits, name)
         for name in ("failed_for", "depth", "depth_for", "pending_age", "surge", "oldest_age", "no_worker_for")
     }
     return words.format(queue=queue, value=value, **told)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 EVERY_QUEUE = "*"
+SPANS = ("_age", "_for")  # how those end that are seconds
 
 
 @dataclass(slots=True, frozen=True)
