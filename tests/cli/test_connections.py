@@ -190,6 +190,7 @@ def test_one_that_is_away_is_marked_and_the_others_answer(here: Path, redrive) -
     checked = redrive("doctor", "--json")
     found = {(one["connection"], one["code"]) for one in checked.json["findings"]}
     assert checked.code == 1 and ("insights", "CONNECTION_AWAY") in found and any(name == "main" for name, _ in found)
+    assert "connection insights cannot be looked at: " in redrive("doctor").out
     assert redrive("enqueue", "REPORT_X").code == 3
     assert redrive("list", "--connection", "insights").code == 3
     lost = redrive("show", "0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b")

@@ -82,6 +82,15 @@ async def test_all_connections_with_one_away(app: App) -> None:
             "insights": (True, False, None),
             "gone": (False, False, "STORE_UNAVAILABLE"),
         }
+        doctor = (await client.get("/api/doctor")).json()
+        told = {(one["connection"], one["code"]) for one in doctor["findings"]}
+        assert (
+            doctor["worst"] == "critical" and ("gone", "CONNECTION_AWAY") in told and ("insights", "failures") in told
+        )
+        one = (await client.get("/api/doctor", params={"connection": "main"})).json()
+        assert {finding["connection"] for finding in one["findings"]} == {"main"}
+        first = await page(client)
+        assert "connection gone cannot be looked at" in first and "Nothing is wrong" not in first
         ready = await client.get("/readyz")
         assert ready.status_code == 200, "only the default one makes it unready"
         stores = {one["name"]: one["ok"] for one in ready.json()["dependencies"]}

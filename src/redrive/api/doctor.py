@@ -9,19 +9,28 @@ from fastapi import APIRouter, Query
 
 from redrive.api import models as m
 from redrive.api import serialize
-from redrive.api.access import TheOperator
+from redrive.api.access import OnConnection, TheOperator
 from redrive.api.problems import PROBLEMS
 from redrive.ops.doctor import worst
+from redrive.ops.doctor_of_all import Told, examine_all
 
 router = APIRouter(prefix="/api", tags=["operations"], responses=PROBLEMS)
 
 
-@router.get("/doctor")
-async def doctor(operator: TheOperator, queue: Annotated[str | None, Query(max_length=200)] = None) -> m.DoctorOut:
-    """The worst first. ``queue`` leaves out what is about others; ``triage`` are the notes of those who know it."""
-    found = await operator.health.examine(queue)
+@router.get("/doctor", response_model_exclude_unset=True)
+async def doctor(
+    operator: TheOperator,
+    queue: Annotated[str | None, Query(max_length=200)] = None,
+    connection: OnConnection = None,
+) -> m.DoctorOut:
+    """Of all connections, or of one, the worst first. ``queue`` leaves out what is about others; ``triage`` are the
+    notes of those who know it."""
+    if connection is None:
+        found = await examine_all(operator, queue)
+    else:
+        found = [Told(one, operator.told_connection) for one in await operator.health.examine(queue)]
     return m.DoctorOut(
-        worst=worst(found).value,
-        findings=[serialize.finding(one, operator) for one in found],
+        worst=worst([one.finding for one in found]).value,
+        findings=[serialize.finding(one.finding, operator, one.connection) for one in found],
         triage={name: asdict(note) for name, note in operator.health.triage(queue).items()},
     )

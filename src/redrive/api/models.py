@@ -282,6 +282,7 @@ class ScheduleOut(Out):
 
 
 class FindingOut(Out):
+    connection: str = Field("default", description="Where it is; left out where there is only one.")
     level: str
     code: str
     text: str

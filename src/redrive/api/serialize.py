@@ -104,11 +104,13 @@ def schedule(found: Schedule) -> m.ScheduleOut:
     )
 
 
-def finding(found: Finding, operator: Operator) -> m.FindingOut:
-    """Returns it with what it quotes of a task only for those who may see tasks whole."""
+def finding(found: Finding, operator: Operator, connection: str | None) -> m.FindingOut:
+    """Returns it with what it quotes of a task only for those who may see tasks whole, and with the connection that it
+    is about if there are several."""
     text = found.full if operator.sight.whole else found.text
     what, name = found.about or (None, None)
-    return m.FindingOut(level=found.level, code=found.code, text=text, fix=found.fix, about=what, name=name)
+    where = {} if connection is None else {"connection": connection}
+    return m.FindingOut(level=found.level, code=found.code, text=text, fix=found.fix, about=what, name=name, **where)
 
 
 def kind(found: Kind) -> m.KindOut:

@@ -33,7 +33,7 @@ MOST_HOLDS = 20  # are named; anybody can pause thousands
 MANY = 1000  # the most tasks that are counted of an unknown feature
 CAUSES, SHOWN = 50, 5  # causes that are looked at, and told
 NO_MORE = Watched()
-_ORDER = {Level.CRITICAL: 0, Level.WARNING: 1, Level.NOTE: 2, Level.OK: 3}
+ORDER = {Level.CRITICAL: 0, Level.WARNING: 1, Level.NOTE: 2, Level.OK: 3}
 
 
 async def examine(
@@ -78,9 +78,7 @@ async def examine(
     ]
     said = {finding.text for finding in found}
     found += [one for one in await alerts.findings(store, watched, queue) if one.text not in said]
-    return sorted(found, key=lambda finding: _ORDER[finding.level]) or [
-        Finding(Level.OK, "healthy", "nothing is wrong")
-    ]
+    return sorted(found, key=lambda finding: ORDER[finding.level]) or [Finding(Level.OK, "healthy", "nothing is wrong")]
 
 
 async def _of_feature(name: str, look: Look) -> Sequence[Finding]:
@@ -306,7 +304,7 @@ async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int
         if count.queue in queues:
             own[count.fingerprint].append(count)
     told = [(_tasks(own[one.row.fingerprint]), _by_cause(one, own[one.row.fingerprint], now)) for one in latest]
-    worst_first = sorted((one for one in told if one[0]), key=lambda one: (_ORDER[one[1].level], -one[0]))[:SHOWN]
+    worst_first = sorted((one for one in told if one[0]), key=lambda one: (ORDER[one[1].level], -one[0]))[:SHOWN]
     found = [finding for _, finding in worst_first]
     if rest := total - sum(n for n, _ in worst_first):
         other = " by other causes" if found else ""
@@ -405,4 +403,4 @@ def _unstick(operation: Operation) -> str:
 
 
 def worst(findings: Sequence[Finding]) -> Level:
-    return min((finding.level for finding in findings), key=lambda level: _ORDER[level])
+    return min((finding.level for finding in findings), key=lambda level: ORDER[level])

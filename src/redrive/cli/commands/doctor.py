@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from redrive.cli.support import output
-from redrive.cli.support.looked import Looked, look_at
+from redrive.cli.support.looked import look_at
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.ops import doctor as service
+from redrive.ops.access import Role
+from redrive.ops.doctor_of_all import Told, together
 from redrive.ops.operator import Operator
 from redrive.settings import Triage
 
@@ -33,7 +35,9 @@ def doctor(
         return await own.health.examine(queue), own.health.triage(queue)
 
     looked = look_at(url, app, look, warns=False)
-    told = _together(looked)
+    told = together(
+        {name: found for name, (found, _) in looked.found.items()}, looked.away, Role.ADMIN, named=looked.named
+    )
     notes = {queue: note for _, triage in looked.found.values() for queue, note in triage.items()}
     level = service.worst([one.finding for one in told])
     if json:
@@ -41,29 +45,14 @@ def doctor(
         output.emit({"worst": level.value, "findings": [_document(one) for one in told], "triage": triage})
     else:
         for finding, connection in told:
-            text = output.clean(f"{connection}: {finding.full}" if connection else finding.full)
+            names_it = connection is None or finding.about == ("connection", connection)
+            text = output.clean(finding.full if names_it else f"{connection}: {finding.full}")
             output.say(Text.assemble((f"{finding.level.value:<9}", _STYLE[finding.level]), text))
             if finding.fix:
                 output.say(f"         → {output.suggest(finding.fix, connection)}")
         for name, note in notes.items() if queue is not None or level in _EXIT else ():
             _say_triage(name, note)
     raise typer.Exit(_EXIT.get(level, 0))
-
-
-class Told(NamedTuple):
-    """A finding, and the connection that it is about if there are several."""
-
-    finding: Finding
-    connection: str | None = None
-
-
-def _together(looked: Looked[tuple[list[Finding], dict[str, Triage]]]) -> list[Told]:
-    """Returns what is wrong with each connection, the worst first; one that cannot be looked at is among it."""
-    told = [Told(one, looked.about(name)) for name, one in looked.rows(lambda answer: answer[0])]
-    for name, error in looked.away.items():
-        text = f"it cannot be looked at: {error.message}"
-        told.append(Told(Finding(Level.CRITICAL, "CONNECTION_AWAY", text, error.hint), name))
-    return sorted(told, key=lambda one: list(_STYLE).index(one.finding.level))
 
 
 def _document(one: Told) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from datetime import datetime
 from redrive.console.templates_env import fragment
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.task import State
+from redrive.ops.doctor_of_all import others_away
 from redrive.ops.history import Rate
 from redrive.ops.operator import Operator
 
@@ -46,7 +47,7 @@ class Shown:
 async def look(operator: Operator) -> Shown:
     """Returns what is wrong, the worst first, and exact totals."""
     stats = await operator.health.stats()
-    findings = await operator.health.examine()
+    findings = [*await others_away(operator), *await operator.health.examine()]
     letters, rates = stats.dead_letters(), await operator.health.rates()
     oldest = await operator.health.oldest_kinds()
     kinds = [
