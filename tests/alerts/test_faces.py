@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from redrive import App
+from redrive.api.alerts import AlertOut, AlertsOut, SilenceOut
 from redrive.errors import ConfigError
 from redrive.kernel.alerts.thresholds import Limits, Thresholds
 from redrive.kernel.audit import AuditFilter
+from redrive.kernel.commit import Commit
 from redrive.kernel.diagnosis import Level
+from redrive.kernel.records import Put
 from redrive.ops.alerts.evaluate import Evaluator
 from redrive.settings import Settings, load_settings
 from tests.api.conftest import served
@@ -41,6 +44,7 @@ async def test_over_http(app: App) -> None:
     async with served(app) as client:
         assert (await client.get("/api/alerts")).json() == {
             "worst": "ok",
+            "stale": False,
             "evaluatedAt": None,
             "firing": [],
             "pending": [],
@@ -190,6 +194,35 @@ def test_a_rule_of_an_application_is_read(here: Path) -> None:  # noqa: F811
     )
     [own] = load_settings().alerts.own.values()
     assert (own.hold, own.level, own.broken(0.3), own.broken(0.2)) == (300, Level.CRITICAL, True, False)
+
+
+def test_nobody_evaluates_any_more(redrive: Any, here: Path) -> None:  # noqa: F811
+    app = make_app(f"sqlite:///{here}/old.db")
+    asyncio.run(broken(app))
+    said = redrive("alerts", "--url", app.url, "--json")
+    assert said.code == 1 and said.json["stale"] is False
+    camel = lambda name: re.sub(r"_(.)", lambda found: found[1].upper(), name)  # noqa: E731
+    [alert] = said.json["firing"]
+    assert set(map(camel, alert)) == {field.alias for field in AlertOut.model_fields.values()}
+    assert set(map(camel, said.json)) == {field.alias for field in AlertsOut.model_fields.values()}
+    assert redrive("alerts", "silence", "failed", "--for", "2h", "--reason", "known", "--url", app.url).code == 0
+    assert redrive("alerts", "--url", app.url).code == 0
+    [silence] = redrive("alerts", "--url", app.url, "--json").json["silences"]
+    assert set(map(camel, silence)) == {field.alias for field in SilenceOut.model_fields.values()}
+    asyncio.run(back_by_minutes(app, 4))
+    said = redrive("alerts", "--url", app.url)
+    assert said.code == 1 and "nobody evaluates the rules any more" in said.out
+    told = redrive("alerts", "--url", app.url, "--json").json
+    assert (told["worst"], told["stale"]) == ("warning", True)
+
+
+async def back_by_minutes(app: App, minutes: int) -> None:
+    """Makes the last round be so long ago."""
+    store = await app.store()
+    [record] = [one for one in await store.records("alert", limit=10) if one.id == "book"]
+    at = (await store.now() - timedelta(minutes=minutes)).isoformat()
+    await store.apply(Commit(puts=[Put("alert", "book", {**record.body, "at": at}, record.version, record.state)]))
+    await app.close()
 
 
 def test_all_connections_by_one_command(redrive: Any, here: Path) -> None:  # noqa: F811

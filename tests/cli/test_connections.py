@@ -17,6 +17,7 @@ from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.worker_start import start_of
 from redrive.errors import StoreUnavailable
 from redrive.ops import connections
+from tests.cli.conftest import Said
 
 FILE = """
 redrive_app = "shop"
@@ -345,3 +346,42 @@ def test_all_are_asked_at_the_same_time() -> None:
 
     found, away = asyncio.run(connections.on_each("abc", operator, lambda own: own.control.holds()))
     assert found == {} and {one.message for one in away.values()} == {"gone"}
+
+
+def test_queries_of_a_queue_are_asked_where_its_tasks_go(broken: Loaded, here: Path, redrive) -> None:
+    def answers(said: Said) -> set[tuple[str, str]]:
+        return {(one["connection"], one["text"]) for one in said.json["findings"] if one["code"] == "own_query"}
+
+    notes = (
+        '[redrive_triage.reports.queries]\nfigures = "select 7"\n[redrive_triage.default.queries]\nmail = "select 5"\n'
+    )
+    Path("redrive.toml").write_text(FILE + notes)
+    sys.modules.pop("shop", None)
+    routed = {("insights", "queue reports, figures: 7"), ("main", "queue default, mail: 5")}
+    assert answers(redrive("doctor", "--json")) == routed
+    Path("redrive.toml").write_text(FILE + notes + '[redrive_triage.reports]\nconnection = "main"\n')
+    sys.modules.pop("shop", None)
+    named = {("main", "queue reports, figures: 7"), ("main", "queue default, mail: 5")}
+    assert answers(redrive("doctor", "--json")) == named
+    Path("redrive.toml").write_text(FILE + '[redrive_triage.reports]\nconnection = "mian"\n')
+    sys.modules.pop("shop", None)
+    said = redrive("doctor")
+    assert said.code == 2 and "there is no connection 'mian'" in said.err
+
+
+def test_one_store_under_two_names_is_noticed(here: Path, redrive) -> None:
+    (here / "shop.py").write_text(APP)
+    (here / "redrive.toml").write_text(FILE.replace("sqlite:///insights.db", f"sqlite:///{here}/main.db"))
+    said = redrive("stats")
+    assert said.code == 2 and "it is the same store as main" in said.err
+    assert connections.same({"a": "1", "b": "2", "c": "1", "d": "1"}) == [("a", "c"), ("a", "d")]
+
+
+def test_one_server_under_two_names_is_noticed(here: Path, redrive, postgres_url: str) -> None:
+    """By what the store says of itself: no spelling gives it away."""
+    (here / "shop.py").write_text(APP)
+    once, again = postgres_url, postgres_url.replace("127.0.0.1", "localhost")
+    (here / "redrive.toml").write_text(FILE.replace("sqlite:///main.db", once).replace("sqlite:///insights.db", again))
+    found = [one for one in redrive("doctor", "--json").json["findings"] if one["code"] == "same_store"]
+    assert [(one["connection"], one["level"]) for one in found] == [("insights", "warning")]
+    assert "same store as main" in found[0]["text"]

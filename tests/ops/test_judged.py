@@ -128,6 +128,7 @@ LOOKS = {
     "erasures.preview",
     "tokens.list",
     "health.now",
+    "health.identity",
     "health.history",
     "health.rates",
     "tasks.find",

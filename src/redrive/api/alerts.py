@@ -11,7 +11,7 @@ from redrive.api import models as m
 from redrive.api.access import TheOperator
 from redrive.api.problems import PROBLEMS
 from redrive.kernel.alerts.book import Silence
-from redrive.ops.operator.alerts import Shown
+from redrive.ops.operator.alerts import alerts_shown, silence_shown
 
 router = APIRouter(prefix="/api/alerts", tags=["operations"], responses=PROBLEMS)
 
@@ -43,9 +43,11 @@ class AlertOut(m.Out):
 
 
 class AlertsOut(m.Out):
-    """``worst`` is that of what fires and nobody has silenced. ``evaluatedAt``: when the rules last were."""
+    """``worst`` is that of what fires and nobody has silenced. ``evaluatedAt``: when the rules last were; ``stale``:
+    too long ago, which is a warning of its own."""
 
     worst: str
+    stale: bool
     evaluated_at: datetime | None
     firing: list[AlertOut]
     pending: list[AlertOut]
@@ -89,15 +91,7 @@ class UnsilenceIn(m.In):
 @router.get("")
 async def alerts(operator: TheOperator) -> AlertsOut:
     """What fires now, the worst first; what is broken and not for long enough yet; what has ended lately."""
-    found = await operator.alerts.look()
-    return AlertsOut(
-        worst=found.worst.value,
-        evaluated_at=found.evaluated,
-        firing=[_alert(one) for one in found.firing],
-        pending=[_alert(one) for one in found.pending],
-        resolved=[_alert(one) for one in found.ended],
-        silences=[_silence(one) for one in found.silences],
-    )
+    return AlertsOut.model_validate(alerts_shown(await operator.alerts.look()))
 
 
 @router.get("/slo")
@@ -135,31 +129,4 @@ async def unsilence_alert(body: UnsilenceIn, operator: TheOperator) -> None:
 
 
 def _silence(silence: Silence) -> SilenceOut:
-    return SilenceOut(
-        rule=silence.rule,
-        queue=silence.queue or None,
-        until=silence.until,
-        by=silence.by,
-        reason=silence.reason,
-        at=silence.at,
-    )
-
-
-def _alert(shown: Shown) -> AlertOut:
-    alert, note = shown.alert, shown.triage
-    return AlertOut(
-        key=alert.key,
-        state=alert.state,
-        rule=alert.rule,
-        queue=alert.queue or None,
-        level=alert.level.value,
-        text=alert.text,
-        value=alert.value,
-        since=alert.since,
-        fired_at=alert.fired,
-        resolved_at=alert.ended,
-        fix=alert.fix,
-        runbook=shown.runbook,
-        triage=None if note is None else {"look": note.look, "problems": note.problems, "tables": note.tables},
-        silence=None if shown.silence is None else _silence(shown.silence),
-    )
+    return SilenceOut.model_validate(silence_shown(silence))

@@ -505,9 +505,7 @@ class App:
 
     def connections_of(self, target: str, name: str) -> set[str]:
         """Returns the connections to which tasks of a ``kind`` or ``queue`` go by the code and its routes."""
-        handled = {kind: one.queue for kind, one in self.registry.handlers.items()}
-        declared = {kind: one.queue for kind, one in self.registry.declared.items()}
-        return self.connections.of_target(target, name, handled | declared)
+        return self.registry.connections_of(target, name, self.connections.main.name)
 
     @staticmethod
     def check_url(url: str) -> None:

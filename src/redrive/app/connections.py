@@ -76,17 +76,6 @@ class Connections(Mapping[str, StoreHolder]):
         """Returns the name of the connection that tasks of a kind go to."""
         return self.main.name if self.routed is None else self.routed.connection_of(kind)
 
-    def of_target(self, target: str, name: str, queues: Mapping[str, str]) -> set[str]:
-        """Returns the connections to which tasks of a ``kind`` or ``queue`` go, by the routes and by the ``queues`` of
-        known kinds."""
-        if target == "kind":
-            routed = self.routing is not None and self.routing.of(name) is not None
-            return {self.of_kind(name)} if name in queues or routed else set()
-        if target != "queue":
-            return set()
-        routes = set() if self.routing is None else self.routing.connections_of(name)
-        return routes | {self.of_kind(kind) for kind, queue in queues.items() if queue == name}
-
     def for_kinds(self, kinds: Iterable[str], on: str | None, connection: Any) -> StoreHolder:
         """Returns where tasks of these kinds go. One that cannot be part of the caller's transaction is refused."""
         if on is not None:

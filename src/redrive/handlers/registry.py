@@ -102,6 +102,18 @@ class Registry:
                 hint=f"{guess}declare a kind that is handled elsewhere with app.declare({kind!r}, queue=…)",
             )
 
+    def connections_of(self, target: str, name: str, default: str) -> set[str]:
+        """Returns the connections to which tasks of a ``kind`` or ``queue`` go by the code and its routes."""
+        queues = {kind: one.queue for kind, one in self.handlers.items()}
+        queues |= {kind: one.queue for kind, one in self.declared.items()}
+        routing = self.routing or Routing(default, {})
+        if target == "kind":
+            return {routing.connection_of(name)} if name in queues or routing.of(name) is not None else set()
+        if target != "queue":
+            return set()
+        going = {routing.connection_of(kind) for kind, queue in queues.items() if queue == name}
+        return routing.connections_of(name) | going
+
     def queues(self) -> set[str]:
         return {h.queue for h in self.handlers.values()} | {d.queue for d in self.declared.values()}
 

@@ -117,6 +117,19 @@ async def connections_with(
     return [one for one in listed if one in there], away
 
 
+async def same_stores(names: Iterable[str], operator: Opens) -> list[tuple[str, str]]:
+    """Returns connections that are one store under two names: whatever is there would be counted twice."""
+    found, _ = await on_each(names, operator, lambda own: own.health.identity())
+    return same(found)
+
+
+def same(identities: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Returns names of connections with the identity of another, with the first that has it."""
+    first: dict[str, str] = {}
+    pairs = [(first.setdefault(identity, name), name) for name, identity in identities.items()]
+    return [(one, other) for one, other in pairs if one != other]
+
+
 @dataclass(slots=True, frozen=True)
 class ConnectionTotals:
     """How a connection is: its tasks by state, or why it could not be asked."""

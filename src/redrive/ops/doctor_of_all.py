@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from redrive.errors import StoreError
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.ops.access import Role, told
-from redrive.ops.connections import on_each
+from redrive.ops.connections import on_each, same
 from redrive.ops.doctor import ORDER
 from redrive.ops.operator.operator import Operator
 
@@ -20,11 +20,22 @@ class Told(NamedTuple):
     connection: str | None = None
 
 
-def together(
-    found: Mapping[str, Iterable[Finding]], away: Mapping[str, StoreError], role: Role, *, named: bool
-) -> list[Told]:
-    """Returns what is wrong with each connection, the worst first; one that cannot be looked at is among it."""
-    every = [Told(one, name if named else None) for name, several in found.items() for one in several]
+class Examined(NamedTuple):
+    """What is wrong with one connection, and which store it is."""
+
+    findings: list[Finding]
+    identity: str
+
+
+async def examined(own: Operator, queue: str | None = None) -> Examined:
+    return Examined(await own.health.examine(queue), await own.health.identity())
+
+
+def together(found: Mapping[str, Examined], away: Mapping[str, StoreError], role: Role, *, named: bool) -> list[Told]:
+    """Returns what is wrong with each connection, the worst first; one that cannot be looked at is among it, and one
+    that is another's store."""
+    every = [Told(one, name if named else None) for name, own in found.items() for one in own.findings]
+    every += [_same(*pair) for pair in same({name: own.identity for name, own in found.items()})]
     every += [Told(one, one.about and one.about[1]) for one in away_findings(away, role)]
     return sorted(every, key=lambda one: ORDER[one.finding.level])
 
@@ -36,7 +47,7 @@ def away_findings(away: Mapping[str, StoreError], role: Role) -> list[Finding]:
 
 async def examine_all(operator: Operator, queue: str | None = None) -> list[Told]:
     """Returns what is wrong with each connection of the application, the worst first."""
-    found, away = await on_each(operator.connections, operator.at, lambda own: own.health.examine(queue))
+    found, away = await on_each(operator.connections, operator.at, lambda own: examined(own, queue))
     return together(found, away, operator.caller.role, named=len(operator.connections) > 1)
 
 
@@ -50,3 +61,9 @@ async def others_away(operator: Operator) -> list[Finding]:
 def _away(name: str, text: str, hint: str | None) -> Finding:
     said = f"connection {name} cannot be looked at: {text}"
     return Finding(Level.CRITICAL, "CONNECTION_AWAY", said, hint, ("connection", name))
+
+
+def _same(one: str, other: str) -> Told:
+    said = f"it is the same store as {one}: whatever is there is counted twice"
+    fix = "remove one of them from redrive.toml"
+    return Told(Finding(Level.WARNING, "same_store", said, fix, ("connection", other)), other)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import unquote, urlsplit
 
 from redrive.errors import InvalidInput
 from redrive.kernel.task import check_name
@@ -80,8 +81,20 @@ def problems_of(connections: Connections, default: str, url: str | None) -> Iter
         elif one.address is None and name != default:
             yield Problem(place, NEEDS_URL)
         address = (name == default and url) or one.address
-        if address and places.setdefault(address, name) != name:
-            yield Problem(place, f"it is the same store as {places[address]}: its tasks would be counted twice")
+        if address and (other := places.setdefault(_written_alike(address), name)) != name:
+            yield Problem(place, f"it is the same store as {other}: its tasks would be counted twice")
+
+
+def _written_alike(url: str) -> str:
+    """Returns a URL as all spellings of it: what cannot be taken apart is refused elsewhere."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme.startswith("sqlite"):
+            return f"sqlite:{os.path.realpath(unquote(parts.path.removeprefix('/')))}"
+        user, host, port = parts.username or "", (parts.hostname or "").lower(), parts.port or 5432
+    except ValueError:
+        return url
+    return f"{user}@{host}:{port}{parts.path}?{parts.query}" if parts.scheme.startswith("postgres") else url
 
 
 def unknown_connection(name: str | None, place: tuple[str, ...], known: Iterable[str]) -> Iterator[Problem]:

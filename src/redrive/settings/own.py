@@ -116,6 +116,9 @@ class Triage:
     problems: list[str] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     queries: dict[str, str] = field(default_factory=dict)  # by what they are about; doctor shows their answers
+    connection: str | None = (
+        None  # whose tables the queries ask; else those of the connection that the queue is routed to
+    )
 
 
 class Settings(Values):
@@ -230,6 +233,13 @@ class Settings(Values):
                 for name, rule in self.alerts.own.items()
                 for problem in stores.unknown_connection(
                     rule.connection, ("alerts", name, "connection"), known or [default]
+                )
+            ),
+            *(
+                problem
+                for name, note in self.triage.items()
+                for problem in stores.unknown_connection(
+                    note.connection, ("triage", name, "connection"), known or [default]
                 )
             ),
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from rich.text import Text
@@ -13,12 +13,12 @@ from redrive.cli.support.looked import Looked, look_at, show_away
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.cli.support.written import on_chosen
-from redrive.kernel.alerts.book import Silence, alert_document, silence_document
+from redrive.kernel.alerts.book import Silence
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.spans import EXAMPLES, seconds_of
 from redrive.kernel.task import check_seconds
 from redrive.ops.operator import Operator
-from redrive.ops.operator.alerts import Alerts, Shown
+from redrive.ops.operator.alerts import Alerts, alerts_shown, silence_shown
 
 alerts_cli = typer.Typer(help="Alerts: what fires, silence, unsilence.", invoke_without_command=True)
 Rule = Annotated[str, typer.Argument(metavar="RULE", help="The rule, as the list names it.", show_default=False)]
@@ -29,7 +29,7 @@ _STYLE = {Level.CRITICAL: "bold red", Level.WARNING: "yellow"}
 @alerts_cli.callback()
 def list_alerts(context: typer.Context, url: Url = None, app: AppName = None, json: Json = False) -> None:
     """Alerts that fire, the worst first, and those that are about to. Exit code 1 when one fires that nobody has
-    silenced."""
+    silenced, or nobody evaluates the rules any more."""
     if context.invoked_subcommand is not None:
         return
     looked = look_at(url, app, lambda own: own.alerts.look(), warns=False)
@@ -37,10 +37,10 @@ def list_alerts(context: typer.Context, url: Url = None, app: AppName = None, js
         _of_all(looked, json=json)
     found = looked.only
     if json:
-        output.emit(_document(found))
+        output.emit(alerts_shown(found))
     else:
         _say(found)
-    raise typer.Exit(1 if found.loud else 0)
+    raise typer.Exit(1 if found.loud or found.stale else 0)
 
 
 @alerts_cli.command("silence")
@@ -62,7 +62,7 @@ def silence(
     def act() -> None:
         made = operate(url, app, lambda own: own.alerts.silence(rule, end, queue, reason), by=by)
         if json:
-            output.emit(silence_document(made))
+            output.emit(silence_shown(made))
             return
         output.say(f"{made.key} is silenced until {output.when(made.until)}")
 
@@ -114,13 +114,13 @@ def _of_all(looked: Looked[Alerts], *, json: bool) -> NoReturn:
     found = looked.found
     if json:
         errors = {name: {"error": error} for name, error in looked.missing.get("away", {}).items()}
-        output.emit({"connections": {name: _document(one) for name, one in found.items()} | errors})
+        output.emit({"connections": {name: alerts_shown(one) for name, one in found.items()} | errors})
     else:
         for name, one in found.items():
             output.heading(name)
             _say(one)
         show_away(looked.away)
-    raise typer.Exit(1 if looked.away or any(one.loud for one in found.values()) else 0)
+    raise typer.Exit(1 if looked.away or any(one.loud or one.stale for one in found.values()) else 0)
 
 
 def _say(found: Alerts) -> None:
@@ -142,6 +142,11 @@ def _say(found: Alerts) -> None:
     for silenced in found.silences:
         if silenced not in shown:
             output.say(f"silenced {silenced.key}{_until(silenced)}")
+    if found.stale:
+        output.say(
+            Text("warning  nobody evaluates the rules any more: what is broken now is not here", style="yellow"),
+            output.suggest("         → redrive work --app module:app; redrive doctor says what is broken now"),
+        )
     if found.evaluated is not None:
         output.say(f"evaluated {output.ago(found.evaluated, found.now)} ago by {output.clean(found.by)}")
     if found.lost:
@@ -153,19 +158,3 @@ def _until(silence: Silence | None) -> str:
         return ""
     why = f": {output.clean(silence.reason)}" if silence.reason else ""
     return f", silenced by {output.clean(silence.by)} until {output.when(silence.until)}{why}"
-
-
-def _document(found: Alerts) -> dict[str, Any]:
-    return {
-        "worst": found.worst.value,
-        "evaluated_at": found.evaluated,
-        "firing": [_alert(one) for one in found.firing],
-        "pending": [_alert(one) for one in found.pending],
-        "resolved": [_alert(one) for one in found.ended],
-        "silences": [silence_document(one) for one in found.silences],
-    }
-
-
-def _alert(one: Shown) -> dict[str, Any]:
-    silenced = None if one.silence is None else silence_document(one.silence)
-    return {**alert_document(one.alert), "state": one.alert.state, "runbook": one.runbook, "silence": silenced}

@@ -11,10 +11,10 @@ from rich.text import Text
 from redrive.cli.support import output
 from redrive.cli.support.looked import look_at
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.kernel.diagnosis import Finding, Level
+from redrive.kernel.diagnosis import Level
 from redrive.ops import doctor as service
 from redrive.ops.access import Role
-from redrive.ops.doctor_of_all import Told, together
+from redrive.ops.doctor_of_all import Examined, Told, examined, together
 from redrive.ops.operator import Operator
 from redrive.settings import Triage
 
@@ -31,14 +31,13 @@ def doctor(
     """Look at workers, queues, leases, failures and the store itself; say what is wrong and how to mend it. Exit code 1
     when there is something to do."""
 
-    async def look(own: Operator) -> tuple[list[Finding], dict[str, Triage]]:
-        return await own.health.examine(queue), own.health.triage(queue)
+    async def look(own: Operator) -> tuple[Examined, dict[str, Triage]]:
+        return await examined(own, queue), own.health.triage(queue)
 
     looked = look_at(url, app, look, warns=False)
-    told = together(
-        {name: found for name, (found, _) in looked.found.items()}, looked.away, Role.ADMIN, named=looked.named
-    )
-    notes = {queue: note for _, triage in looked.found.values() for queue, note in triage.items()}
+    found = {name: one for name, (one, _) in looked.found.items()}
+    told = together(found, looked.away, Role.ADMIN, named=looked.named)
+    notes = {name: note for _, triage in looked.found.values() for name, note in triage.items()}
     level = service.worst([one.finding for one in told])
     if json:
         triage = {name: asdict(note) for name, note in notes.items()}

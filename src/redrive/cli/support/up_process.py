@@ -8,6 +8,7 @@ import os
 import shlex
 import socket
 import sys
+from functools import partial
 
 from fastapi import FastAPI
 
@@ -23,6 +24,8 @@ from redrive.cli.support.worker_process import ending, leave_unknown_kinds, run_
 from redrive.console import add_console
 from redrive.errors import ConfigError, RedriveError, StoreError
 from redrive.features import installed
+from redrive.ops.access import Caller, Role
+from redrive.ops.connections import same_stores
 from redrive.settings import DEFAULT_URL, Options
 from redrive.version import __version__
 from redrive.worker.worker import Worker
@@ -43,6 +46,7 @@ async def _up(loaded: Loaded, options: Options, host: str, listening: socket.soc
     migrated = await app.migrate()
     await _migrate_others(app)
     try:
+        await _warn_of_same(app)
         if not is_loopback(host) and not await app.access.has_tokens():
             refuse_open(host)
         await leave_unknown_kinds(loaded, options.queues)
@@ -72,6 +76,13 @@ async def _migrate_others(app: App) -> None:
                     error.message,
                     extra={"event": "up.connection_away", "connection": name},
                 )
+
+
+async def _warn_of_same(app: App) -> None:
+    if len(app.connections) > 1:
+        for one, other in await same_stores(app.connections, partial(app.operator, Caller("up", Role.VIEWER))):
+            told = "the connections %s and %s are one store: whatever is there is counted twice"
+            logger.warning(told, one, other, extra={"event": "up.same_store", "connection": other})
 
 
 def _make_api(app: App, worker: Worker, host: str) -> FastAPI:

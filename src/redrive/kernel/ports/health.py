@@ -17,6 +17,9 @@ class HealthReads(Protocol):
 
     async def now(self) -> datetime: ...
 
+    async def identity(self) -> str:
+        """Returns what tells this store from all others at this moment, however its URL is written."""
+
     async def diagnose(self) -> Diagnosis:
         """Returns the store's figures about itself, by a handful of statements that read no more rows than they have
         to."""

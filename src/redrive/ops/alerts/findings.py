@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 from redrive.kernel.alerts.book import Silence
 from redrive.kernel.alerts.facts import Answer
@@ -15,10 +14,8 @@ from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.ports.store import Store
 from redrive.kernel.wording import span
 from redrive.ops.alerts.answers import ask
-from redrive.ops.alerts.look import book_of, look, silences_of
+from redrive.ops.alerts.look import book_of, is_stale, look, silences_of
 from redrive.settings import Triage
-
-STALE = timedelta(minutes=3)
 
 
 @dataclass(slots=True, frozen=True)
@@ -39,7 +36,7 @@ async def findings(store: Store, watched: Watched, queue: str | None = None) -> 
     if book.at is None:
         return found
     silences = silences_of(figures)
-    if abs(figures.now - book.at) > STALE:  # also by a clock that was ahead
+    if is_stale(book.at, figures.now):
         facts, _ = await look(store, limits, figures, book)
         text = f"alerts are not evaluated since {span(abs(figures.now - book.at))}; a live worker does that"
         found.append(Finding(Level.WARNING, "alerts_stale", text, "redrive work --app module:app"))

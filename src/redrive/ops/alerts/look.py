@@ -24,6 +24,13 @@ from redrive.ops.workers import Standing, standing
 COLLECTION, BOOK = "alert", "book"
 MOST_DOCUMENTS = 500
 CHAIN_EVERY = timedelta(minutes=5)
+STALE = timedelta(minutes=3)
+
+
+def is_stale(evaluated: datetime | None, now: datetime) -> bool:
+    """Returns whether nobody evaluates the rules any more: also by a clock that was ahead. Where nobody ever has, there
+    was no worker yet."""
+    return evaluated is not None and abs(now - evaluated) > STALE
 
 
 async def load(store: Store, now: datetime) -> tuple[Book, list[Silence]]:

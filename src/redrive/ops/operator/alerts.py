@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from redrive.errors import InvalidInput
 from redrive.kernel.alerts.book import Alert, Silence
@@ -13,7 +14,7 @@ from redrive.kernel.alerts.slo import ServiceLevel
 from redrive.kernel.diagnosis import Level
 from redrive.ops.access import Role
 from redrive.ops.alerts import silences
-from redrive.ops.alerts.look import load
+from redrive.ops.alerts.look import is_stale, load
 from redrive.ops.alerts.messages import runbook
 from redrive.ops.alerts.service import look_at_all
 from redrive.ops.operator.session import Service
@@ -50,9 +51,14 @@ class Alerts:
         return [one for one in self.firing if one.silence is None]
 
     @property
+    def stale(self) -> bool:
+        """Whether nobody evaluates the rules any more: what is shown is old, and what is broken now is not in it."""
+        return is_stale(self.evaluated, self.now)
+
+    @property
     def worst(self) -> Level:
-        """Returns the level of the worst that fires; OK when none does."""
-        levels = [one.alert.level for one in self.loud]
+        """Returns the level of the worst that fires; OK when none does, and somebody evaluates the rules."""
+        levels = [one.alert.level for one in self.loud] + [Level.WARNING] * self.stale
         return next((level for level in (Level.CRITICAL, Level.WARNING) if level in levels), Level.OK)
 
 
@@ -107,3 +113,43 @@ class AlertService(Service):
             raise InvalidInput(f"there is no rule {rule[:100]!r}", hint=f"rules: {', '.join(self.rules)}")
         if queue is not None:
             await self._session.check_queue(queue)
+
+
+def alert_shown(shown: Shown) -> dict[str, Any]:
+    """Returns an alert as it is told: the same fields everywhere, in the spelling of each."""
+    alert, note = shown.alert, shown.triage
+    return {
+        "key": alert.key,
+        "state": alert.state,
+        "rule": alert.rule,
+        "queue": alert.queue or None,
+        "level": alert.level.value,
+        "text": alert.text,
+        "value": alert.value,
+        "since": alert.since,
+        "fired_at": alert.fired,
+        "resolved_at": alert.ended,
+        "fix": alert.fix,
+        "runbook": shown.runbook,
+        "triage": None if note is None else {"look": note.look, "problems": note.problems, "tables": note.tables},
+        "silence": None if shown.silence is None else silence_shown(shown.silence),
+    }
+
+
+def silence_shown(silence: Silence) -> dict[str, Any]:
+    """Returns a silence as it is told."""
+    values = {name: getattr(silence, name) for name in ("rule", "until", "by", "reason", "at")}
+    return values | {"queue": silence.queue or None}
+
+
+def alerts_shown(found: Alerts) -> dict[str, Any]:
+    """Returns all alerts as they are told."""
+    return {
+        "worst": found.worst.value,
+        "stale": found.stale,
+        "evaluated_at": found.evaluated,
+        "firing": [alert_shown(one) for one in found.firing],
+        "pending": [alert_shown(one) for one in found.pending],
+        "resolved": [alert_shown(one) for one in found.ended],
+        "silences": [silence_shown(one) for one in found.silences],
+    }

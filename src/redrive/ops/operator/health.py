@@ -27,6 +27,11 @@ class HealthService(Service):
         """Returns the time by the store's clock."""
         return await self._store.now()
 
+    async def identity(self) -> str:
+        """Returns what tells the store from all others, however its URL is written."""
+        self._session.may(Role.VIEWER)
+        return await self._store.identity()
+
     async def stats(self, causes: int = 0) -> Stats:
         """Returns exact totals with pauses, limits and workers, and so many of the latest causes of failure."""
         self._session.may(Role.VIEWER)
@@ -69,7 +74,17 @@ class HealthService(Service):
     def _watched(self) -> Watched:
         policy, connection = self._session.policy, self._session.connection
         own = {} if policy.settings is None else policy.settings.own_alerts(connection)
-        return Watched(policy.limits, own, policy.triage)
+        return Watched(policy.limits, own, {name: note for name, note in policy.triage.items() if self._is_here(name)})
+
+    def _is_here(self, queue: str) -> bool:
+        """Returns whether the notes on a queue are about this connection: the one that they name, else where tasks of
+        the queue go."""
+        session = self._session
+        if session.policy.settings is None or len(session.connections) < 2:
+            return True
+        default, named = session.policy.settings.default_connection, session.policy.triage[queue].connection
+        going = session.registry.connections_of("queue", queue, default)
+        return session.connection in ({named} if named else going or {default})
 
     def triage(self, queue: str | None = None) -> dict[str, Triage]:
         """Returns the notes of those who know a queue about its troubles."""

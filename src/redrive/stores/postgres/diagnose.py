@@ -84,6 +84,10 @@ def _without_data(error: asyncpg.PostgresError) -> str:
     return str(error) if about_names else re.sub(r'"[^"]*"', '"…"', str(error))
 
 
+async def identity(pool: Pool) -> str:
+    return str(await pool.read(lambda connection: connection.fetchval(SQL["identity"])))
+
+
 async def vitals(pool: Pool) -> dict[str, int]:
     async def look(connection: Any) -> dict[str, int]:
         found = {"size": int(await connection.fetchval(SQL["size"]))}

@@ -4,6 +4,10 @@ select set_config('statement_timeout', $1, true);
 -- now: the server's clock
 select clock_timestamp();
 
+-- identity: which server this is, since it was started, and which of its databases; everybody may ask
+select extract(epoch from pg_postmaster_start_time())::text || '/' || d.oid
+from pg_database d where d.datname = current_database();
+
 -- oldest: since when the first runnable task of each queue waits; one step in the index for each lane
 with recursive lanes as (
   (select t.queue, t.lane from redrive.task t where t.state = 'queued' order by t.queue, t.lane limit 1)

@@ -34,7 +34,7 @@ from redrive.stores.postgres.apply import commit_patiently
 from redrive.stores.postgres.calls import fetch, value
 from redrive.stores.postgres.claim import Claims, UnansweredClaims
 from redrive.stores.postgres.cycle import Cycles
-from redrive.stores.postgres.diagnose import answer, diagnose, oldest_kinds, vitals
+from redrive.stores.postgres.diagnose import answer, diagnose, identity, oldest_kinds, vitals
 from redrive.stores.postgres.enqueue import Enqueues
 from redrive.stores.postgres.figures import figures, overdue
 from redrive.stores.postgres.listen import Listener
@@ -113,6 +113,9 @@ class PostgresStore(Reads, Series):
 
     async def overdue(self, ages: Mapping[str, float], but: Sequence[str] = ()) -> dict[str, int]:
         return await overdue(self.pool, ages, but) if ages else {}
+
+    async def identity(self) -> str:
+        return await identity(self.pool)
 
     async def vitals(self) -> dict[str, int]:
         return await vitals(self.pool)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -124,6 +125,12 @@ class SqliteStore(Reads, Series):
 
     async def overdue(self, ages: Mapping[str, float], but: Sequence[str] = ()) -> dict[str, int]:
         return await self.read(lambda session: overdue(session, ages, but)) if ages else {}
+
+    async def identity(self) -> str:
+        if self.location.memory:
+            return f"memory/{id(self)}"
+        found = await asyncio.to_thread(os.stat, self.location.path)
+        return f"file/{found.st_dev}/{found.st_ino}"
 
     async def vitals(self) -> dict[str, int]:
         return await self.read(vitals)

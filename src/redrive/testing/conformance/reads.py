@@ -34,6 +34,11 @@ class TestReads:
         assert await get_task(harness.store, new_id()) is None
         assert await harness.store.timeline(new_id()) is None
 
+    async def test_a_store_is_known_by_itself(self, harness: Harness) -> None:
+        """Also where another process has it open, by another spelling of its URL."""
+        another = await harness.another()
+        assert await another.identity() == await harness.store.identity()
+
     async def test_since_when_each_kind_waits(self, harness: Harness) -> None:
         """Of what could run; kinds behind the first 100 of their queue are not looked for."""
         first = await harness.enqueue("A")
