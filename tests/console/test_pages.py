@@ -15,7 +15,9 @@ from fastapi import FastAPI, Response
 from redrive import App, Context
 from redrive.console.navigation import ACTIONS, SECTIONS, actions_named
 from redrive.console.routes import pages_router
+from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.operation import Status
+from redrive.kernel.reads import Overview
 from redrive.ops.access import Role
 from tests.console.conftest import HOME, console, done, fail_some, page, send, text_of, work
 
@@ -235,6 +237,31 @@ async def test_schedules_run_now_and_pause(any_app: App) -> None:
         paused = await done(client, "/schedules/pause", {"name": "nightly", "reason": "holiday"}, "/schedules")
         assert "holiday" in text_of(paused)
         assert (await send(client, "/schedules/run", {"name": "weekly"}, "/schedules")).status_code == 404
+
+
+async def test_pauses_come_by_pages_and_are_read_once(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with console(app) as client:
+        store = await app.store()
+        held = [Hold(Target.QUEUE, f"far-{n:03}", True, "ann", "moved") for n in range(80)]
+        await store.apply(Commit(controls=[*held, Hold(Target.KIND, "far-000", True, "ann", "moved")]))
+        reads, overview = 0, store.overview
+
+        async def counted() -> Overview:
+            nonlocal reads
+            reads += 1
+            return await overview()
+
+        monkeypatch.setattr(store, "overview", counted)
+        path, seen = "/queues", list[tuple[str, str]]()
+        while path:
+            before, html = reads, await page(client, path)
+            assert reads - before <= 2 and len(html) < 100_000  # one is the banner's
+            paused = html.split("<h2>Queues</h2>")[0]
+            seen += re.findall(r'<span class="tag paused">(\w+)</span> <span class="cut">(far-\d+)', paused)
+            more = re.search(r'href="/ops/queue(/queues\?[^"]*)">More pauses', html)
+            path = unescape(more[1]) if more else ""
+        assert len(seen) == len(set(seen)) == 81
+        assert "far-007" in text_of(await page(client, "/queues?q=far-007"))
 
 
 async def test_what_is_not_there_is_said_on_a_page(any_app: App) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from redrive.api.filters import one_of
@@ -10,14 +11,25 @@ from redrive.console.page import Page
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import facts
+from redrive.kernel.reads import HoldRow
 from redrive.ops import failed
 from redrive.ops.filters import FAILURE_FILTERS, Filter
 from redrive.ops.operator.control import Kind, Queue
 
 PAGE_SIZE = 50
-NAMES_PER_PAGE = 36  # queues and kinds, each with forms of its own
+NAMES_PER_PAGE = 36  # queues, kinds and pauses, each with forms of its own
 AUDIT_FIELDS = ("auditAction", "auditActor", "batchId", "taskId", "jobKind", "episodeId", "traceId", "kind", "scope")
-Named = TypeVar("Named", Queue, Kind)
+
+
+@dataclass(slots=True, frozen=True)
+class Held:
+    """A pause with the name by which it is listed: a queue and a kind may be called alike."""
+
+    name: str
+    row: HoldRow
+
+
+Named = TypeVar("Named", Queue, Kind, Held)
 
 
 def of_failures(given: Mapping[str, str]) -> FailureFilter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -141,7 +141,11 @@ class Overview:
     limits: list[LimitRow]
     workers: list[WorkerRow]
     schedules: list[ScheduleRow]
+    _pauses: dict[tuple[str, str], HoldRow] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._pauses = {(hold.target, hold.name): hold for hold in self.holds}  # asked for of each queue and kind
 
     def pause_of(self, target: str, name: str) -> HoldRow | None:
         """Returns the pause of a queue, kind, group or schedule; None when it is not paused."""
-        return next((hold for hold in self.holds if (hold.target, hold.name) == (target, name)), None)
+        return self._pauses.get((target, name))

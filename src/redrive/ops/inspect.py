@@ -137,16 +137,24 @@ async def stats(store: Store, causes: int = 10) -> Stats:
 
 async def known_queues(store: Store, declared: Sequence[str] = ()) -> set[str]:
     """Returns queues that hold or held tasks, that a worker serves, that are paused, or that the application names."""
-    overview = await store.overview()
+    return queues_of(await store.counts(), await store.overview(), declared)
+
+
+def queues_of(counts: Sequence[Count], overview: Overview, declared: Sequence[str] = ()) -> set[str]:
+    """The same, of what was read before."""
     served = {queue for worker in overview.workers for queue in worker.queues}
-    return {count.queue for count in await store.counts()} | served | _held(overview, "queue") | set(declared)
+    return {count.queue for count in counts} | served | _held(overview, "queue") | set(declared)
 
 
 async def known_kinds(store: Store, declared: Sequence[str] = ()) -> set[str]:
     """Returns kinds that have or had tasks, limits or pauses, or that the application names."""
-    overview = await store.overview()
+    return kinds_of(await store.counts(), await store.overview(), declared)
+
+
+def kinds_of(counts: Sequence[Count], overview: Overview, declared: Sequence[str] = ()) -> set[str]:
+    """The same, of what was read before."""
     limited = {limit.kind for limit in overview.limits}
-    return {count.kind for count in await store.counts()} | limited | _held(overview, "kind") | set(declared)
+    return {count.kind for count in counts} | limited | _held(overview, "kind") | set(declared)
 
 
 async def check_queue(store: Store, name: str, declared: Sequence[str] = ()) -> None:

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from redrive.console.filters import by_name, refuse_unknown
+from redrive.console.filters import Held, by_name, refuse_unknown
 from redrive.console.page import TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import ChangedMeanwhile, InvalidInput
 
 router = pages_router()
-MOST_HOLDS = 100
 LIMITS = {"concurrency": "the number at once", "rate_ms": "the spacing"}
 TARGETS = ("queue", "kind", "group")
 
 
 @router.get("/queues")
 async def queues(page: ThePage) -> Response:
-    refuse_unknown(page, "q", "queue", "kind")
-    control = page.operator.control
-    queues, next_queue = by_name(page, await control.queues(), "queue")
-    kinds, next_kind = by_name(page, await control.kinds(), "kind")
+    refuse_unknown(page, "q", "queue", "kind", "pause")
+    found = await page.operator.control.look()
+    queues, next_queue = by_name(page, found.queues, "queue")
+    kinds, next_kind = by_name(page, found.kinds, "kind")
+    holds, next_hold = by_name(page, [Held(f"{one.name} {one.target}", one) for one in found.holds], "pause")
     return await page.render(
         "queues.html",
         queues=queues,
         next_queue=next_queue,
         kinds=kinds,
         next_kind=next_kind,
-        holds=(await control.holds())[:MOST_HOLDS],
+        holds=[one.row for one in holds],
+        next_hold=next_hold,
     )
 
 

@@ -43,9 +43,9 @@ async def schedules(operator: Operator) -> object:
 
 async def queues(operator: Operator) -> object:
     """Without numbers, which change all the time."""
-    control = operator.control
-    limits = [(limit.kind, limit.concurrency, limit.rate_ms) for limit in await control.limits()]
-    return sorted(limits), await control.holds(), [(one.name, one.workers > 0) for one in await control.queues()]
+    found = await operator.control.look()
+    limits = [(one.limit.kind, one.limit.concurrency, one.limit.rate_ms) for one in found.kinds if one.limit]
+    return limits, found.holds, [(one.name, one.workers > 0) for one in found.queues]
 
 
 async def alerts(operator: Operator) -> object:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redrive.errors import ChangedMeanwhile, InvalidInput, NotFound
 from redrive.kernel.handler_notes import Stray
-from redrive.kernel.ports.store import HoldRow, LimitRow, Query, WorkerRow
+from redrive.kernel.ports.store import Count, HoldRow, LimitRow, Overview, Query, WorkerRow
 from redrive.kernel.task import State, Task, check_name
 from redrive.ops import actions, inspect
 from redrive.ops.access import Role
@@ -60,6 +62,15 @@ class Kind:
 
 
 @dataclass(slots=True, frozen=True)
+class Traffic:
+    """Everything that can be paused or limited, by name, and what is paused."""
+
+    queues: list[Queue]
+    kinds: list[Kind]
+    holds: list[HoldRow]
+
+
+@dataclass(slots=True, frozen=True)
 class Drained:
     """Workers that were asked to end just now, and those that had been asked before."""
 
@@ -68,28 +79,33 @@ class Drained:
 
 
 class ControlService(Service):
+    async def look(self) -> Traffic:
+        """Returns queues, kinds and pauses together, read once."""
+        self._session.may(Role.VIEWER)
+        stats = await inspect.stats(self._store, 0)
+        return Traffic(self._queues(stats.counts, stats.overview), self._kinds(stats), stats.overview.holds)
+
     async def queues(self) -> list[Queue]:
         """Returns every queue that has or had tasks, is served, is paused, or is named by the application."""
         self._session.may(Role.VIEWER)
         overview = await self._store.overview()
-        totals = Stats(await self._store.counts(), overview, []).by("queue")
-        alive = live_workers(overview)
-        return [
-            Queue(
-                name,
-                overview.pause_of("queue", name),
-                sum(name in row.queues for row in alive),
-                totals.get(name, _none()),
-            )
-            for name in sorted(await inspect.known_queues(self._store, self._session.queues))
-        ]
+        return self._queues(await self._store.counts(), overview)
 
     async def kinds(self) -> list[Kind]:
         """Returns every kind, with its totals, limits and pause."""
         self._session.may(Role.VIEWER)
-        stats = await inspect.stats(self._store, 0)
-        known = await inspect.known_kinds(self._store, self._session.kinds)
-        return [_kind(name, stats) for name in sorted(known)]
+        return self._kinds(await inspect.stats(self._store, 0))
+
+    def _queues(self, counts: Sequence[Count], overview: Overview) -> list[Queue]:
+        totals = Stats(list(counts), overview, []).by("queue")
+        served = Counter(queue for row in live_workers(overview) for queue in set(row.queues))
+        names = sorted(inspect.queues_of(counts, overview, self._session.queues))
+        return [
+            Queue(name, overview.pause_of("queue", name), served[name], totals.get(name, _none())) for name in names
+        ]
+
+    def _kinds(self, stats: Stats) -> list[Kind]:
+        return _kinds(sorted(inspect.kinds_of(stats.counts, stats.overview, self._session.kinds)), stats)
 
     async def workers(self) -> list[Worker]:
         """Returns workers that were seen within the last day."""
@@ -146,7 +162,7 @@ class ControlService(Service):
         who = self._session.may(Role.ADMIN)
         await self._session.check_kind(kind)
         await actions.set_limit(self._store, kind, concurrency=concurrency, rate_ms=rate_ms, actor=who)
-        return _kind(kind, await inspect.stats(self._store, 0))
+        return _kinds([kind], await inspect.stats(self._store, 0))[0]
 
     async def change_limit(self, kind: str, **changes: Change) -> None:
         """Changes ``concurrency`` or ``rate_ms`` of a kind, and leaves the other as it is; refused where somebody else
@@ -202,17 +218,24 @@ def _none() -> dict[str, int]:
     return {state.value: 0 for state in State}
 
 
-def _kind(name: str, stats: Stats) -> Kind:
-    limit = next((limit for limit in stats.overview.limits if limit.kind == name), None)
-    totals, letters = stats.by("kind").get(name, _none()), stats.dead_letters().get(name, 0)
-    waiting = [one.queue for one in stats.counts if one.kind == name and one.state is State.QUEUED and one.n]
-    served = {queue for row in live_workers(stats.overview) for queue in row.queues}
-    return Kind(
-        name,
-        stats.overview.pause_of("kind", name),
-        limit,
-        totals,
-        letters,
-        tuple(queue for queue in waiting if queue not in served),
-        tuple(queue for queue in waiting if stats.overview.pause_of("queue", queue) is not None),
-    )
+def _kinds(names: Sequence[str], stats: Stats) -> list[Kind]:
+    overview = stats.overview
+    limits = {limit.kind: limit for limit in overview.limits}
+    totals, letters = stats.by("kind"), stats.dead_letters()
+    served = {queue for row in live_workers(overview) for queue in row.queues}
+    waiting: dict[str, list[str]] = {}
+    for one in stats.counts:
+        if one.state is State.QUEUED and one.n:
+            waiting.setdefault(one.kind, []).append(one.queue)
+    return [
+        Kind(
+            name,
+            overview.pause_of("kind", name),
+            limits.get(name),
+            totals.get(name, _none()),
+            letters.get(name, 0),
+            tuple(queue for queue in waiting.get(name, ()) if queue not in served),
+            tuple(queue for queue in waiting.get(name, ()) if overview.pause_of("queue", queue) is not None),
+        )
+        for name in names
+    ]
