@@ -118,6 +118,7 @@ LOOKS = {
     "operations.has_driver",
     "approvals.list",
     "approvals.show",
+    "control.look",
     "control.queues",
     "control.kinds",
     "control.workers",

@@ -14,7 +14,7 @@ from redrive.ops.actions import check_states
 from redrive.ops.causes import CAUSE_STATES, Cause, parse_place, with_notes
 
 CAUSES_AT_A_TIME, MOST_PIECES = 500, 10  # no more causes are looked at
-MOST_TASKS = 5000  # and where no totals are kept, no more tasks: those that failed first
+MOST_TASKS = 5000  # and where no totals are kept, no more tasks: those that failed last
 Place = tuple[datetime, str]
 
 
@@ -72,9 +72,8 @@ def _narrowed(cause: Cause, counts: Sequence[FailedCount]) -> Cause:
 
 async def _by_tasks(store: Store, which: FailureFilter, before: Place | None) -> list[Cause]:
     """Counts tasks by cause: by scopes, traces, times and operations no totals are kept."""
-    found = await store.failed_ids(which, limit=MOST_TASKS + 1)
-    tasks, more = found[:MOST_TASKS], len(found) > MOST_TASKS
-    counts = Counter(task.error_fingerprint for task in tasks if task.error_fingerprint is not None)
+    counts = Counter(await store.count_causes(which, MOST_TASKS + 1))
+    more = counts.total() > MOST_TASKS
     rows = await store.causes_of([name for name, _ in counts.most_common(CAUSES_AT_A_TIME)])
     rows.sort(key=_place, reverse=True)
     behind = [row for row in rows if before is None or _place(row) < before]

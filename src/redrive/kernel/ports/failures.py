@@ -34,6 +34,10 @@ class FailureReads(Protocol):
     ) -> list[FailedRef]:
         """Returns the same as ``failed``, without what the tasks carry."""
 
+    async def count_causes(self, which: FailureFilter, most: int) -> dict[str, int]:
+        """Returns how many tasks are failed now by each cause, by its fingerprint; of ``most`` tasks, those that failed
+        last."""
+
     async def count_failed(self, which: FailureFilter, most: int | None = None, upto: int | None = None) -> int:
         """Returns how many tasks are failed now. By totals where the filter is of these; else rows are counted, no
         further than ``most``, and only those whose ``failed_seq`` is not above ``upto``."""

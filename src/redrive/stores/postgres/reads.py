@@ -142,6 +142,10 @@ class Reads:
         where = _bounded(which, after, upto).add(" order by failed_seq limit {}", limit)
         return [FailedRef(*row) for row in await self._where("failed_ids", where)]
 
+    async def count_causes(self, which: FailureFilter, most: int) -> dict[str, int]:
+        where = filters.failed(which).add(" order by failed_seq desc limit {}) x group by 1", most)
+        return {row[0]: row[1] for row in await self._where("count_causes", where) if row[0] is not None}
+
     async def count_failed(self, which: FailureFilter, most: int | None = None, upto: int | None = None) -> int:
         name, where = filters.count_failed(which)
         if name == "count_failed" and upto is not None:

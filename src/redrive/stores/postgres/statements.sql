@@ -310,6 +310,9 @@ select t.*, t.state::text as state_name from redrive.task t where t.state = 'fai
 -- count_failed: how many; filters follow
 select count(*) from redrive.task where state = 'failed'
 
+-- count_causes: how many of some by cause; filters, order, limit, bracket and grouping follow
+select error_fingerprint, count(*) from (select error_fingerprint from redrive.task where state = 'failed'
+
 -- count_some_failed: no more than a limit; filters, limit and bracket follow
 select count(*) from (select 1 from redrive.task where state = 'failed'
 

@@ -30,9 +30,13 @@ _CANCELLED_IDS = {
     False: " and d.task_id in (select value from json_each(?))",
 }
 
-_SINCE = """ and failed_at >= ? and failed_seq > coalesce((
+# Few that match are found by their time: by their places, all that failed in the ten minutes before would be looked at,
+# and after an outage these are very many. Many that match are soon met by their places.
+_SINCE = """ and failed_at >= ? and failed_seq > max(coalesce((
   select s.failed_seq from redrive_task s where s.state = 'failed' and s.failed_at < ?
-  order by s.failed_at desc limit 1), 0)"""
+  order by s.failed_at desc limit 1), 0), (
+  select case count(*) when 0 then 9223372036854775807 when 500 then 0 else min(few.failed_seq) - 1 end
+  from (select m.failed_seq from redrive_task m where m.state = 'failed' and m.failed_at >= ? limit 500) few))"""
 _UNTIL = """ and failed_at < ? and failed_seq < coalesce((
   select s.failed_seq from redrive_task s where s.state = 'failed' and s.failed_at >= ?
   order by s.failed_at limit 1), 9223372036854775807)"""
@@ -58,7 +62,8 @@ def failed(which: FailureFilter) -> tuple[str, list[Any]]:
         args.append(json.dumps([str(task_id) for task_id in which.ids]))
     if which.since is not None:
         sql += _SINCE
-        args += [to_micros(which.since), to_micros(which.since - SIDE_BY_SIDE)]
+        since = to_micros(which.since)
+        args += [since, to_micros(which.since - SIDE_BY_SIDE), since]
     if which.until is not None:
         sql += _UNTIL
         args += [to_micros(which.until), to_micros(which.until + SIDE_BY_SIDE)]

@@ -112,6 +112,12 @@ class Reads:
         meant = [row for row in found if is_id(row["id"])]
         return [codec.failed_ref(row) for row in meant]
 
+    async def count_causes(self, which: FailureFilter, most: int) -> dict[str, int]:
+        sql, args = filters.failed(which)
+        text = f"{SQL['count_causes']}{sql} order by failed_seq desc limit ?) group by 1"
+        found = await self.read(lambda session: _rows(session, text, [*args, most]))
+        return {row["fingerprint"]: row["n"] for row in found if row["fingerprint"] is not None}
+
     async def count_failed(self, which: FailureFilter, most: int | None = None, upto: int | None = None) -> int:
         text, args = _counting(which, most, upto)
         found = await self.read(lambda session: _rows(session, text, args))

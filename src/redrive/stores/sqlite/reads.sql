@@ -114,6 +114,9 @@ select failed_seq from redrive_task where state = 'failed'
 -- failed: tasks that are failed now; which, and the order follow
 select * from redrive_task where state = 'failed'
 
+-- count_causes: how many of some by cause; filters, order, limit, bracket and grouping follow
+select fingerprint, count(*) as n from (select error_fingerprint as fingerprint from redrive_task where state = 'failed'
+
 -- count_failed: how many; filters follow
 select count(*) as n from redrive_task where state = 'failed'
 

@@ -94,6 +94,10 @@ class TestFailed:
         cause = FailureFilter(fingerprint=(await harness.task(ids[0])).error_fingerprint)
         assert await found(harness, cause) == ids[:2]
         assert await harness.store.count_failed(cause) == 2
+        first, other = cause.fingerprint, (await harness.task(ids[2])).error_fingerprint
+        assert await harness.store.count_causes(FailureFilter(), 10) == {first: 2, other: 1}
+        assert await harness.store.count_causes(FailureFilter(), 2) == {first: 1, other: 1}  # those that failed last
+        assert await harness.store.count_causes(FailureFilter(ids=()), 10) == {}
 
     async def test_by_when_they_failed(self, harness: Harness) -> None:
         """Days apart, hours, and a moment; together with another filter, in pages, and in both directions."""
@@ -110,6 +114,7 @@ class TestFailed:
                     wanted = [task.id for task in tasks if which.unlike(task) is None]
                     assert await found(harness, which) == wanted
                     assert await harness.store.count_failed(which) == len(wanted)
+                    assert sum((await harness.store.count_causes(which, 9)).values()) == len(wanted)
         late = FailureFilter(since=times[4])
         assert [await harness.store.count_failed(late, most) for most in (1, 3, 4, 5)] == [1, 3, 4, 4]
         assert await harness.store.count_failed(FailureFilter(), 1) == 8  # totals are exact, and cost nothing
