@@ -23,11 +23,11 @@ async def found(app: App, queue: str | None = None) -> dict[str, Finding]:
 
 async def test_it_is_told_among_the_others(app: App) -> None:
     await placed(app)
-    assert "order_late" not in await found(app)
+    assert "orders_late" not in await found(app)
     late = App(settings=app.settings.holding(OrderSettings(late_hours=0)), features=[ORDERS])
     told = await found(late)
-    assert told["order_late"].text == "order o1 has 1 parcels that do not move"
-    assert list(told).index("no_worker") < list(told).index("order_late") < len(told), "the worst first"
+    assert told["orders_late"].text == "order o1 has 1 parcels that do not move"
+    assert list(told).index("no_worker") < list(told).index("orders_late") < len(told), "the worst first"
     await late.close()
 
 

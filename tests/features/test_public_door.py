@@ -11,7 +11,20 @@ from pathlib import Path
 import pytest
 
 import redrive
-from redrive.feature import Audit, Dependency, Duty, Effects, Feature, Finding, Landed, NewJoin, NewTask, Posting, Rows
+from redrive.feature import (
+    AlertRule,
+    Audit,
+    Dependency,
+    Duty,
+    Effects,
+    Feature,
+    Finding,
+    Landed,
+    NewJoin,
+    NewTask,
+    Posting,
+    Rows,
+)
 
 ORDERS = Path(redrive.__file__).parent / "examples/orders"
 DOORS = (
@@ -47,7 +60,7 @@ def test_what_a_door_offers_is_there(door: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [Feature, Effects, Landed, Rows, NewJoin, Posting, Duty, Finding, Audit, NewTask, Dependency]
+    "kind", [Feature, Effects, Landed, Rows, NewJoin, Posting, Duty, Finding, Audit, NewTask, Dependency, AlertRule]
 )
 def test_the_page_lists_every_field(kind: type) -> None:
     """So that a feature can be written from the page."""

@@ -40,7 +40,7 @@ async def as_a_worker(app: App) -> None:
     await drain(app)
     store = await app.store()
     assert ORDERS.examine is not None
-    assert [one.code for one in await ORDERS.examine(store, app.settings)] == ["order_late"]
+    assert [one.code for one in await ORDERS.examine(store, app.settings)] == ["orders_late"]
     await store.upkeep("prune", retention_of(app.settings, app.features))
     assert (await erase.preview(store, "bob", None))["orders_rows"] == 1
     operation, _ = await erase.begin(store, "bob", None, actor="ann", rule=UNRESTRICTED)

@@ -91,7 +91,8 @@ def _task_log(settings: Settings) -> TaskLog:
 def _duties(app: Application, where: StoreHolder) -> list[Duty]:
     """Returns the duties that ops and features bring to a worker."""
     own = [feature.duties(app.settings) for feature in app.features if feature.duties is not None]
-    return [*duties_of(app.settings, where.shown_url, where.name), *(duty for duties in own for duty in duties)]
+    brought = duties_of(app.settings, where.shown_url, where.name, app.features)
+    return [*brought, *(duty for duties in own for duty in duties)]
 
 
 def _hooks(app: Application) -> Hooks | None:

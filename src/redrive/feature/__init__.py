@@ -17,6 +17,8 @@ from redrive.errors import (
 from redrive.handlers.context import Context
 from redrive.handlers.kinds import Kind, Kinds
 from redrive.ids import new_id
+from redrive.kernel.alerts.brought import AlertRule
+from redrive.kernel.alerts.rules import Unit
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import CloseJoin, Commit
@@ -37,6 +39,7 @@ from redrive.ops.operator.session import Service
 from redrive.settings import FeatureSettings, Settings, setting
 
 __all__ = [
+    "AlertRule",
     "App",
     "Applied",
     "Audit",
@@ -81,6 +84,7 @@ __all__ = [
     "Task",
     "Transition",
     "Unavailable",
+    "Unit",
     "as_document",
     "check_name",
     "encode",

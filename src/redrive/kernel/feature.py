@@ -21,6 +21,7 @@ from redrive.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from redrive.kernel.alerts.brought import AlertRule
     from redrive.kernel.diagnosis import Dependency, Finding
     from redrive.kernel.duty import Duty
     from redrive.kernel.ports.store import Store
@@ -59,8 +60,9 @@ class Feature:
     settings: Any = None  # a class of redrive.settings.FeatureSettings
     # Gets the settings; returns how many days rows are kept, by the name of the statement that removes older ones.
     retention: Callable[[Any], Mapping[str, float]] | None = None
-    # Gets the store and the settings; returns what is wrong, for doctor, the console and alerts.
+    # Gets the store and the settings; returns what is wrong, for doctor and the console.
     examine: Callable[[Store, Any], Awaitable[Sequence[Finding]]] | None = None
+    alerts: Sequence[AlertRule] = ()  # its rules: what of it somebody is told, without asking
     # Gets the same; returns what it depends on besides the store, for /readyz.
     dependencies: Callable[[Store, Any], Awaitable[Sequence[Dependency]]] | None = None
     metrics: str | None = None  # "package.metrics:metrics", FeatureMetrics, for /metrics
@@ -75,3 +77,7 @@ class Feature:
                 f"{self.name!r} is no name of a feature",
                 hint="its tables, addresses and commands are named after it: small letters, digits and _, 40 at most",
             )
+        for rule in self.alerts:
+            rule.check(self.name, self.examine)
+        if len({rule.name for rule in self.alerts}) < len(self.alerts):
+            raise ConfigError(f"the feature {self.name!r} has two alerts of one name")

@@ -66,9 +66,9 @@ def written(limits: Limits, runbooks: str, connections: Sequence[str], own: Mapp
             )
     for one in own.values():
         firing = f'max by (connection, rule, queue) (redrive_fleet_alerts_firing{{rule="{one.name}"}}) == 1'
-        place = f"{runbooks}#{OWN_ANCHOR}"
-        said = _literally(one.summary or one.name)
-        yield Written(_name(one.name), firing, 0.0, one.level, said, "redrive alerts", place)
+        place = one.runbook or f"{runbooks}#{OWN_ANCHOR}"
+        said, fix = _literally(one.summary or one.name), _literally(one.fix)
+        yield Written(_name(one.name), firing, 0.0, one.level, said, fix, place)
     told = f"nobody evaluates the rules of alerts of {CONNECTION}, or nobody serves the figures of its fleet"
     fix = "is a worker alive? is redrive up, or redrive work --fleet-metrics, scraped?"
     place = f"{runbooks}#alert-not-evaluated"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from redrive.kernel.duty import Duty
+from redrive.kernel.feature import Feature
 from redrive.kernel.operation import COLLECTION, Status
 from redrive.kernel.ports.store import Store
 from redrive.ops import approvals, audit, audit_chain, growth
@@ -12,6 +13,7 @@ from redrive.ops import operation_runner as operations
 from redrive.ops import retention as failed
 from redrive.ops.alerts.evaluate import EVERY_S, Evaluator
 from redrive.ops.alerts.messages import Wording
+from redrive.ops.alerts.more_rules import more_rules
 from redrive.ops.alerts.send import destinations
 from redrive.ops.audit_archive import archive_at
 from redrive.settings import Settings
@@ -20,9 +22,11 @@ Stopping = Callable[[], bool]
 SEAL_EVERY_S = 30.0  # rows are a minute old before they are sealed, and most wait for five
 
 
-def duties_of(settings: Settings, store: str = "", connection: str | None = None) -> list[Duty]:
+def duties_of(
+    settings: Settings, store: str = "", connection: str | None = None, features: Sequence[Feature] = ()
+) -> list[Duty]:
     """Returns the duties that the settings ask for. ``store``: how the store is called in messages, ``connection``: by
-    which name it is known, if not the default one."""
+    which name it is known, if not the default one, ``features``: whose rules are evaluated as well."""
     found = [
         Duty(
             "operations",
@@ -35,7 +39,7 @@ def duties_of(settings: Settings, store: str = "", connection: str | None = None
         Duty("seal", SEAL_EVERY_S, _seal_audit),
         Duty("vitals", growth.SAMPLE_EVERY_S, _measure),
     ]
-    found.append(_alerts(settings, store, connection))
+    found.append(_alerts(settings, store, connection, features))
     if settings.failed_days > 0:
         found.append(_give_up(settings))
     if settings.audit_ttl_days > 0:
@@ -55,10 +59,10 @@ async def _measure(store: Store, worker: str, stopping: Stopping) -> None:
     await growth.write_sample(store)
 
 
-def _alerts(settings: Settings, store: str, connection: str | None) -> Duty:
+def _alerts(settings: Settings, store: str, connection: str | None, features: Sequence[Feature]) -> Duty:
     named = store if settings.env == "dev" else f"{store} ({settings.env})"
     wording = Wording(settings.alert_runbooks, named, settings.triage)
-    own = settings.own_alerts(connection)
+    own = more_rules(settings, features, connection)
     to = destinations(settings, wording)
     # One address, one evaluator: with two, the one would hide that the other is gone.
     heartbeat = settings.alert_heartbeat if connection in (None, settings.default_connection) else None

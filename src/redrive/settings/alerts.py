@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 from redrive.kernel.alerts.own import COMPARISONS, OwnRule
@@ -16,6 +17,7 @@ from redrive.kernel.diagnosis import Level
 from redrive.kernel.spans import EXAMPLES, seconds_of
 from redrive.settings.values import Place, Problem, Unfit, read
 
+ALIKE = 0.8  # from here on a name that is not known is taken for one that is
 THRESHOLDS_TABLE = "thresholds"
 ALERTS_EXAMPLE = '{"thresholds": {"reports": {"depth": 500, "oldest_age": 60}}}'
 _OWN = ("query", "connection", "op", "threshold", "for", "level", "summary", "queue")
@@ -28,6 +30,10 @@ class AlertSettings:
 
     limits: Limits = field(default_factory=Limits)
     own: Mapping[str, OwnRule] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # One that nobody has written is the default of every application in the process: nobody may add to it.
+        object.__setattr__(self, "own", MappingProxyType(dict(self.own)))
 
     def __str__(self) -> str:
         limits = [EVERY_QUEUE] * (self.limits.every != Thresholds()) + sorted(self.limits.queues)
@@ -78,9 +84,6 @@ def _limits(given: Any) -> Limits:
         problems += [
             Problem((queue, name), _unknown(name, THRESHOLDS), table[name]) for name in table if name not in THRESHOLDS
         ]
-        problems += [
-            Problem((queue, "off"), _unknown(rule, NAMES), rule) for rule in _listed(table) if rule not in NAMES
-        ]
     if problems:
         raise Unfit(*problems)
     for queue, table in merged(tables).items():
@@ -105,9 +108,18 @@ def _seconds(name: str, value: Any) -> Any:
         raise Unfit(*(one.below(name) for one in error.problems)) from None
 
 
-def _listed(table: Mapping[str, Any]) -> list[str]:
-    listed = table.get("off", ())
-    return [str(one) for one in listed] if isinstance(listed, list | tuple) else []
+def problems_of_rules(alerts: AlertSettings, brought: Collection[str], others: bool) -> Iterator[Problem]:
+    """Yields what is said about rules that there are not, and rules of the application that are named like one of a
+    feature's. ``brought``: the rules of features. ``others``: there may be more features, so that only what is much
+    like a known name is taken for that one, misspelt."""
+    known, limits = [*NAMES, *brought], alerts.limits
+    for queue, own in {EVERY_QUEUE: limits.every, **limits.queues}.items():
+        for rule in own.off:
+            if rule not in known and (not others or difflib.get_close_matches(rule, known, 1, ALIKE)):
+                yield Problem((THRESHOLDS_TABLE, queue, "off"), _unknown(rule, known), rule)
+    for name in alerts.own:
+        if name in brought:
+            yield Problem((name,), "it is the name of a rule of a feature", name)
 
 
 def _own(name: str, given: Any) -> OwnRule:

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.errors import WrongSetting
 from redrive.features import installed
+from redrive.settings.alerts import ALIKE, problems_of_rules
 from redrive.settings.declare import fields_by_name, fields_of, name_of, names_of
 from redrive.settings.file_lines import place_of
 from redrive.settings.own import Settings
 from redrive.settings.sources import read_file
+from redrive.settings.values import Unfit
 from redrive.settings.wording import SEE, guess, made
 
 if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
-
-
-# So much like a name of ours is a table that is taken for it misspelt: orders are somebody's, and no workers.
-ALIKE = 0.8
 
 
 def load_settings(*, features: Iterable[Feature] | None = None, bare: bool = False, **given: Any) -> Settings:
@@ -29,7 +27,9 @@ def load_settings(*, features: Iterable[Feature] | None = None, bare: bool = Fal
     brought = tuple(installed() if features is None else features)
     _check_file(brought, bare)  # first: what is misspelt is missing elsewhere
     said = {name: value for name, value in given.items() if value is not None}
-    return made(Settings, lambda: Settings(**said), _in_file).with_features(brought)
+    found = made(Settings, lambda: Settings(**said), _in_file)
+    made(Settings, lambda: _check_rules(found, brought, bare), _in_file)
+    return found.with_features(brought)
 
 
 def configured_app() -> str | None:
@@ -48,6 +48,15 @@ def store_url(settings: Settings) -> str:
 
 def _in_file(field: str, *below: str) -> str:
     return place_of((field, *below), (name_of(Settings, field).lower(), *below))
+
+
+def _check_rules(found: Settings, features: Iterable[Feature], bare: bool) -> None:
+    """Refuses what is said about alerts that no feature brings, and that are not ours."""
+    brought = [rule.name for feature in features for rule in feature.alerts]
+    problems = problems_of_rules(found.alerts, brought, bare)
+    source = found.source_of("alerts")
+    if unfit := [one.below("alerts")._replace(source=source) for one in problems]:
+        raise Unfit(*unfit)
 
 
 def _check_file(features: Iterable[Feature], bare: bool) -> None:

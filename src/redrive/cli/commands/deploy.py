@@ -98,6 +98,7 @@ def compose(image: Image = IMAGE, http: Http = True, app: AppName = None) -> Non
     from redrive.observe.feature_metrics import table_of
     from redrive.observe.grafana import dashboard
     from redrive.observe.prometheus_rules import rule_file
+    from redrive.ops.alerts.more_rules import all_more_rules
     from redrive.ops.deploy.compose import Monitoring
     from redrive.ops.deploy.compose import compose as file
 
@@ -106,7 +107,8 @@ def compose(image: Image = IMAGE, http: Http = True, app: AppName = None) -> Non
     variables = [
         one.url_from for one in settings.connections.values() if one.url_from and one.url_from != "REDRIVE_URL"
     ]
-    rules = rule_file(settings.alerts.limits, settings.alert_runbooks, [*loaded.app.connections], settings.alerts.own)
+    own = all_more_rules(settings, loaded.app.features)
+    rules = rule_file(settings.alerts.limits, settings.alert_runbooks, [*loaded.app.connections], own)
     watched = Monitoring(rules, dashboard(table_of(loaded.app.features)))
     typer.echo(file(_programs(loaded.app, http), image, _environment(loaded), variables, watched), nl=False)
 
@@ -124,10 +126,11 @@ def grafana(app: AppName = None) -> None:
 def prometheus(app: AppName = None) -> None:
     """Print the rules of alerts for Prometheus, with the thresholds of the settings."""
     from redrive.observe.prometheus_rules import rule_file
+    from redrive.ops.alerts.more_rules import all_more_rules
 
     loaded = load(None, app, warns=False).app
-    alerts, runbooks = loaded.settings.alerts, loaded.settings.alert_runbooks
-    typer.echo(rule_file(alerts.limits, runbooks, [*loaded.connections], alerts.own), nl=False)
+    settings, own = loaded.settings, all_more_rules(loaded.settings, loaded.features)
+    typer.echo(rule_file(settings.alerts.limits, settings.alert_runbooks, [*loaded.connections], own), nl=False)
 
 
 def _programs(app: App, http: bool, *, shared_host: bool = False) -> list[Program]:

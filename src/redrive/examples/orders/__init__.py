@@ -4,6 +4,7 @@ Everything of it is in this folder. An application takes it up with ``App(featur
 in its metadata: ``[project.entry-points."redrive.features"]``, ``orders = "redrive.examples.orders:ORDERS"``.
 """
 
+from redrive.examples.orders.alerts import ALERTS
 from redrive.examples.orders.handlers import kinds
 from redrive.examples.orders.late import duties, examine
 from redrive.examples.orders.reaction import react
@@ -23,6 +24,7 @@ ORDERS = Feature(
     settings=OrderSettings,
     retention=retention,
     examine=examine,
+    alerts=ALERTS,
     needs=(Need.JOINS, Need.LEDGER),
 )
 __all__ = ["ORDERS"]

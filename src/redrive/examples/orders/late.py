@@ -17,7 +17,7 @@ async def examine(store: Store, settings: Settings) -> list[Finding]:
     return [
         Finding(
             Level.WARNING,
-            "order_late",
+            "orders_late",
             f"order {row['name']} has {row['n']} parcels that do not move",
             f"redrive orders show {row['name']}",
             ("page", f"/orders/{row['name']}"),

@@ -23,7 +23,8 @@ MOST_ENDED = 50
 @dataclass(slots=True, frozen=True)
 class Alert:
     """``since``: when its condition began. ``fired``: when that had held for long enough. ``gone``: since when it does
-    not hold any more; ``ended``: when that was believed. ``told``: somebody was told that it fires."""
+    not hold any more; ``ended``: when that was believed. ``told``: somebody was told that it fires. ``runbook``: where
+    its rule has one of its own; kept, because not everybody who shows it knows the feature that brought the rule."""
 
     rule: str
     queue: str
@@ -36,6 +37,7 @@ class Alert:
     gone: datetime | None = None
     ended: datetime | None = None
     told: bool = False
+    runbook: str = ""
 
     @property
     def key(self) -> str:
@@ -165,6 +167,7 @@ def _seen(known: Alert | None, condition: Condition, now: datetime, missed: bool
         condition.fix,
         fired,
         told=known is not None and known.told,
+        runbook=condition.runbook,
     )
 
 

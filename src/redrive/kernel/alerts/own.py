@@ -1,15 +1,21 @@
-"""Rules of an application's own: a query of its own tables, compared with a threshold."""
+"""Rules besides the table's: an application's own, by a query of its tables, and those that its features bring. Each is
+a number, compared with a threshold."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from redrive.kernel.alerts.facts import Answer
 from redrive.kernel.alerts.rules import Condition, Unit
 from redrive.kernel.diagnosis import Level
 
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
+
+Look = Callable[["Store"], Awaitable[float | None]]
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
@@ -22,8 +28,9 @@ COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 
 @dataclass(slots=True, frozen=True)
 class OwnRule:
-    """``query`` answers with one number; compared by ``op`` with ``threshold`` it has to be true for ``hold`` seconds.
-    ``queue``: whose triage notes belong to it."""
+    """``query`` answers with one number, or a feature's ``look`` does; compared by ``op`` with ``threshold`` it has to
+    be true for ``hold`` seconds. ``queue``: whose triage notes belong to it. ``told_by_findings``: doctor tells what is
+    wrong without it. ``runbook``: an address, if not the one of all such rules."""
 
     name: str
     query: str
@@ -34,10 +41,15 @@ class OwnRule:
     summary: str = ""
     connection: str | None = None
     queue: str = ""
+    look: Look | None = None
+    unit: Unit = Unit.NUMBER
+    fix: str = "redrive doctor shows what its query answers; it stands in redrive.toml"
+    runbook: str = ""
+    told_by_findings: bool = False
 
     @property
     def limit(self) -> str:
-        return Unit.NUMBER.told(self.threshold)
+        return self.unit.told(self.threshold)
 
     def broken(self, value: float) -> bool:
         return COMPARISONS[self.op](value, self.threshold)
@@ -47,14 +59,11 @@ class OwnRule:
         nothing (a share of no rows) is not."""
         if answer.fault is not None:
             text = f"{self.name} cannot be watched: {answer.fault}"
-            return Condition(self.name, self.queue, 0.0, text, Level.WARNING, self.hold, _FIX)
+            return Condition(self.name, self.queue, 0.0, text, Level.WARNING, self.hold, self.fix, self.runbook)
         if answer.value is None or not self.broken(answer.value):
             return None
-        text = f"{self.summary or self.name}: {Unit.NUMBER.told(answer.value)} ({self.op} {self.limit})"
-        return Condition(self.name, self.queue, answer.value, text, self.level, self.hold, _FIX)
-
-
-_FIX = "redrive doctor shows what its query answers; it stands in redrive.toml"
+        text = f"{self.summary or self.name}: {self.unit.told(answer.value)} ({self.op} {self.limit})"
+        return Condition(self.name, self.queue, answer.value, text, self.level, self.hold, self.fix, self.runbook)
 
 
 def own_conditions(rules: Mapping[str, OwnRule], answers: Mapping[str, Answer]) -> Iterator[Condition]:

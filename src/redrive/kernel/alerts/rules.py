@@ -48,7 +48,7 @@ class Unit(StrEnum):
 @dataclass(slots=True, frozen=True)
 class Condition:
     """A rule that is broken now, of a queue or (``queue`` empty) of the store. ``hold``: for how many seconds it has to
-    be, before the alert fires."""
+    be, before the alert fires. ``runbook``: an address, if not the one that follows from the rule's name."""
 
     rule: str
     queue: str
@@ -57,6 +57,7 @@ class Condition:
     level: Level
     hold: float = 0.0
     fix: str = ""
+    runbook: str = ""
 
     @property
     def key(self) -> str:

@@ -1,18 +1,22 @@
-"""Asks the queries of an application's own rules and notes: they read, one after the other, each within a time."""
+"""Asks the queries of an application's own rules and notes, and what rules of its features look at: they read, one
+after the other, each within a time."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from redrive.errors import RedriveError, StoreUnavailable
+from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.alerts.facts import Answer
+from redrive.kernel.alerts.own import OwnRule
 from redrive.kernel.ports.store import Store
 
+logger = logging.getLogger("redrive.alerts")
 ASKED_EVERY = timedelta(seconds=60)
 LIMIT_S = 5.0
 LONGEST_FAULT = 200
@@ -36,24 +40,41 @@ async def ask(store: Store, query: str, seconds: float = LIMIT_S) -> Answer:
     return _number(found)
 
 
-def _number(found: object) -> Answer:
+async def ask_rule(store: Store, rule: OwnRule) -> Answer:
+    """Returns what the query of a rule answers with, or what its feature finds."""
+    if rule.look is None:
+        return await ask(store, rule.query)
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            return _number(await rule.look(store), "its feature")
+    except (StoreUnavailable, StoreUnusable):
+        raise
+    except TimeoutError:
+        return Answer(fault=f"it took longer than {LIMIT_S:g} s")
+    except Exception as error:  # a feature's mistake must not end the other rules; its words may be somebody's data
+        logger.exception("the alert %s could not be looked at", rule.name, extra={"event": "alerts.look_failed"})
+        told = error.message if isinstance(error, RedriveError) else type(error).__name__
+        return Answer(fault=" ".join(told.split())[:LONGEST_FAULT])
+
+
+def _number(found: object, whose: str = "its query") -> Answer:
     if found is None:
         return Answer()
     if not isinstance(found, int | float | Decimal):
-        return Answer(fault=f"its query answers with a {type(found).__name__}, and not with a number")
+        return Answer(fault=f"{whose} answers with a {type(found).__name__}, and not with a number")
     with suppress(OverflowError):
         if math.isfinite(value := float(found)):
             return Answer(value)
-    return Answer(fault="its query answers with a number that is too large, or with none")
+    return Answer(fault=f"{whose} answers with a number that is too large, or with none")
 
 
 async def ask_all(
-    store: Store, queries: Mapping[str, str], known: Mapping[str, Answer], now: datetime
+    store: Store, rules: Mapping[str, OwnRule], known: Mapping[str, Answer], now: datetime
 ) -> dict[str, Answer]:
     """Returns the answers of all, those asked again that are a minute old."""
     found: dict[str, Answer] = {}
-    for name, query in queries.items():
+    for name, rule in rules.items():
         last = known.get(name)
         fresh = last is not None and last.at is not None and now - last.at < ASKED_EVERY
-        found[name] = last if last is not None and fresh else (await ask(store, query)).asked(now)
+        found[name] = last if last is not None and fresh else (await ask_rule(store, rule)).asked(now)
     return found

@@ -46,8 +46,8 @@ Stopping = Callable[[], bool]
 
 class Evaluator:
     """Evaluates the rules of one configuration. ``send``: to whom, by name; ``heartbeat``: an address that is called
-    after each round, so that somebody notices when nobody evaluates; ``own``: rules of the application,
-    ``objectives``: service levels of queues."""
+    after each round, so that somebody notices when nobody evaluates; ``own``: rules of the application
+    and its features, ``objectives``: service levels of queues."""
 
     def __init__(
         self,
@@ -72,8 +72,7 @@ class Evaluator:
         if before.at is not None and figures.now <= before.at:
             return  # somebody was quicker
         facts, after = await look(store, self._limits, figures, before, self._objectives)
-        queries = {name: rule.query for name, rule in self._own.items()}
-        answers = await ask_all(store, queries, before.answers, figures.now)
+        answers = await ask_all(store, self._own, before.answers, figures.now)
         broken = [*conditions(facts, self._limits), *own_conditions(self._own, answers)]
         after = replace(step(after, broken, figures.now), by=worker, answers=answers)
         due = self._address(before, after, silences_of(figures), figures.now)

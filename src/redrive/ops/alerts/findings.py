@@ -8,23 +8,26 @@ from dataclasses import dataclass, field
 from redrive.kernel.alerts.book import Silence
 from redrive.kernel.alerts.facts import Answer
 from redrive.kernel.alerts.own import OwnRule
-from redrive.kernel.alerts.rules import Condition, conditions
+from redrive.kernel.alerts.rules import Condition, Unit, conditions
+from redrive.kernel.alerts.slo import Objective
 from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.ports.store import Store
 from redrive.kernel.wording import span
-from redrive.ops.alerts.answers import ask
+from redrive.ops.alerts.answers import ask, ask_rule
 from redrive.ops.alerts.look import book_of, is_stale, look, silences_of
 from redrive.settings import Triage
 
 
 @dataclass(slots=True, frozen=True)
 class Watched:
-    """What is watched: thresholds, rules of the application's own, and notes on queues with queries of theirs."""
+    """What is watched: thresholds, rules of the application and its features, notes on queues with queries of theirs,
+    and service levels."""
 
     limits: Limits = field(default_factory=Limits)
     own: Mapping[str, OwnRule] = field(default_factory=dict)
     triage: Mapping[str, Triage] = field(default_factory=dict)
+    objectives: Mapping[str, Objective] = field(default_factory=dict)
 
 
 async def findings(store: Store, watched: Watched, queue: str | None = None) -> list[Finding]:
@@ -37,7 +40,7 @@ async def findings(store: Store, watched: Watched, queue: str | None = None) -> 
         return found
     silences = silences_of(figures)
     if is_stale(book.at, figures.now):
-        facts, _ = await look(store, limits, figures, book)
+        facts, _ = await look(store, limits, figures, book, watched.objectives)
         text = f"alerts are not evaluated since {span(abs(figures.now - book.at))}; a live worker does that"
         found.append(Finding(Level.WARNING, "alerts_stale", text, "redrive work --app module:app"))
         found += [_broken(one) for one in conditions(facts, limits) if queue in (None, one.queue)]
@@ -63,9 +66,9 @@ async def findings(store: Store, watched: Watched, queue: str | None = None) -> 
 async def _answers(store: Store, watched: Watched, queue: str | None) -> list[Finding]:
     found = []
     for name, rule in watched.own.items():
-        if queue is None or rule.queue == queue:
-            answer = await ask(store, rule.query)
-            text = f"{rule.summary or name}: {_told(answer)}; alert at {rule.op} {rule.limit}"
+        if not rule.told_by_findings and (queue is None or rule.queue == queue):
+            answer = await ask_rule(store, rule)
+            text = f"{rule.summary or name}: {_told(answer, rule.unit)}; alert at {rule.op} {rule.limit}"
             broken = answer.value is not None and rule.broken(answer.value)
             found.append(_answered(text, answer, rule.queue, Level.NOTE if broken else Level.OK))
     for name, note in watched.triage.items():
@@ -75,8 +78,8 @@ async def _answers(store: Store, watched: Watched, queue: str | None) -> list[Fi
     return found
 
 
-def _told(answer: Answer) -> str:
-    return answer.fault or ("nothing" if answer.value is None else f"{answer.value:,g}")
+def _told(answer: Answer, unit: Unit = Unit.NUMBER) -> str:
+    return answer.fault or ("nothing" if answer.value is None else unit.told(answer.value))
 
 
 def _answered(text: str, answer: Answer, queue: str, level: Level = Level.OK) -> Finding:

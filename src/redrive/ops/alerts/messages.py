@@ -13,9 +13,9 @@ MOST_WORDED = 20  # alerts of one message that are told in words
 _ANCHORS = {rule.name: rule.anchor for rule in TABLE}
 
 
-def runbook(base: str, rule: str) -> str:
-    """Returns where it is written what to do about a rule."""
-    return f"{base}#{_ANCHORS.get(rule, OWN_ANCHOR)}"
+def runbook(base: str, alert: Alert) -> str:
+    """Returns where it is written what to do about an alert."""
+    return alert.runbook or f"{base}#{_ANCHORS.get(alert.rule, OWN_ANCHOR)}"
 
 
 class Wording:
@@ -52,7 +52,7 @@ class Wording:
             "firedAt": None if alert.fired is None else alert.fired.isoformat(),
             "resolvedAt": None if alert.ended is None else alert.ended.isoformat(),
             "fix": alert.fix,
-            "runbook": runbook(self._runbooks, alert.rule),
+            "runbook": runbook(self._runbooks, alert),
             "triage": None if note is None else {"look": note.look, "problems": note.problems, "tables": note.tables},
         }
 
@@ -82,7 +82,7 @@ class Wording:
             lines += [f"  {note.look}"] if note.look else []
             lines += [f"  typical: {problem}" for problem in note.problems]
             lines += [f"  business tables: {', '.join(note.tables)}"] if note.tables else []
-        return [*lines, f"  {runbook(self._runbooks, alert.rule)}"]
+        return [*lines, f"  {runbook(self._runbooks, alert)}"]
 
 
 def _status(alert: Alert) -> str:

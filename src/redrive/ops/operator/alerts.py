@@ -16,6 +16,7 @@ from redrive.ops.access import Role
 from redrive.ops.alerts import silences
 from redrive.ops.alerts.look import is_stale, load
 from redrive.ops.alerts.messages import runbook
+from redrive.ops.alerts.more_rules import all_more_rules
 from redrive.ops.alerts.service import look_at_all
 from redrive.ops.operator.session import Service
 from redrive.settings import Triage
@@ -73,7 +74,7 @@ class AlertService(Service):
             silence = next((one for one in silenced if one.covers(alert, now)), None)
             triage: Mapping[str, Triage] = self._session.policy.triage
             base = self._session.settings.alert_runbooks
-            return Shown(alert, silence, runbook(base, alert.rule), triage.get(alert.queue))
+            return Shown(alert, silence, runbook(base, alert), triage.get(alert.queue))
 
         return Alerts(
             now,
@@ -105,14 +106,19 @@ class AlertService(Service):
 
     @property
     def rules(self) -> list[str]:
-        """The names of all rules, those of the application last."""
-        return [*NAMES, *self._session.settings.alerts.own]
+        """The names of all rules, those of the application and its features last."""
+        return [*NAMES, *all_more_rules(self._session.settings, self._session.features)]
 
     async def _known(self, rule: str, queue: str | None) -> None:
-        if rule not in self.rules:
+        if rule not in self.rules and not await self._in_book(rule):
             raise InvalidInput(f"there is no rule {rule[:100]!r}", hint=f"rules: {', '.join(self.rules)}")
         if queue is not None:
             await self._session.check_queue(queue)
+
+    async def _in_book(self, rule: str) -> bool:
+        """Returns whether there is an alert of a rule: also of a feature's that this process does not know."""
+        book, _ = await load(self._store, await self._store.now())
+        return any(alert.rule == rule for alert in (*book.alerts.values(), *book.ended))
 
 
 def alert_shown(shown: Shown) -> dict[str, Any]:

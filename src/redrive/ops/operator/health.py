@@ -14,6 +14,7 @@ from redrive.kernel.task import Task
 from redrive.ops import doctor, drill, history, inspect
 from redrive.ops.access import Role
 from redrive.ops.alerts.findings import Watched
+from redrive.ops.alerts.more_rules import more_rules
 from redrive.ops.history import History, Rates
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.session import Service
@@ -72,9 +73,12 @@ class HealthService(Service):
 
     @property
     def _watched(self) -> Watched:
-        policy, connection = self._session.policy, self._session.connection
-        own = {} if policy.settings is None else policy.settings.own_alerts(connection)
-        return Watched(policy.limits, own, {name: note for name, note in policy.triage.items() if self._is_here(name)})
+        session, policy = self._session, self._session.policy
+        notes = {name: note for name, note in policy.triage.items() if self._is_here(name)}
+        if policy.settings is None:
+            return Watched(policy.limits, {}, notes)
+        own = more_rules(policy.settings, session.features, session.connection)
+        return Watched(policy.limits, own, notes, policy.settings.slo)
 
     def _is_here(self, queue: str) -> bool:
         """Returns whether the notes on a queue are about this connection: the one that they name, else where tasks of
