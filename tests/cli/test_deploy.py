@@ -53,6 +53,16 @@ def test_supervisor_has_a_program_for_each_group(redrive: Run, configured: Path)
     assert ports == {"9108", "9109"}, "they are on one machine"
 
 
+def test_a_folder_that_supervisord_cannot_read_is_refused(redrive: Run, configured: Path) -> None:
+    for folder in ("/srv/a ;b", "/srv/a #b"):
+        said = redrive("deploy", "supervisor", "--directory", folder)
+        assert said.code == 2 and "for a comment" in said.err and folder in said.err
+        assert folder in redrive("deploy", "systemd", "--directory", folder).out
+    told = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";", "#"))
+    told.read_string(redrive("deploy", "supervisor", "--directory", "/srv/a;b").out)
+    assert told["program:redrive-reports"]["directory"] == "/srv/a;b"
+
+
 def test_without_groups_there_is_one_worker(redrive: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     told = configparser.ConfigParser(interpolation=None)

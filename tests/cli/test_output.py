@@ -139,6 +139,22 @@ def test_a_narrow_terminal_gets_the_rest_of_a_row_below_it(redrive) -> None:
     assert any(line.startswith(made) and line.endswith("for kind VIDEO_GEN") for line in wide), wide
 
 
+@pytest.mark.parametrize("columns", [80, 120])
+def test_settings_fit_a_terminal(columns: int, here: Path) -> None:
+    (here / "redrive.toml").write_text(
+        '[connections.main]\nurl = "postgresql://u:secret@h/d"\n[connections.other]\nurl = "sqlite:///o.db"\n'
+        "[workers.reports]\nconnection = 'other'\nqueues = ['a', 'b']\nmax_time = 3600\nconcurrency = 20\ntries = 3\n"
+    )
+    lines = on_a_terminal(columns, "settings")
+    assert all(len(line) <= columns for line in lines), [line for line in lines if len(line) > columns]
+    told = {line.split()[0]: line for line in lines if line[:1].isupper()}
+    assert told["REDRIVE_CONNECTIONS"].endswith("(set, not shown)") and "secret" not in "".join(lines)
+    for name in ("REDRIVE_ALERT_EMAIL", "REDRIVE_ALERT_WEBHOOK", "REDRIVE_METRICS_TOKEN"):
+        assert told[name].split() == [name, "default"], "it is not set"
+    assert told["REDRIVE_ALERT_SMTP"].split() == ["REDRIVE_ALERT_SMTP", "default", "smtp://localhost"]
+    assert "{'reports': {" in told["REDRIVE_WORKERS"]
+
+
 def on_a_terminal(columns: int, *arguments: str) -> list[str]:
     """What the command writes there, without colours."""
     ours, theirs = os.openpty()

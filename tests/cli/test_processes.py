@@ -16,6 +16,7 @@ from pathlib import Path
 
 import httpx
 import psutil
+import pytest
 
 from redrive.cli.support.signals import ONE_STOP_S
 
@@ -231,3 +232,20 @@ def test_a_run_that_was_woken_by_http_ends_with_its_server(start, redrive, crash
 def _call(url: str, secret: str, body: object) -> None:
     with contextlib.suppress(httpx.HTTPError):
         httpx.post(url, json=body, headers={"Authorization": f"Bearer {secret}"}, timeout=60)
+
+
+@pytest.mark.parametrize(("command", "code"), [("work", 0), ("up", 0), ("list", -signal.SIGTERM)])
+def test_a_stop_before_anything_is_imported(command: str, code: int) -> None:
+    """What serves has stopped in order; of what does not, nobody knows how far it has come."""
+    stop_at_import = (
+        "import os, signal, sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'redrive.cli.main': os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"sys.argv = ['redrive', {command!r}]\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "from redrive.cli.entry import main\n"
+        "assert not any(name.startswith('redrive.cli.support') for name in sys.modules)\n"
+        "main()\n"
+    )
+    assert subprocess.run([sys.executable, "-c", stop_at_import], timeout=60).returncode == code

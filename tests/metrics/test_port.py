@@ -236,7 +236,7 @@ def test_a_worker_serves_its_port(start: Any, app: str) -> None:  # noqa: F811
     until(lambda: httpx.get(f"{url}/readyz").status_code == 200)
     ready = httpx.get(f"{url}/readyz").json()
     assert [each["name"] for each in ready["dependencies"]] == ["store", "listener"]
-    assert all(each["ok"] for each in ready["dependencies"])
+    assert all(each["ok"] and each["lastSuccess"] for each in ready["dependencies"])
     assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
     page = page_of(url)
     assert value(page, "redrive_worker_slots") == 1 and value(page, "redrive_fleet_up") == 1

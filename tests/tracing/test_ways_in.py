@@ -21,11 +21,14 @@ PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 def test_what_a_context_is() -> None:
     assert split_trace(PARENT) == (TRACE, PARENT)
     assert split_trace(f"{PARENT} congo=t61rcWkgMzE") == (TRACE, f"{PARENT} congo=t61rcWkgMzE")
-    assert split_trace(f"cc{PARENT[2:]}") == (TRACE, f"cc{PARENT[2:]}"), "of a later version"
+    for later in (f"cc{PARENT[2:]}", f"01{PARENT[2:]}-extra", f"cc{PARENT[2:]}-a-b a=b", f"01{PARENT[2:]}-"):
+        assert split_trace(later) == (TRACE, later), "of a later version: by its first four fields"
     for label in (
         "order-17",
         TRACE,
         f"ff{PARENT[2:]}",
+        f"ff{PARENT[2:]}-more",
+        f"cc{PARENT[2:]}more",
         PARENT.upper(),
         PARENT + "-more",
         f"00-{'0' * 32}-{'1' * 16}-01",
@@ -38,7 +41,11 @@ LABELS = [
     PARENT,
     f"{PARENT} a=b",
     f"cc{PARENT[2:]}",
+    f"01{PARENT[2:]}-extra",
+    f"01{PARENT[2:]}-extra a=b",
+    f"cc{PARENT[2:]}more",
     f"ff{PARENT[2:]}",
+    f"ff{PARENT[2:]}-extra",
     PARENT.upper(),
     PARENT + "-more",
     "order-17",
@@ -92,6 +99,11 @@ async def test_an_http_callers_context_is_kept_and_given_to_executors() -> None:
         assert made["traceId"] == TRACE
         broken = kit.api.post("/api/tasks", {"kind": "FETCH"}, traceparent="00-broken").json()
         assert broken["traceId"] is None
+        too_long = f"01{PARENT[2:]}-{'x' * 1000}"
+        assert (
+            kit.api.post("/api/tasks", {"kind": "FETCH", "queue": "other"}, traceparent=too_long).json()["traceId"]
+            is None
+        )
         [own] = [kit.api.post("/api/tasks", {"kind": "FETCH", "traceId": "mine"}, traceparent=PARENT).json()]
         assert own["traceId"] == "mine"
         claimed = kit.api.post("/api/tasks/claim", {"workerId": "w", "count": 3}).json()

@@ -85,6 +85,8 @@ async def test_enqueue_follows_the_route(app: App) -> None:
         with pytest.raises(ConnectionUnknown, match="'insigths'") as refused:
             await app.enqueue("SEND", on="insigths")
         assert refused.value.hint == "did you mean insights? there are: main, insights"
+        with pytest.raises(TypeError, match="named by a str, not 5; there are: main, insights"):
+            await app.enqueue("SEND", on=5)  # type: ignore[arg-type]
 
 
 async def test_a_task_is_found_where_it_is(app: App) -> None:

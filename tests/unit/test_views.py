@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from redrive.ids import new_id
 from redrive.kernel.operation import Operation
 from redrive.kernel.payload import CUT, JsonText
 from redrive.kernel.ports.store import CauseRow
-from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
-from redrive.ops import views
+from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task, Timeline
+from redrive.ops import inspect, views
 from redrive.ops.access import Role
 from redrive.ops.views import Sight, public_part
 
@@ -116,3 +117,15 @@ def test_what_was_left_out_is_said() -> None:
 )
 def test_progress_is_a_number_to_viewers(progress: Any, shown: Any) -> None:
     assert views.task(make(progress=progress), VIEWER)["progress"] == shown
+
+
+def test_attempts_that_were_lost_are_told_in_words() -> None:
+    """Each allows another: three of thirteen is no mistake of whoever wrote ten."""
+    task = Task(new_id(), "SEND", "default", State.QUEUED, attempt_count=3, max_attempts=13)
+    now = datetime(2026, 11, 16, tzinfo=UTC)
+    lost = Attempt(task.id, 3, now, "C", "lease_expired", "timeout", "m", None, "f", "w", None)
+    assert inspect.attempts_told(Timeline(task)) == "3 of 13"
+    words = "3, of 13 at most: one whose worker is lost does not count, and allows another"
+    assert inspect.attempts_told(Timeline(task, [lost])) == words
+    task.replay_count = 1
+    assert inspect.attempts_told(Timeline(task, [lost])) == "3 of 13", "that was before somebody retried it"

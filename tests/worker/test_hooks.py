@@ -216,6 +216,8 @@ async def test_a_wrong_name_is_refused_with_the_nearest(app: App) -> None:
     with pytest.raises(ConfigError, match="there is no event 'faild'") as refused:
         app.on("faild")
     assert "did you mean 'failed'?" in str(refused.value.hint)
+    with pytest.raises(TypeError, match="named by a str, not 5; events are: completed, retried"):
+        app.on(5)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="must be a function"):
         app.on("failed")("print")  # type: ignore[type-var]
 

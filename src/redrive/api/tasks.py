@@ -16,7 +16,14 @@ from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Text, WhichTasks, one_of
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidInput
-from redrive.kernel.task import MAX_ATTEMPTS, MAX_DELAY_SECONDS, MAX_TIMEOUT_SECONDS, PRIORITY_MAX, PRIORITY_MIN
+from redrive.kernel.task import (
+    MAX_ATTEMPTS,
+    MAX_DELAY_SECONDS,
+    MAX_TEXT,
+    MAX_TIMEOUT_SECONDS,
+    PRIORITY_MAX,
+    PRIORITY_MIN,
+)
 from redrive.kernel.trace import split_trace
 from redrive.ops import actions, filters, inspect
 
@@ -59,7 +66,7 @@ async def enqueue(
     operator: TheOperator,
     app: TheApp,
     idempotency_key: Annotated[str | None, Header()] = None,
-    traceparent: Annotated[str | None, Header(max_length=512)] = None,
+    traceparent: Annotated[str | None, Header()] = None,
     connection: OnConnection = None,
 ) -> Response:
     """Enqueue one task, on the connection of its route; 200 instead of 201 when its idempotency key is known. The
@@ -70,8 +77,8 @@ async def enqueue(
     if values["kind"] is None:
         raise InvalidInput("say which kind of task", hint='for example {"kind": "BUILD_REPORT", "payload": {}}')
     values["idempotency_key"] = one_of(new.idempotency_key, idempotency_key, "idempotencyKey and Idempotency-Key")
-    if new.trace_id is None and split_trace(traceparent)[1] is not None:  # a broken one is to be ignored
-        values["trace_id"] = traceparent
+    if new.trace_id is None and traceparent is not None and len(traceparent) <= MAX_TEXT:
+        values["trace_id"] = split_trace(traceparent)[1]  # a broken one is to be ignored, as one that is too long
     if connection is None and (routed := app.connection_of(values["kind"])) != operator.connection:
         operator = (await app.operator(operator.caller, routed)).for_pages()
     await asyncio.sleep(0)  # the body was parsed in one go, and is encoded in one: others have their turn in between

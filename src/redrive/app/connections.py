@@ -63,6 +63,8 @@ class Connections(Mapping[str, StoreHolder]):
         """Returns a connection by its name, the default one for None; refused where there is none of that name."""
         if name is None:
             return self.main
+        if not isinstance(name, str):
+            raise TypeError(f"a connection is named by a str, not {name!r}; there are: {', '.join(self)}")
         found = self._holders.get(name)
         if found is None:
             close = difflib.get_close_matches(name, self, 1)

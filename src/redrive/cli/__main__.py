@@ -1,5 +1,5 @@
 """``python -m redrive.cli``: how a supervisor starts its workers."""
 
-from redrive.cli.main import main
+from redrive.cli.entry import main
 
 main()

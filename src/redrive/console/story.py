@@ -9,6 +9,7 @@ from typing import Any
 
 from redrive.kernel.task import State, Task
 from redrive.ops import views
+from redrive.ops.inspect import attempts_told
 from redrive.ops.operator.tasks import Story
 from redrive.ops.views import Sight, View
 
@@ -47,6 +48,7 @@ class Told:
     span: timedelta
     begin: datetime | None
     commands: dict[str, str] = field(default_factory=dict)
+    attempts_told: str = ""
 
 
 def tell(story: Story, sight: Sight, now: datetime) -> Told:
@@ -65,6 +67,7 @@ def tell(story: Story, sight: Sight, now: datetime) -> Told:
         end - begin,
         begin,
         _commands(task),
+        attempts_told(timeline),
     )
 
 

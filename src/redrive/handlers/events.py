@@ -61,8 +61,10 @@ Hook = Callable[[TaskEvent], Any]
 
 def check_event(name: object) -> str:
     """Refuses the name of an event that there is not."""
-    if isinstance(name, str) and name in EVENTS:
+    if not isinstance(name, str):
+        raise TypeError(f"an event is named by a str, not {name!r}; events are: {', '.join(EVENTS)}")
+    if name in EVENTS:
         return name
-    close = difflib.get_close_matches(str(name), EVENTS, 1)
+    close = difflib.get_close_matches(name, EVENTS, 1)
     guess = f"did you mean {close[0]!r}? " if close else ""
     raise ConfigError(f"there is no event {name!r}", hint=f"{guess}events are: {', '.join(EVENTS)}")

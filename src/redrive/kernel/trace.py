@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import re
 
-# Version 00; what later ones add comes behind it. Ids of nothing but zeros are none.
-TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?: .*)?")
+# Version 00; what later ones add comes behind a dash. There is no version ff, and ids of nothing but zeros are none.
+TRACEPARENT = re.compile(
+    r"(?:00|((?!00|ff)[0-9a-f]{2}))-(?!0{32})(?P<id>[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+    r"(?(1)(?:-[^ ]*)?)(?: .*)?"
+)
 
 
 def split_trace(given: str | None) -> tuple[str | None, str | None]:
@@ -17,7 +20,7 @@ def split_trace(given: str | None) -> tuple[str | None, str | None]:
     if given is None:
         return None, None
     found = TRACEPARENT.fullmatch(given)
-    return (given, None) if found is None else (found[1], given)
+    return (given, None) if found is None else (found["id"], given)
 
 
 def trace_id_of(given: str | None) -> str | None:

@@ -18,6 +18,7 @@ from redrive.ops.pages import in_pieces
 from redrive.ops.workers import OUTSIDE, Lost, live_workers, lost
 
 NOT_KEPT = "it may be older than the history that is kept"
+LOST = ("lease_expired", "worker_lost")  # reasons of attempts that ended without their worker's word
 WHOLE_ID, SHORTEST_ID = 32, 8  # digits: of fewer than eight, many tasks of the same minutes begin alike
 MOST_MEANT = 3
 
@@ -93,6 +94,17 @@ def ended_by(found: Timeline) -> str:
         why = f" ({last.reason})" if last.reason else ""
         return f"as {last.actor} asked{why}" + (f"; it was held by {task.worker_id}" if task.worker_id else "")
     return f"by {task.worker_id}" if task.worker_id else ""
+
+
+def attempts_told(found: Timeline) -> str:
+    """Returns how many attempts a task has had, of how many. One that ended with its worker's death is not the task's
+    doing, and allows another: then there are more than it was given."""
+    task = found.task
+    lost = [one for one in found.attempts if one.replay == task.replay_count and one.reason in LOST]
+    if not lost:
+        return f"{task.attempt_count} of {task.max_attempts}"
+    lost_told = "one whose worker is lost does not count, and allows another"
+    return f"{task.attempt_count}, of {task.max_attempts} at most: {lost_told}"
 
 
 def cancelled_because(found: Timeline) -> str | None:

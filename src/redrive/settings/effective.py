@@ -38,7 +38,8 @@ def _listed(settings: Values, feature: str | None = None) -> Iterator[Effective]
     for field, one in fields_of(type(settings)).items():
         value = getattr(settings, field)
         default = _text(one.default) if one.repr else ""
-        shown = _text(value) if one.repr or value is None else None
+        # What everybody has is no secret; the URL of a connection is, whoever says it.
+        shown = _text(value) if one.repr or value is None or value == one.default else None
         yield Effective(one.name, shown, settings.source_of(field), default, feature)
 
 

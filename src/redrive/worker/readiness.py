@@ -42,17 +42,17 @@ class Served(Protocol):
 
 
 class LastSeen:
-    """When the store last answered a look of this process that has no worker to remember it."""
+    """When a look of this process last found the store, and what else it depends on, to be well."""
 
     def __init__(self) -> None:
         self.at: datetime | None = None
         self._others: dict[str, datetime] = {}
 
     def of(self, name: str, problem: str | None, now: datetime) -> Dependency:
-        """Returns how another connection is."""
+        """Returns how something else than the store is."""
         if problem is None:
             self._others[name] = now
-        return Dependency(f"store:{name}", problem is None, problem, self._others.get(name))
+        return Dependency(name, problem is None, problem, self._others.get(name))
 
 
 def alive(worker: Worker | None, settings: Settings) -> dict[str, Any]:
@@ -93,8 +93,8 @@ async def readiness(
     said = [reason for reason in reasons if reason is not None]
     if worker is not None:
         said += problems(worker)
-    told = [seen.of(name, one, now) for name, one in zip(others, away, strict=True)]
-    known = [_store(problem, now, worker, seen), *_listener(worker), *told, *dependencies]
+    told = [seen.of(f"store:{name}", one, now) for name, one in zip(others, away, strict=True)]
+    known = [_store(problem, now, worker, seen), *_listener(worker, now, seen), *told, *dependencies]
     return {"ready": not said, "reasons": said, "dependencies": [_shown(each, now) for each in known]}
 
 
@@ -112,12 +112,12 @@ def _store(problem: str | None, now: datetime, worker: Worker | None, seen: Last
     return Dependency("store", problem is None, problem, max((at for at in known if at is not None), default=None))
 
 
-def _listener(worker: Worker | None) -> list[Dependency]:
+def _listener(worker: Worker | None, now: datetime, seen: LastSeen) -> list[Dependency]:
     """Returns whether hints arrive, where they can. A worker without them is slower, and no less ready."""
     if worker is None or not worker.life.started or not worker.store.capabilities.notifies:
         return []
     heard = worker.store.listening
-    return [Dependency("listener", heard, None if heard else "hints do not arrive: work is found by polling")]
+    return [seen.of("listener", None if heard else "hints do not arrive: work is found by polling", now)]
 
 
 def _shown(dependency: Dependency, now: datetime) -> dict[str, Any]:

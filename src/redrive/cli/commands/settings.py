@@ -13,6 +13,7 @@ from redrive.cli.support.options import AppName, Json
 from redrive.settings import Effective, effective
 
 Changed = Annotated[bool, typer.Option("--changed", help="Only those that are not at their default.")]
+VALUE_WIDTH = 30  # beside the longest name on a terminal of 80 columns
 NOT_SET = ("None", "[]", "{}", "")
 
 
@@ -27,9 +28,11 @@ def settings(changed: Changed = False, app: AppName = None, json: Json = False) 
     elif not shown:
         output.say("everything is at its default")
     else:
-        output.table(["setting", "value", "from", "of"], [_row(one) for one in shown])
+        brought = any(one.feature for one in shown)
+        columns = ["setting", "from", *(["of"] if brought else []), "value"]  # the last one is folded to fit
+        output.table(columns, [_row(one, brought) for one in shown], last=VALUE_WIDTH)
 
 
-def _row(one: Effective) -> tuple[str, str, str, str]:
+def _row(one: Effective, brought: bool) -> tuple[str, ...]:
     value = "(set, not shown)" if one.value is None else "" if one.value in NOT_SET else one.value
-    return one.name, value, one.source, one.feature or ""
+    return one.name, one.source, *([one.feature or ""] if brought else []), value

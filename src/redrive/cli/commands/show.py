@@ -120,7 +120,7 @@ def _print_task(found: Timeline, reasons: list[Reason], where: str | None) -> No
     head = Text.assemble((output.clean(task.kind), "bold"), "  ", output.state(task.state), f"  {task.id}")
     output.say(head)
     at = "" if where is None else f" on {where}"
-    output.say(f"queue {task.queue}{at}, priority {task.priority}, attempt {task.attempt_count} of {task.max_attempts}")
+    output.say(f"queue {task.queue}{at}, priority {task.priority}, attempt {inspect.attempts_told(found)}")
     output.say(*(f"why: {reason_text(reason)}" for reason in reasons))
     for name in _FIELDS:
         cancelled = name == "error_message" and task.state is State.CANCELLED

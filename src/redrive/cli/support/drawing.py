@@ -13,7 +13,6 @@ from redrive.cli.support.harmless import clean
 
 STATE_STYLE = {"failed": "red", "running": "cyan", "completed": "green", "paused": "yellow", "cancelled": "dim"}
 WIDTH_WHEN_PIPED = 10_000
-LAST_COLUMN_WIDTH = 40
 
 
 class _Console(Console):
@@ -37,37 +36,37 @@ def heading(text: str) -> None:
     say(Text(text, style="bold"))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None, last: int) -> None:
     """Prints columns without lines; ``#`` before a name means numbers. Only the last column is folded to fit. Where the
     terminal is too narrow for that, it goes below its row; an id can still be copied in one piece."""
     cells = [[cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row] for row in rows]
     if title:
         say(Text(title, style="bold underline"))
-    if sys.stdout.isatty() and len(columns) > 2 and _least_width(columns, cells) > console().width:
-        _stacked(columns, cells)
+    if sys.stdout.isatty() and len(columns) > 2 and _least_width(columns, cells, last) > console().width:
+        _stacked(columns, cells, last)
         return
-    sys.stdout.write("\n".join(_grid(columns, cells)) + "\n")
+    sys.stdout.write("\n".join(_grid(columns, cells, last)) + "\n")
 
 
-def _grid(columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> list[str]:
+def _grid(columns: Sequence[str], cells: Sequence[Sequence[Text]], last: int) -> list[str]:
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for index, name in enumerate(columns):
         justify: JustifyMethod = "right" if name.startswith("#") else "left"
         grid.add_column(name.lstrip("#"), justify=justify, no_wrap=index < len(columns) - 1, overflow="fold")
     for row in cells:
         grid.add_row(*row)
-    out = console(_least_width(columns, cells))
+    out = console(_least_width(columns, cells, last))
     with out.capture() as captured:
         out.print(grid)
     # Padding behind the last column is only noise, in a pipe or in a terminal.
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
-def _stacked(columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
+def _stacked(columns: Sequence[str], cells: Sequence[Sequence[Text]], last: int) -> None:
     """Returns as many columns as fit, and the rest of each row below it."""
     widths = _widths(columns, cells)
     fit = max((n for n in range(1, len(columns)) if sum(widths[:n]) - 2 <= console().width), default=1)
-    head, *lines = _grid(columns[:fit], [row[:fit] for row in cells])
+    head, *lines = _grid(columns[:fit], [row[:fit] for row in cells], last)
     sys.stdout.write(head + "\n")
     for line, row in zip(lines, cells, strict=True):
         sys.stdout.write(line + "\n")
@@ -82,9 +81,9 @@ def _widths(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> list[int]
     ]
 
 
-def _least_width(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> int:
+def _least_width(columns: Sequence[str], rows: Sequence[Sequence[Text]], last: int) -> int:
     widths = _widths(columns, rows)
-    return sum(widths[:-1]) + min(widths[-1], LAST_COLUMN_WIDTH)
+    return sum(widths[:-1]) + min(widths[-1], last)
 
 
 def red(text: str) -> Text:

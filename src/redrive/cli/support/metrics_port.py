@@ -48,8 +48,10 @@ class Port:
         def processes() -> dict[str, Samples]:
             return {worker.id: extend(measure(worker), brought)}
 
+        seen = LastSeen()
+
         async def ready() -> dict[str, Any]:
-            return await readiness(app, worker, store=served.store)
+            return await readiness(app, worker, seen, store=served.store)
 
         with self._serving(app, served, processes, lambda: alive(worker, app.settings), ready):
             yield

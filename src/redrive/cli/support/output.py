@@ -120,9 +120,12 @@ def heading(text: str) -> None:
         _drawing().heading(clean(text))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Prints columns without lines; ``#`` before a name means numbers."""
-    _drawing().table(columns, rows, title=title)
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, last: int = 40
+) -> None:
+    """Prints columns without lines; ``#`` before a name means numbers. ``last``: the width that the last column needs
+    to stand beside the others."""
+    _drawing().table(columns, rows, title=title, last=last)
 
 
 def state(name: str) -> Text:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from redrive.errors import InvalidInput
 from redrive.ops.deploy.programs import Program
 
 SUPERVISOR_HEAD = """\
@@ -42,6 +43,7 @@ def command_of(program: Program, place: Place) -> list[str]:
 
 def supervisor(programs: Sequence[Program], place: Place) -> str:
     """Returns a file for supervisord: a program each, and a group of all."""
+    _refuse_comments(place)
     names = [program.name for program in programs]
     restarts = " && ".join(f"supervisorctl restart redrive:{name}" for name in names)
     given = ",".join(f'{name}="{_escaped(value)}"' for name, value in place.environment.items() if '"' not in value)
@@ -73,6 +75,16 @@ def supervisor(programs: Sequence[Program], place: Place) -> str:
         parts.append("\n".join(lines) + "\n")
     parts.append(f"[group:redrive]\nprograms={','.join(names)}\n")
     return "\n".join(parts)
+
+
+def _refuse_comments(place: Place) -> None:
+    """Refuses what supervisord would cut off: in its files a comment begins behind a space, and nothing quotes it."""
+    for text in (str(place.directory), str(place.logs), place.command, *place.environment.values()):
+        if any(mark in text for mark in (" ;", " #", "\t;", "\t#")):
+            raise InvalidInput(
+                f"supervisord takes what stands behind ' ;' or ' #' for a comment: {text!r}",
+                hint="name the folder otherwise, or by a link without that; systemd has no such trouble",
+            )
 
 
 def systemd(programs: Sequence[Program], place: Place) -> dict[str, str]:

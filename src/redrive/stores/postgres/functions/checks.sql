@@ -58,7 +58,9 @@ $$;
 -- What was given as a trace, if that is a whole context: a W3C traceparent, with its tracestate behind a space. Else null.
 create or replace function redrive.trace_parent(p_trace text) returns text
 language sql immutable strict set search_path = pg_catalog, pg_temp as $$
-  select case when substr(p_trace, 56, 1) in ('', ' ') and substr(p_trace, 36, 1) = '-' and substr(p_trace, 53, 1) = '-' then
+  -- what later versions add to the four fields of 00 comes behind a dash
+  select case when (substr(p_trace, 56, 1) in ('', ' ') or (substr(p_trace, 56, 1) = '-' and left(p_trace, 2) <> '00'))
+    and substr(p_trace, 36, 1) = '-' and substr(p_trace, 53, 1) = '-' then
     case when left(p_trace, 55) ~ '^[0-9a-f][0-9a-f]-[0-9a-f]+-[0-9a-f]+-[0-9a-f][0-9a-f]$' and left(p_trace, 2) <> 'ff'
       and substr(p_trace, 4, 32) <> repeat('0', 32) and substr(p_trace, 37, 16) <> repeat('0', 16) then p_trace end
   end
