@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redrive import App, Cancel, Context, Snooze, State, TaskEvent
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, StoreUnavailable
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import ClaimRequest
 from redrive.observe.metrics import HOOKS_DROPPED
@@ -109,7 +109,11 @@ async def test_it_is_told_after_the_commit(app: App) -> None:
 
 async def test_whoever_recovers_is_told(app: App) -> None:
     told = listen(app, "recovered", "failed")
-    task = await app.enqueue("SYSTEM_HEALTH_CHECK", max_attempts=1)
+
+    @app.task("IMPORT", max_attempts=1, public=["order"])
+    async def run(ctx: Context, order: int, card: str) -> None: ...
+
+    task = await app.enqueue("IMPORT", {"order": 7, "card": "4711"}, group="g", scope="s", trace_id="t")
     store = await app.store()
     cycle = await store.cycle(Commit(), ClaimRequest("gone", ("default",), 1, 0.01))
     assert len(cycle.claimed) == 1
@@ -118,9 +122,35 @@ async def test_whoever_recovers_is_told(app: App) -> None:
         worker._recover()
         await ended(app, task.id)
     assert {(event.name, event.kind, event.error_reason) for event in told} == {
-        ("recovered", "SYSTEM_HEALTH_CHECK", "lease_expired"),
-        ("failed", "SYSTEM_HEALTH_CHECK", "lease_expired"),
+        ("recovered", "IMPORT", "lease_expired"),
+        ("failed", "IMPORT", "lease_expired"),
     }
+    for event in told:
+        assert (event.group, event.scope, event.trace_id, event.public) == ("g", "s", "t", {"order": 7})
+
+
+async def test_labels_that_cannot_be_read_keep_nobody_from_being_told(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = listen(app, "recovered")
+    task = await app.enqueue("SYSTEM_HEALTH_CHECK", max_attempts=1, scope="s")
+    store = await app.store()
+    await store.cycle(Commit(), ClaimRequest("gone", ("default",), 1, 0.01))
+    await asyncio.sleep(0.05)
+
+    async def away(*args: Any, **more: Any) -> Any:
+        raise StoreUnavailable("it went away")
+
+    async def heard() -> bool:
+        return bool(told)
+
+    async with working(app) as worker:
+        with monkeypatch.context() as patch:
+            patch.setattr(type(store), "get_many", away)
+            worker._recover()
+            await until(heard)
+        await ended(app, task.id)
+    assert [(event.name, event.scope) for event in told] == [("recovered", None)]
 
 
 async def test_one_that_raises_or_hangs_harms_nobody(make_app: MakeApp, caplog: pytest.LogCaptureFixture) -> None:

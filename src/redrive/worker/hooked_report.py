@@ -8,7 +8,8 @@ from typing import Any
 from redrive.handlers.events import TaskEvent
 from redrive.kernel.failure import Failure
 from redrive.kernel.machine import Event, ExpiredLease, Transition
-from redrive.kernel.task import State
+from redrive.kernel.payload import JsonText
+from redrive.kernel.task import State, Task
 from redrive.worker.hooks import Hooks
 from redrive.worker.report import Report
 from redrive.worker.run import Run
@@ -40,15 +41,25 @@ class HookedReport(Report):
         super().refused(run, transition)
         self._tell(("lost",), run, transition)
 
+    @property
+    def wants_recovered(self) -> bool:
+        return any(map(self._hooks.wanted, ("recovered", "cancelled", "failed", "dead")))
+
     def recovered(
-        self, lease: ExpiredLease, transition: Transition, instead: State | None, limit: float | None
+        self,
+        lease: ExpiredLease,
+        transition: Transition,
+        instead: State | None,
+        limit: float | None,
+        task: Task | None = None,
     ) -> None:
-        super().recovered(lease, transition, instead, limit)
+        super().recovered(lease, transition, instead, limit, task)
         names = ["recovered"]
         if instead is not None:
             names.append("cancelled")
         elif transition.to is State.FAILED:
             names += ["failed", "dead"]
+        group, scope, public = self._labels(task)
         for name in filter(self._hooks.wanted, names):
             about = (lease.id, lease.kind, lease.queue, lease.attempt, lease.max_attempts)
             self._hooks.post(
@@ -57,12 +68,22 @@ class HookedReport(Report):
                     datetime.now(UTC),
                     *about,
                     self._worker_id,
+                    group=group,
+                    scope=scope,
                     trace_id=lease.trace_id,
                     duration_ms=lease.seconds * 1000,
                     reason=transition.reason,
+                    public=public,
                     **_end(transition),
                 )
             )
+
+    def _labels(self, task: Task | None) -> tuple[str | None, str | None, Any]:
+        """Returns what only the row of a task says: its group, its scope, and what of its payload all may see."""
+        if task is None:
+            return None, None, None
+        payload = task.payload if isinstance(task.payload, JsonText) else None
+        return task.group, task.scope, self._hooks.public(task.kind, payload)
 
     def _tell(self, names: tuple[str, ...], run: Run, transition: Transition) -> None:
         task = run.task

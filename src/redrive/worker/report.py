@@ -8,7 +8,7 @@ from redrive.kernel.handler_notes import LoopBlock
 from redrive.kernel.machine import Event, ExpiredLease, Transition
 from redrive.kernel.outcome import Failed, Outcome
 from redrive.kernel.series import Key, count_end
-from redrive.kernel.task import State
+from redrive.kernel.task import State, Task
 from redrive.observe.counters import Counters
 from redrive.observe.health import Health
 from redrive.observe.logs import TaskLog
@@ -170,11 +170,21 @@ class Report:
             note="it is tried again until that is mended",
         )
 
+    @property
+    def wants_recovered(self) -> bool:
+        """Whether the tasks themselves are wanted of leases that ran out: that is one more read."""
+        return False
+
     def recovered(
-        self, lease: ExpiredLease, transition: Transition, instead: State | None, limit: float | None
+        self,
+        lease: ExpiredLease,
+        transition: Transition,
+        instead: State | None,
+        limit: float | None,
+        task: Task | None = None,
     ) -> None:
         """Reports a task that was taken from whoever had it when its lease ran out. ``limit``: the time limit that it
-        had passed."""
+        had passed. ``task``: itself, where it is wanted and can be read."""
         self.health.recovered += 1
         failed, cause = transition.to is State.FAILED, transition.failure
         reason = cause.reason if cause is not None else ""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
+from redrive.errors import RedriveError
 from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import ExpiredLease, Policy, Transition, settle
 from redrive.kernel.outcome import Expired
 from redrive.kernel.ports.store import Store
+from redrive.kernel.task import Task
 from redrive.worker.report import Report
 from redrive.worker.time_limits import TimeLimits
 
+logger = logging.getLogger("redrive.hooks")
+LONGEST_READ = 100_000  # bytes of a payload: of a longer one nobody is told its public fields
 # So many that are refused are passed by in one run, to reach those behind them.
 MOST_REFUSED = 500
 
@@ -45,16 +50,34 @@ class Recovery:
                 for lease in leases
             ]
             applied = await store.apply(Commit(transitions=transitions))
-            self._tell(leases, transitions, applied)
+            self._tell(leases, transitions, applied, await self._tasks(store, leases))
             refused |= applied.refused.keys()
             if len(leases) < at_once or (len(applied.lost) == len(leases) and not applied.refused):
                 return
 
-    def _tell(self, leases: Sequence[ExpiredLease], transitions: Sequence[Transition], applied: Applied) -> None:
+    async def _tasks(self, store: Store, leases: Sequence[ExpiredLease]) -> Mapping[UUID, Task]:
+        """Returns the tasks themselves, where somebody wants to know more than a lease says. They are taken back by
+        now: that they cannot be read is no reason to tell nobody."""
+        if not self._report.wants_recovered:
+            return {}
+        try:
+            return await store.get_many([lease.id for lease in leases], documents=LONGEST_READ)
+        except RedriveError as error:
+            logger.warning("hooks are told without labels: %s", error, extra={"event": "hook.no_labels"})
+            return {}
+
+    def _tell(
+        self,
+        leases: Sequence[ExpiredLease],
+        transitions: Sequence[Transition],
+        applied: Applied,
+        tasks: Mapping[UUID, Task],
+    ) -> None:
         self._report.begin()
         for lease, transition in zip(leases, transitions, strict=True):
             if lease.id not in applied.lost:
-                self._report.recovered(lease, transition, applied.instead.get(lease.id), self._passed_limit(lease))
+                instead, limit = applied.instead.get(lease.id), self._passed_limit(lease)
+                self._report.recovered(lease, transition, instead, limit, tasks.get(lease.id))
             elif lease.id in applied.refused and (lease.id, lease.token) not in self._told:
                 self._report.not_recovered(lease, applied.refused[lease.id])
                 self._told.add((lease.id, lease.token))
