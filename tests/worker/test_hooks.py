@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 import time
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from redrive import App, Cancel, Context, Snooze, State, TaskEvent
 from redrive.errors import ConfigError, StoreUnavailable
+from redrive.handlers.events import EVENTS
 from redrive.kernel.commit import Commit
+from redrive.kernel.machine import Lease, Policy, settle
 from redrive.kernel.ports.store import ClaimRequest
 from redrive.observe.metrics import HOOKS_DROPPED
 from redrive.worker import hooks as hooks_module
@@ -22,7 +26,7 @@ from redrive.worker.measure import measure
 from tests.worker.conftest import MakeApp, drain, ended, until, working
 
 pytestmark = pytest.mark.anyio
-ALL = ("completed", "retried", "failed", "dead", "snoozed", "released", "cancelled", "lost", "recovered")
+PAGE = Path(__file__).parents[2] / "docs/tracing.md"
 
 
 def listen(app: App, *names: str) -> list[TaskEvent]:
@@ -41,7 +45,7 @@ def listen(app: App, *names: str) -> list[TaskEvent]:
 
 
 async def test_each_end_is_told_once_with_its_details(app: App) -> None:
-    told = listen(app, *ALL)
+    told = listen(app, *EVENTS)
 
     @app.task("GOOD", public=["order"])
     async def good(ctx: Context, order: int, card: str) -> None: ...
@@ -87,6 +91,60 @@ async def test_each_end_is_told_once_with_its_details(app: App) -> None:
     assert isinstance(failed.exception, ConnectionError)
     with pytest.raises(FrozenInstanceError):
         failed.kind = "OTHER"  # type: ignore[misc]
+
+
+async def test_every_event_there_is_is_told_by_somebody(make_app: MakeApp) -> None:
+    app = make_app(grace_ms=0)
+    told = listen(app, *EVENTS)
+    began = asyncio.Event()
+
+    @app.task("BAD", max_attempts=2)
+    async def bad(ctx: Context) -> None:
+        raise ConnectionError("not now")
+
+    @app.task("LATER")
+    async def later(ctx: Context) -> Any:
+        return Snooze(3600)
+
+    @app.task("AWAY")
+    async def away(ctx: Context) -> Any:
+        raise Cancel("not wanted")
+
+    @app.task("HANGS")
+    async def hangs(ctx: Context) -> None:
+        began.set()
+        await asyncio.sleep(3600)
+
+    @app.task("LOSES")
+    async def loses(ctx: Context) -> None:
+        """Is settled by somebody else before it ends."""
+        held = await app.get(ctx.task_id)
+        assert held is not None and held.lease_token is not None
+        moved = settle(Lease(held.id, held.lease_token, 1, 1), Snooze(3600), Policy(), 0)
+        await (await app.store()).apply(Commit(transitions=[moved]))
+
+    died = await app.enqueue("SYSTEM_HEALTH_CHECK")
+    await (await app.store()).cycle(Commit(), ClaimRequest("gone", ("default",), 1, 0.01))
+    await asyncio.sleep(0.05)
+    for kind in ("BAD", "LATER", "AWAY", "LOSES"):
+        await app.enqueue(kind)
+    async with working(app) as worker:
+        worker._recover()
+        await ended(app, died.id)
+        await app.enqueue("HANGS")
+        await asyncio.wait_for(began.wait(), 20)
+        await until(lambda: _is({"dead", "lost"} <= {event.name for event in told}))
+    assert {event.name for event in told} == {*EVENTS}, "an event that nobody tells, or that nobody may listen to"
+
+
+async def _is(value: bool) -> bool:
+    return value
+
+
+def test_the_page_lists_every_event() -> None:
+    rows = re.findall(r"^\| (`.+?) \|", PAGE.read_text(encoding="utf-8").partition("| event |")[2], re.MULTILINE)
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert listed == [*EVENTS]
 
 
 async def test_it_is_told_after_the_commit(app: App) -> None:
@@ -141,14 +199,11 @@ async def test_labels_that_cannot_be_read_keep_nobody_from_being_told(
     async def away(*args: Any, **more: Any) -> Any:
         raise StoreUnavailable("it went away")
 
-    async def heard() -> bool:
-        return bool(told)
-
     async with working(app) as worker:
         with monkeypatch.context() as patch:
             patch.setattr(type(store), "get_many", away)
             worker._recover()
-            await until(heard)
+            await until(lambda: _is(bool(told)))
         await ended(app, task.id)
     assert [(event.name, event.scope) for event in told] == [("recovered", None)]
 
