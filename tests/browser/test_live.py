@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from redrive import App, Context, Fail
+from redrive.console import live
 from redrive.console.regions import history
 from redrive.ops.access import Caller, Role
 from tests.browser.conftest import Person, Sit, console, expect, working
@@ -146,6 +147,23 @@ async def up(file: Path, port: int) -> AsyncIterator[str]:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def test_of_too_many_pages_the_first_is_paused_until_somebody_clicks_into_it(
+    app: App, sit: Sit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MOST_STREAMS_OF_ONE", 1)
+    async with console(app) as client, sit(client.base_url) as ann:
+        await ann.go()
+        await ann.is_live()
+        other = await ann.context.new_page()
+        await other.goto(ann.page.url)
+        await expect(other.locator(".live")).to_have_text("live")
+        await expect(ann.page.locator(".lost")).to_contain_text("Many of your pages are open")
+        await ann.page.get_by_role("heading", name="Overview").click()
+        await ann.is_live()
+        await expect(ann.page.locator(".lost")).to_be_hidden()
+        await expect(other.locator(".live")).to_have_text("too many pages")
 
 
 async def test_a_page_outlives_a_restart_of_the_server(tmp_path: Path, sit: Sit) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from redrive import App
 from redrive.console import live
-from redrive.console.live import Live
+from redrive.console.live import Admitted, Live
 from redrive.console.sample import seldom
 from redrive.console.topics import TOPICS
 from redrive.errors import TooManyStreams
@@ -200,17 +200,49 @@ async def test_one_page_too_many_is_refused_and_leaves_nothing_behind(
 
 
 async def test_nobody_takes_live_from_the_others(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MOST_STREAMS_OF_A_SESSION", 3)
+    """Who has too many pages open keeps the latest ones, also by several sessions of a token."""
+    monkeypatch.setattr(live, "MOST_STREAMS_OF_ONE", 3)
     async with console(app) as client, asyncio.timeout(30), contextlib.AsyncExitStack() as stack:
         store, hub = await app.store(), client.live  # type: ignore[attr-defined]
+        heard = list[AsyncIterator[dict[str, Any]]]()  # one that is let go of is closed
         for name in ("vic", "ann"):
             made = await access.create(store, name, Role.VIEWER, actor="admin")
-            one = await stack.enter_async_context(httpx.AsyncClient(base_url=client.base_url, timeout=30))
-            await one.post(f"{HOME}/sign-in", data={"token": made.secret})
-            opened = [await stack.enter_async_context(listen(one, "menu")) for _ in range(4)]
-            assert [answer.status_code for answer in opened] == [200, 200, 200, 503]
-            assert "too many of your pages" in (await opened[-1].aread()).decode()
+            opened = []
+            for _ in range(5):
+                one = await stack.enter_async_context(httpx.AsyncClient(base_url=client.base_url, timeout=30))
+                await one.post(f"{HOME}/sign-in", data={"token": made.secret})
+                opened.append(await stack.enter_async_context(listen(one, "menu")))
+            assert [answer.status_code for answer in opened] == [200] * 5
+            for answer in opened[:2]:
+                assert (await answer.aread()).decode().endswith("event: crowded\ndata: {}\n\n")  # and it ends
+            heard += [told(answer) for answer in opened[2:]]
+            for stream in heard[-3:]:
+                await anext(stream)  # it goes on
         assert hub.streams == 6
+
+
+async def test_nobody_takes_all_feeds(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MOST_FEEDS_OF_ONE", 4)
+    await app.store()
+    hub = Live(app)
+
+    def admit(owner: str, *topics: str) -> Admitted:
+        return hub.admit(list(topics), Role.VIEWER, "", None, owner)
+
+    first, second = admit("vic", "menu", "overview"), admit("vic", "menu", "workers")
+    other = admit("ann", "menu", "schedules")
+    third = admit("vic", "menu", "queues")
+    assert not first.crowded_out.is_set() and len(hub._feeds) == 5
+    fourth = admit("vic", "menu", "approvals")  # a fifth feed of hers
+    assert [one.crowded_out.is_set() for one in (first, second, third, fourth, other)] == [True, *[False] * 4]
+    assert hub.streams == 4 and {topic for topic, *_ in hub._feeds} == {
+        *("menu", "workers", "queues", "approvals", "schedules")
+    }
+    for one in (first, second, third, fourth, other):
+        hub.leave(one)  # the first one for the second time
+    assert not hub.streams and not hub._feeds and not hub._of and not hub._sessions
+    hub.close()
+    await app.close()
 
 
 async def test_a_stream_counts_from_when_it_is_let_in(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,11 @@ SHARE = 5
 QUIET_S = 5.0  # without news a stream says as of when there are none, also so that proxies keep it
 LOOKED_AT_S = 5.0  # how often a stream looks whether its session still holds
 MOST_STREAMS = 200
-MOST_STREAMS_OF_A_SESSION = 20
 MOST_FEEDS = 100
+# Of one person, by their token: who opens more has the page closed that was opened first, and the others keep theirs.
+MOST_STREAMS_OF_ONE = 20
+MOST_FEEDS_OF_ONE = 40
+FeedKey = tuple[str, Role, str | None]
 
 
 @dataclass(eq=False)
@@ -47,6 +50,10 @@ class Feed:
     trouble: str | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
+
+    @property
+    def key(self) -> FeedKey:
+        return self.topic, self.role, self.connection
 
     def put(self, sample: Mapping[str, str], trouble: str | None = None) -> None:
         """Takes a new state; wakes the listeners if something of it is new."""
@@ -90,9 +97,9 @@ class Admitted:
     feeds: list[Feed]
     session: str
     looked: Session
-
-
-FeedKey = tuple[str, Role, str | None]
+    owner: str
+    crowded_out: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: bool = False
 
 
 class Live:
@@ -104,6 +111,7 @@ class Live:
         self._feeds: dict[FeedKey, Feed] = {}
         self._streams = 0
         self._sessions: dict[str, Session] = {}
+        self._of: dict[str, list[Admitted]] = {}  # by owner, the first one first
         self._closed = asyncio.Event()
 
     @property
@@ -117,25 +125,45 @@ class Live:
             if feed.task is not None:
                 feed.task.cancel()
 
-    def admit(self, topics: list[str], role: Role, session: str, connection: str | None = None) -> Admitted:
+    def admit(
+        self, topics: list[str], role: Role, session: str, connection: str | None = None, owner: str = ""
+    ) -> Admitted:
         """Lets a stream in, which counts from now on until it leaves; refuses unknown topics, and one too many.
-        ``session`` is empty where nobody signs in; ``connection`` None: the default one."""
+        ``session`` is empty where nobody signs in; ``connection`` None: the default one. ``owner``: whose it is, who
+        makes room for it where they have too many; empty: nobody's."""
         for topic in topics:
             sampler(topic, self._topics)
-        new = {(topic, role, connection) for topic in topics} - self._feeds.keys()
-        own = self._sessions.get(session)
-        if session and own is not None and own.streams >= MOST_STREAMS_OF_A_SESSION:
-            raise TooManyStreams(
-                "too many of your pages are open", hint="close some; this one works, without being live"
-            )
-        if self._streams >= MOST_STREAMS or len(self._feeds) + len(new) > MOST_FEEDS:
+        wanted: set[FeedKey] = {(topic, role, connection) for topic in topics}
+        self._make_room(owner, wanted)
+        if self._streams >= MOST_STREAMS or len(self._feeds.keys() | wanted) > MOST_FEEDS:
             raise TooManyStreams("too many pages are open", hint="close some; this one works, without being live")
         self._streams += 1
         looked = self._sessions.setdefault(session, Session())
         looked.streams += 1
-        return Admitted(self, [self._join(topic, role, connection) for topic in topics], session, looked)
+        made = Admitted(self, [self._join(topic, role, connection) for topic in topics], session, looked, owner)
+        if owner:
+            self._of.setdefault(owner, []).append(made)
+        return made
+
+    def _make_room(self, owner: str, wanted: set[FeedKey]) -> None:
+        """Ends the first streams of somebody who has too many: these are the pages that were left open."""
+        own = self._of.get(owner, [])
+        while own and (
+            len(own) >= MOST_STREAMS_OF_ONE
+            or len(wanted | {feed.key for stream in own for feed in stream.feeds}) > MOST_FEEDS_OF_ONE
+        ):
+            first = own[0]
+            self.leave(first)
+            first.crowded_out.set()
 
     def leave(self, stream: Admitted) -> None:
+        if stream.gone:
+            return
+        stream.gone = True
+        if stream.owner:
+            self._of[stream.owner].remove(stream)
+            if not self._of[stream.owner]:
+                del self._of[stream.owner]
         self._streams -= 1
         stream.looked.streams -= 1
         if not stream.looked.streams:
@@ -145,13 +173,17 @@ class Live:
 
     def stream(self, admitted: Admitted, holds: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
         """Yields server-sent events until the session no longer holds or the process stops."""
-        return self._events(admitted.feeds, lambda: admitted.looked.holds(holds))
+        return self._events(admitted, lambda: admitted.looked.holds(holds))
 
-    async def _events(self, feeds: list[Feed], holds: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+    async def _events(self, admitted: Admitted, holds: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+        feeds, crowded_out = admitted.feeds, admitted.crowded_out
         seen = [0] * len(feeds)
         looked = spoke = time.monotonic()
         yield "retry: 2000\n\n"
         while not self._closed.is_set():
+            if crowded_out.is_set():
+                yield "event: crowded\ndata: {}\n\n"
+                return
             for i, feed in enumerate(feeds):
                 if feed.changes > seen[i]:
                     told = {"regions": feed.since(seen[i]), "trouble": feed.trouble, "at": _as_of(feeds)}
@@ -167,11 +199,11 @@ class Live:
             if now - spoke >= QUIET_S:
                 spoke = now
                 yield f"event: beat\ndata: {json.dumps({'at': _as_of(feeds)})}\n\n"
-            await self._news(feeds)
+            await self._news(self._closed, crowded_out, *(feed.changed for feed in feeds))
 
-    async def _news(self, feeds: list[Feed]) -> None:
-        """Waits until one of the feeds has news, the process stops, or it is time to look at the session."""
-        waits = [asyncio.ensure_future(event.wait()) for event in (self._closed, *(feed.changed for feed in feeds))]
+    async def _news(self, *events: asyncio.Event) -> None:
+        """Waits until one of them is set, or it is time to look at the session."""
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
         try:
             await asyncio.wait(waits, timeout=LOOKED_AT_S, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -28,7 +28,9 @@ async def live(page: ThePage) -> Response:
     hub: Live = page.request.app.state.live
     # Where nobody signs in, all are let in by the same door.
     session = page.visitor.key if page.visitor.signed_in else ""
-    admitted = hub.admit(topics, page.visitor.caller.role, session, NAMED.get())
+    # A person is known by the token, however often they signed in with it; where there are none, by the browser.
+    owner = page.visitor.caller.token_id or page.visitor.key
+    admitted = hub.admit(topics, page.visitor.caller.role, session, NAMED.get(), owner)
     return Events(admitted, lambda: still_holds(page))
 
 

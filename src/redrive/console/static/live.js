@@ -13,6 +13,8 @@ let closing;
 /** @type {number | undefined} */
 let again;
 let over = false;
+/** Too many pages of the same person were opened after this one. */
+let crowded = false;
 /** How many failures there were when the page was opened. @type {string | null} */
 let total0 = null;
 /** The first row of the page. @type {string | null} */
@@ -33,6 +35,7 @@ export function startLive() {
     clearTimeout(closing);
     if (document.hidden) closing = window.setTimeout(() => close("paused"), HIDDEN_FOR_MS);
     else if (!stream && !over) {
+      crowded = false;
       for (const list of document.querySelectorAll("[data-steady]")) unsorted.add(list.closest("[id]")?.id ?? "");
       open();
     }
@@ -41,6 +44,8 @@ export function startLive() {
   document.addEventListener("click", unfold);
   window.addEventListener("resize", fit);
   window.addEventListener("pagehide", () => close("paused"));
+  window.addEventListener("focus", lookedAt);
+  document.addEventListener("pointerdown", lookedAt);
   window.addEventListener("pageshow", (event) => {
     if (event.persisted && !stream && !over) open();
   });
@@ -63,6 +68,17 @@ function open() {
   opened.onmessage = (event) => take(JSON.parse(event.data));
   opened.addEventListener("beat", (event) => asOf(JSON.parse(event.data).at));
   opened.addEventListener("over", end);
+  opened.addEventListener("crowded", () => {
+    crowded = true;
+    close("too many pages", "lost");
+  });
+}
+
+/** Somebody is here again: this page is heard of, and the one that was opened first of the others makes room. */
+function lookedAt() {
+  if (!crowded || stream || over) return;
+  crowded = false;
+  open();
 }
 
 /** The stream was refused: either nobody is signed in any more, or something is away for a while. */
@@ -263,6 +279,7 @@ const WHY = {
   reconnecting: "The server does not answer; it is tried again.",
   "store unreachable": "The server cannot reach its database; it is tried again.",
   "signed out": "You are signed out.",
+  "too many pages": "Many of your pages are open; this one goes on when you click into it.",
 };
 
 /** @param {string} label what is said while nothing is heard; nothing while all is well */
