@@ -13,7 +13,10 @@ Q = 'queue="q"'
 QUEUED = 'redrive_fleet_tasks{queue="q", kind="A", state="queued"}'
 PAUSED = f"redrive_fleet_queue_paused{{{Q}}}"
 KIND_PAUSED = 'redrive_fleet_kind_paused{kind="A"}'
-BURNS = {window: f'redrive_fleet_slo_burn_rate{{{Q}, window="{window}"}}' for window in ("5m", "30m", "1h", "6h")}
+BURNS = {
+    window: f'redrive_fleet_slo_burn_rate{{{Q}, window="{window}"}}'
+    for window in ("5m", "30m", "30m_lasting", "1h", "6h")
+}
 ATTEMPTS = 'redrive_attempts_total{worker="w", queue="q", kind="A", outcome="failed", reason="x"}'
 
 
@@ -115,8 +118,15 @@ CASES = [
     Case("no_worker", "delayed tasks", False, {QUEUED: "0x90", f"redrive_fleet_workers{{{Q}}}": "0x90"}, QueueFacts()),
     *_of("slo_fast", {BURNS["1h"]: "15x90", BURNS["5m"]: "20x90"}, QueueFacts(fast=15)),
     Case("slo_fast", "over", False, {BURNS["1h"]: "15x90", BURNS["5m"]: "0x90"}, QueueFacts(fast=0)),
-    *_of("slo_slow", {BURNS["6h"]: "7x90", BURNS["30m"]: "8x90"}, QueueFacts(slow=7)),
-    Case("slo_slow", "little", False, {BURNS["6h"]: "5x90", BURNS["30m"]: "8x90"}, QueueFacts(slow=5)),
+    *_of("slo_slow", {BURNS["6h"]: "7x90", BURNS["30m_lasting"]: "8x90"}, QueueFacts(slow=7)),
+    Case("slo_slow", "little", False, {BURNS["6h"]: "5x90", BURNS["30m_lasting"]: "8x90"}, QueueFacts(slow=5)),
+    Case(
+        "slo_slow",
+        "burst",
+        False,
+        {BURNS["6h"]: "20x90", BURNS["30m"]: "20x90", BURNS["30m_lasting"]: "0x90"},
+        QueueFacts(fast=20, slow=0),
+    ),
     Case("stuck", "broken", True, {"redrive_fleet_leases_expired": "1x90"}, store={"expired": 1}),
     Case("stuck", "none", False, {"redrive_fleet_leases_expired": "0x90"}),
     Case("schedule_missed", "broken", True, {"redrive_fleet_schedules_late": "1x90"}, store={"late": 1}),

@@ -16,6 +16,7 @@ from redrive.kernel.alerts.book import (
     document,
     mark_told,
     read_book,
+    silence_over,
     step,
     to_tell,
 )
@@ -81,6 +82,23 @@ def test_each_is_told_once_and_its_end_once() -> None:
     over = step(gone, [], before.at + 2 * ROUND + ENDED_AFTER)
     assert [alert.state for alert in to_tell(gone, over, [], over.at or NOW)] == ["resolved"]
     assert to_tell(over, step(over, [], NOW + timedelta(hours=1)), [], NOW) == []
+
+
+def test_the_end_says_what_it_was_and_how_long() -> None:
+    fired = rounds(Book(), NOW + timedelta(minutes=12), BROKEN)
+    over = rounds(fired, NOW + timedelta(minutes=14))
+    assert [one.said for one in over.ended] == ["ended after 12 min; it was: queue q has failed tasks: 3"]
+    assert fired.firing[0].said == "queue q has failed tasks: 3"
+
+
+def test_of_two_silences_the_one_that_holds_longest_counts() -> None:
+    [alert] = rounds(Book(), NOW + timedelta(minutes=5), BROKEN).firing
+    short, long, other = (
+        Silence("failed", queue, NOW + timedelta(hours=hours), "ann", "known", NOW)
+        for queue, hours in (("", 1), ("q", 8), ("x", 9))
+    )
+    assert silence_over(alert, [short, long, other], NOW) == long
+    assert silence_over(alert, [short, other], NOW + timedelta(hours=2)) is None
 
 
 def test_the_end_of_what_nobody_was_told_is_not_told() -> None:

@@ -7,6 +7,7 @@ import logging
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from redrive.kernel.alerts.thresholds import Limits, Thresholds
 from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.machine import Event
+from redrive.kernel.outcome import Fail
 from redrive.kernel.ports.store import Heartbeat
 from redrive.kernel.records import Put
 from redrive.kernel.series import Tally, TallySheet, write
@@ -27,7 +29,8 @@ from redrive.ops.alerts.answers import ask
 from redrive.ops.alerts.evaluate import Evaluator
 from redrive.ops.alerts.findings import Watched
 from redrive.ops.alerts.look import BOOK, COLLECTION, load
-from redrive.ops.alerts.messages import Wording
+from redrive.ops.alerts.messages import Place, Wording
+from redrive.ops.alerts.start import start_command
 from redrive.ops.doctor import examine
 from redrive.ops.duties import duties_of
 from redrive.settings import Settings, Triage
@@ -39,13 +42,14 @@ from tests.ops.making import fail, held
 pytestmark = pytest.mark.anyio
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?\+00:00")
 AT_ONCE = Limits(Thresholds(failed_for=0, no_worker_for=0))
+HERE = Place("postgresql://db/shop", "web1", "production", "main")
 TRIAGE = {"default": Triage("is the warehouse up?", ["the import is late"], ["report"])}
 
 
 def evaluator(listener: Listener | None = None, limits: Limits = AT_ONCE, **more: Any) -> Evaluator:
     to = {} if listener is None else {"alert_webhook": f"{listener.url}/hook", "alert_slack": f"{listener.url}/slack"}
     settings = Settings(**{**to, **more})
-    wording = Wording("https://example.com/operations", "the store", TRIAGE)
+    wording = Wording("https://example.com/operations", HERE, TRIAGE)
     return Evaluator(limits, send.destinations(settings, wording), settings.alert_heartbeat)
 
 
@@ -146,6 +150,40 @@ async def test_everybody_is_told_once_also_by_the_next_evaluator(harness: Harnes
     assert not left
 
 
+async def test_whoever_is_woken_is_told_what_failed_and_where(harness: Harness, listener: Listener) -> None:
+    await alive(harness)
+    await fail(harness, 2, kind="CHARGE")
+    await fail(harness, 3, Fail("TASK_PAYLOAD_INVALID", "no card 4711 of Ann"), kind="SEND")
+    await fail(harness, 1, queue="other")
+    await evaluator(listener).run(harness.store, "w1")
+    [told] = listener.bodies("/hook")
+    assert (told["store"], told["host"], told["environment"], told["connection"]) == (
+        *("postgresql://db/shop", "web1", "production"),
+        "main",
+    )
+    here = next(one for one in told["alerts"] if one["queue"] == "default")
+    first, second = here["detail"].splitlines()
+    rows = {one.row.kind: one.row for one in await causes.failing_causes(harness.store, 10)}
+    assert first.startswith("SEND: 3 tasks failed by ") and second.startswith("CHARGE: 2 tasks failed by ")
+    assert first.endswith(f"; redrive causes show --connection main {rows['SEND'].fingerprint}")
+    [slack] = listener.bodies("/slack")
+    assert first in slack["text"] and "production, host web1, connection main, store postgresql:" in slack["text"]
+    assert "4711" not in json.dumps(listener.told) and "Ann" not in json.dumps(listener.told)
+
+
+async def test_waiting_kinds_and_the_command_that_helps_are_told(harness: Harness, listener: Listener) -> None:
+    await harness.enqueue_many(3, "SEND", queue="mail")
+    await harness.enqueue_many(1, "PRINT", queue="mail")
+    settings = Settings(alert_webhook=f"{listener.url}/hook", workers={"post": {"queues": ["mail"]}})
+    to = send.destinations(settings, Wording("docs", HERE, {}))
+    starts = partial(start_command, settings, "default", app="shop:app")
+    await Evaluator(AT_ONCE, to, starts=starts).run(harness.store, "w1")
+    [alert] = listener.bodies("/hook")[0]["alerts"]
+    assert alert["detail"] == "waiting: SEND 3, PRINT 1"
+    assert alert["fix"] == "redrive work --connection main --app shop:app --group post"
+    assert starts("a b") == "redrive work --app shop:app --queue 'a b'"
+
+
 async def test_a_clock_that_was_ahead_stops_nothing(harness: Harness, listener: Listener) -> None:
     await fail(harness)
     await later(harness, 301)
@@ -171,6 +209,10 @@ async def test_its_end_is_told(harness: Harness, listener: Listener) -> None:
         await evaluator(listener).run(harness.store, "w2")
     first, second = listener.bodies("/hook")
     assert (first["status"], second["status"]) == ("firing", "resolved")
+    was = r"ended after \d+ s; it was: queue default has failed tasks: 1"
+    assert re.fullmatch(was, second["alerts"][0]["text"])
+    told = listener.bodies("/slack")[1]["text"].splitlines()
+    assert re.fullmatch(f"resolved: {was}", told[0]) and len(told) == 2, told
     assert second["alerts"][0]["resolvedAt"] and second["alerts"][0]["key"] == first["alerts"][0]["key"]
 
 
@@ -321,20 +363,20 @@ def test_it_is_a_duty_of_every_worker() -> None:
 
 def test_mail(mailbox: MailBox) -> None:
     settings = Settings(alert_email="ann@example.com, bob@example.com", alert_smtp=mailbox.url)
-    to = send.destinations(settings, Wording("docs", "the store", TRIAGE))
+    to = send.destinations(settings, Wording("docs", HERE, TRIAGE))
     now = datetime(2026, 11, 16, tzinfo=UTC)
     alert = Alert("failed", "default", Level.WARNING, "x\ny", 1, now)
     to["email"](Message("1", now, now, ("email",), (alert, replace(alert, queue="b"))))
     [mail] = mailbox.mails
     assert mailbox.said.lower().count("rcpt to:<") == 2
     assert "To: ann@example.com, bob@example.com" in mail
-    assert "Subject: [redrive] warning: x y (and 1 more)" in mail and "is the warehouse up?" in mail
+    assert "Subject: [redrive production] warning: x y (and 1 more)" in mail and "is the warehouse up?" in mail
 
 
 def test_a_mail_server_that_refuses_is_told_by_its_number_alone(mailbox: MailBox) -> None:
     mailbox.refuses = True
     settings = Settings(alert_email="ann@example.com", alert_smtp=mailbox.url)
-    to = send.destinations(settings, Wording("docs", "the store", {}))
+    to = send.destinations(settings, Wording("docs", HERE, {}))
     now = datetime(2026, 11, 16, tzinfo=UTC)
     with pytest.raises(send.NotSent) as error:
         to["email"](Message("1", now, now, ("email",), (Alert("failed", "", Level.WARNING, "x", 1, now),)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,17 @@ from typing import Any
 import pytest
 
 from redrive.errors import ConfigError
-from redrive.kernel.alerts.slo import LEAST_STARTS, Objective, ServiceLevel, measure, read_service, service_document
+from redrive.kernel.alerts.slo import (
+    FAST,
+    LEAST_STARTS,
+    SLOW,
+    Objective,
+    ServiceLevel,
+    Start,
+    measure,
+    read_service,
+    service_document,
+)
 from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.ports.store import Heartbeat
 from redrive.kernel.series import Tally, TallySheet, write
@@ -38,13 +49,13 @@ def test_the_budget_and_how_fast_it_goes() -> None:
     minutes = [(NOW - timedelta(minutes=n), (90, 10)) for n in range(60)]
     found = measure(THIRTY, minutes, [(NOW, (9_700, 300))], 0, NOW)
     assert found.share == 0.97 and round(found.left, 6) == 0.4
-    assert found.burn == {"5m": 2.0, "30m": 2.0, "1h": 2.0, "6h": 2.0}
+    assert found.burn == {"5m": 2.0, "30m": 2.0, "30m_lasting": 2.0, "1h": 2.0, "6h": 2.0}
     assert measure(THIRTY, [], [(NOW, (900, 100))], 0, NOW).left == pytest.approx(-1.0), "more is late than allowed"
 
 
 def test_a_standstill_does_not_look_well() -> None:
     still = measure(THIRTY, [], [], 20, NOW)
-    assert still.fast == still.slow == 20.0 and still.share == 0 and still.bad == 20
+    assert still.fast == 20.0 and still.share == 0 and still.bad == 20
     nothing = measure(THIRTY, [], [], 0, NOW)
     assert nothing.fast == 0 and nothing.share == nothing.left == 1
 
@@ -52,6 +63,26 @@ def test_a_standstill_does_not_look_well() -> None:
 def test_a_few_starts_say_nothing() -> None:
     few = measure(THIRTY, [(NOW, (0, LEAST_STARTS - 1))], [], 0, NOW)
     assert few.fast == few.slow == 0
+
+
+def late(minutes: Iterable[int], bad: int = 100) -> list[Start]:
+    return [(NOW - timedelta(minutes=ago), (0, bad)) for ago in minutes]
+
+
+def test_a_burst_is_of_the_fast_rule_alone_and_over_with_it() -> None:
+    """Seen: half a minute of late starts fired both, and the slow one for half an hour after."""
+    for ago in range(30):
+        found = measure(THIRTY, late([ago, ago + 1]), [], 0, NOW)
+        assert (found.fast > FAST) is (ago <= 5) and found.slow == 0, ago
+    assert measure(THIRTY, late([0]), [], 200, NOW).slow == 0, "nor while some of it waits still"
+
+
+def test_what_goes_on_is_of_the_slow_rule_also_where_little_is_done() -> None:
+    leak = [(NOW - timedelta(minutes=ago), (6, 4)) for ago in range(0, 360, 10)]
+    assert measure(THIRTY, leak, [], 0, NOW).slow == 8.0
+    assert measure(THIRTY, late([1, 9, 20], 4), [], 0, NOW).slow > SLOW
+    over = [(at - timedelta(minutes=31), starts) for at, starts in leak]
+    assert measure(THIRTY, over, [], 0, NOW).slow == 0, "it ends"
 
 
 def test_what_has_ended_burns_no_more() -> None:
@@ -86,7 +117,13 @@ async def test_starts_of_workers_and_tasks_that_wait(harness: Harness) -> None:
     assert (found.good, found.bad, found.overdue) == (80, 420, 400)
     await Evaluator(Limits(), {}, objectives={"default": THIRTY}).run(harness.store, "w1")
     book, _ = await load(harness.store, await harness.store.now())
-    assert {"slo_fast:default", "slo_slow:default"} <= book.alerts.keys()
+    told = book.alerts["slo_fast:default"].detail
+    assert told.splitlines() == [
+        "objective: 95 % of its tasks start within 30 s, over 30 days; the error budget is used up,"
+        " 400 wait longer now",
+        "waiting: A 400",
+    ]
+    assert "slo_slow:default" not in book.alerts, "a minute is no half an hour"
     assert "16.8 times as fast as it may" in book.alerts["slo_fast:default"].text
     samples = samples_of(await harness.store.figures())
     assert samples["redrive_fleet_slo_burn_rate"]["default", "1h"] == 16.8

@@ -32,6 +32,7 @@ class AlertOut(m.Out):
     queue: str | None
     level: str
     text: str
+    detail: str
     value: float
     since: datetime
     fired_at: datetime | None

@@ -91,7 +91,10 @@ def _task_log(settings: Settings) -> TaskLog:
 def _duties(app: Application, where: StoreHolder) -> list[Duty]:
     """Returns the duties that ops and features bring to a worker."""
     own = [feature.duties(app.settings) for feature in app.features if feature.duties is not None]
-    brought = duties_of(app.settings, where.shown_url, where.name, app.features)
+    # By its whole path: who reads it in a message is elsewhere.
+    store = where.shown_url if where.file is None else f"sqlite:///{where.file.resolve()}"
+    named = app.owner if ":" in app.owner else None
+    brought = duties_of(app.settings, store, where.name, app.features, named)
     return [*brought, *(duty for duties in own for duty in duties)]
 
 

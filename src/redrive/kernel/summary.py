@@ -103,6 +103,17 @@ def safe_message(text: str, written: Collection[str] = (), payload: Payload = NO
     return " ".join(said)[:MAX_MESSAGE]
 
 
+def type_and_words(summary: Mapping[str, Any] | None) -> tuple[str, str]:
+    """Returns the type of the exception that a summary is of, and the words it said; some failures have the type among
+    their words, and then it is said once."""
+    told = summary or {}
+    kind, words = str(told.get("exception") or ""), str(told.get("message") or "")
+    for name in (kind, kind.rpartition(".")[2]):
+        if name and (words == name or words.startswith(f"{name}:")):
+            return kind, words[len(name) + 1 :].strip()
+    return kind, words
+
+
 def _harmless(piece: str, written: Collection[str], payload: Payload) -> bool:
     for word in _WORD.findall(piece.lower()) or [""]:
         if (word not in ERROR_WORDS and word not in written) or payload.holds(word):

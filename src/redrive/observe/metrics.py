@@ -146,7 +146,8 @@ OVERDUE = _fleet(
 )
 BURN = _fleet(
     "slo_burn_rate",
-    "How many times as fast as allowed tasks of a queue with an objective start late, by window.",
+    "How many times as fast as allowed tasks of a queue with an objective start late, by window; 30m_lasting is half an"
+    " hour without its worst five minutes.",
     ("queue", "window"),
 )
 BUDGET = _fleet("slo_budget_left_ratio", "The share of a queue's error budget that is left.", ("queue",))

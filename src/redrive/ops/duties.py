@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from redrive.kernel.duty import Duty
 from redrive.kernel.feature import Feature
@@ -12,9 +14,10 @@ from redrive.ops import approvals, audit, audit_chain, growth
 from redrive.ops import operation_runner as operations
 from redrive.ops import retention as failed
 from redrive.ops.alerts.evaluate import EVERY_S, Evaluator
-from redrive.ops.alerts.messages import Wording
+from redrive.ops.alerts.messages import Place, Wording
 from redrive.ops.alerts.more_rules import more_rules
 from redrive.ops.alerts.send import destinations
+from redrive.ops.alerts.start import start_command
 from redrive.ops.audit_archive import archive_at
 from redrive.settings import Settings
 
@@ -23,10 +26,15 @@ SEAL_EVERY_S = 30.0  # rows are a minute old before they are sealed, and most wa
 
 
 def duties_of(
-    settings: Settings, store: str = "", connection: str | None = None, features: Sequence[Feature] = ()
+    settings: Settings,
+    store: str = "",
+    connection: str | None = None,
+    features: Sequence[Feature] = (),
+    app: str | None = None,
 ) -> list[Duty]:
     """Returns the duties that the settings ask for. ``store``: how the store is called in messages, ``connection``: by
-    which name it is known, if not the default one, ``features``: whose rules are evaluated as well."""
+    which name it is known, if not the default one, ``features``: whose rules are evaluated as well, ``app``: how
+    commands name the application."""
     found = [
         Duty(
             "operations",
@@ -39,7 +47,7 @@ def duties_of(
         Duty("seal", SEAL_EVERY_S, _seal_audit),
         Duty("vitals", growth.SAMPLE_EVERY_S, _measure),
     ]
-    found.append(_alerts(settings, store, connection, features))
+    found.append(_alerts(settings, store, connection or settings.default_connection, features, app))
     if settings.failed_days > 0:
         found.append(_give_up(settings))
     if settings.audit_ttl_days > 0:
@@ -59,14 +67,16 @@ async def _measure(store: Store, worker: str, stopping: Stopping) -> None:
     await growth.write_sample(store)
 
 
-def _alerts(settings: Settings, store: str, connection: str | None, features: Sequence[Feature]) -> Duty:
-    named = store if settings.env == "dev" else f"{store} ({settings.env})"
-    wording = Wording(settings.alert_runbooks, named, settings.triage)
+def _alerts(settings: Settings, store: str, connection: str, features: Sequence[Feature], app: str | None) -> Duty:
+    several = connection if len(settings.connections) > 1 else None
+    place = Place(store, socket.gethostname(), settings.env, several)
+    wording = Wording(settings.alert_runbooks, place, settings.triage)
     own = more_rules(settings, features, connection)
     to = destinations(settings, wording)
     # One address, one evaluator: with two, the one would hide that the other is gone.
-    heartbeat = settings.alert_heartbeat if connection in (None, settings.default_connection) else None
-    evaluator = Evaluator(settings.alerts.limits, to, heartbeat, own, settings.slo)
+    heartbeat = settings.alert_heartbeat if connection == settings.default_connection else None
+    starts = partial(start_command, settings, connection, app=settings.app or app or "module:app")
+    evaluator = Evaluator(settings.alerts.limits, to, heartbeat, own, settings.slo, starts)
     return Duty("alerts", EVERY_S, evaluator.run)
 
 

@@ -129,6 +129,8 @@ def _say(found: Alerts) -> None:
         style, name = ("dim", "silenced") if one.silence else (_STYLE.get(level, ""), level.value)
         output.say(Text.assemble((f"{name:<9}", style), output.clean(one.alert.text)))
         output.say(f"         {one.alert.rule}, for {output.ago(one.alert.since, found.now)}{_until(one.silence)}")
+        for line in one.alert.detail.splitlines():
+            output.say(f"         {output.clean(output.suggest(line))}")
         if one.alert.fix:
             output.say(f"         → {output.suggest(one.alert.fix)}")
     for one in found.pending:

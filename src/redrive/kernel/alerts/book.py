@@ -12,6 +12,7 @@ from redrive.kernel.alerts.facts import Answer
 from redrive.kernel.alerts.rules import Condition
 from redrive.kernel.alerts.slo import ServiceLevel, read_service, service_document
 from redrive.kernel.diagnosis import Level
+from redrive.kernel.wording import span
 
 ENDED_AFTER = timedelta(seconds=30)  # without the condition; a moment is none
 UNOBSERVED = timedelta(minutes=2)  # a pause of this length between two rounds is not counted as time
@@ -24,7 +25,8 @@ MOST_ENDED = 50
 class Alert:
     """``since``: when its condition began. ``fired``: when that had held for long enough. ``gone``: since when it does
     not hold any more; ``ended``: when that was believed. ``told``: somebody was told that it fires. ``runbook``: where
-    its rule has one of its own; kept, because not everybody who shows it knows the feature that brought the rule."""
+    its rule has one of its own; kept, because not everybody who shows it knows the feature that brought the rule.
+    ``detail``: what was known when it fired, a line each; nothing that not everybody may see."""
 
     rule: str
     queue: str
@@ -38,6 +40,14 @@ class Alert:
     ended: datetime | None = None
     told: bool = False
     runbook: str = ""
+    detail: str = ""
+
+    @property
+    def said(self) -> str:
+        """Returns what is wrong; of one that has ended what it was, and for how long."""
+        if self.ended is None:
+            return self.text
+        return f"ended after {span((self.gone or self.ended) - self.since)}; it was: {self.text}"
 
     @property
     def key(self) -> str:
@@ -66,6 +76,11 @@ class Silence:
 
     def covers(self, alert: Alert, now: datetime) -> bool:
         return self.until > now and self.rule == alert.rule and self.queue in ("", alert.queue)
+
+
+def silence_over(alert: Alert, silences: Iterable[Silence], now: datetime) -> Silence | None:
+    """Returns the silence by which nobody is told of an alert: of several the one that holds longest."""
+    return max((one for one in silences if one.covers(alert, now)), key=lambda one: one.until, default=None)
 
 
 @dataclass(slots=True, frozen=True)
@@ -168,6 +183,7 @@ def _seen(known: Alert | None, condition: Condition, now: datetime, missed: bool
         fired,
         told=known is not None and known.told,
         runbook=condition.runbook,
+        detail="" if known is None else known.detail,
     )
 
 
@@ -177,7 +193,7 @@ def to_tell(before: Book, after: Book, silences: Sequence[Silence], now: datetim
     new = [
         alert
         for alert in after.firing
-        if not alert.told and alert.gone is None and not any(silence.covers(alert, now) for silence in silences)
+        if not alert.told and alert.gone is None and silence_over(alert, silences, now) is None
     ]
     known = {(alert.key, alert.fired) for alert in before.ended}
     over = [alert for alert in after.ended if alert.told and (alert.key, alert.fired) not in known]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redrive.kernel.alerts.facts import SURGE_FACTOR
-from redrive.kernel.alerts.slo import FAST, SLOW
+from redrive.kernel.alerts.slo import FAST, LASTING, SLOW
 from redrive.kernel.alerts.thresholds import Thresholds
 from redrive.kernel.wording import prometheus_span
 
@@ -53,7 +53,7 @@ def slo_fast(limit: Thresholds, which: str) -> str:
 
 
 def slo_slow(limit: Thresholds, which: str) -> str:
-    return _burning(which, SLOW, "6h", "30m")
+    return _burning(which, SLOW, "6h", LASTING)
 
 
 def _burning(which: str, rate: float, long: str, short: str) -> str:

@@ -290,7 +290,7 @@ SLO_FAST = Rule(
 SLO_SLOW = Rule(
     "slo_slow",
     Level.WARNING,
-    "queue {queue} uses up its error budget {value} times as fast as it may, over 6 h and 30 min",
+    "queue {queue} uses up its error budget {value} times as fast as it may, over 6 h, and goes on",
     "redrive slo; redrive doctor --queue {queue}",
     Unit.NUMBER,
     0.0,

@@ -25,13 +25,14 @@ from redrive.kernel.alerts.book import (
     to_tell,
 )
 from redrive.kernel.alerts.own import OwnRule, own_conditions
-from redrive.kernel.alerts.rules import conditions
+from redrive.kernel.alerts.rules import NO_WORKER, Condition, conditions
 from redrive.kernel.alerts.slo import Objective
 from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
 from redrive.ops.alerts.answers import ask_all
+from redrive.ops.alerts.details import with_details
 from redrive.ops.alerts.look import BOOK, COLLECTION, book_of, look, silences_of
 from redrive.ops.alerts.send import NotSent, Send, call, deliver, in_thread
 
@@ -46,8 +47,9 @@ Stopping = Callable[[], bool]
 
 class Evaluator:
     """Evaluates the rules of one configuration. ``send``: to whom, by name; ``heartbeat``: an address that is called
-    after each round, so that somebody notices when nobody evaluates; ``own``: rules of the application
-    and its features, ``objectives``: service levels of queues."""
+    after each round, so that somebody notices when nobody evaluates; ``own``: rules of the application and its
+    features, ``objectives``: service levels of queues. ``starts``: returns the command that starts a worker for a
+    queue."""
 
     def __init__(
         self,
@@ -56,7 +58,9 @@ class Evaluator:
         heartbeat: str | None = None,
         own: Mapping[str, OwnRule] = MappingProxyType({}),
         objectives: Mapping[str, Objective] = MappingProxyType({}),
+        starts: Callable[[str], str] | None = None,
     ) -> None:
+        self._starts = starts
         self._objectives = objectives
         self._limits = limits
         self._own = own
@@ -74,7 +78,8 @@ class Evaluator:
         facts, after = await look(store, self._limits, figures, before, self._objectives)
         answers = await ask_all(store, self._own, before.answers, figures.now)
         broken = [*conditions(facts, self._limits), *own_conditions(self._own, answers)]
-        after = replace(step(after, broken, figures.now), by=worker, answers=answers)
+        after = replace(step(after, self._with_commands(broken), figures.now), by=worker, answers=answers)
+        after = await with_details(store, after, figures)
         due = self._address(before, after, silences_of(figures), figures.now)
         if due is not None:
             after = due
@@ -90,6 +95,12 @@ class Evaluator:
         _log(before, after)
         # At the same time: whoever waits for the heartbeat must not wait for a destination that hangs.
         await asyncio.gather(self._beat(), self._deliver(store, mine, stopping))
+
+    def _with_commands(self, broken: list[Condition]) -> list[Condition]:
+        """Returns conditions with the command that starts a worker here, where one is needed."""
+        if self._starts is None:
+            return broken
+        return [replace(one, fix=self._starts(one.queue)) if one.rule == NO_WORKER.name else one for one in broken]
 
     def _address(self, before: Book, after: Book, silences: list[Silence], now: datetime) -> Book | None:
         """Returns the book with a message about what has to be told; None when there is nothing, or nobody."""
@@ -197,4 +208,4 @@ def _log(before: Book, after: Book) -> None:
 
 def _say(event: str, alert: Alert) -> None:
     extra = {"event": f"alert.{event}", "rule": alert.rule, "queue": alert.queue or None, "alert_level": alert.level}
-    logger.log(logging.WARNING if event == "firing" else logging.INFO, "%s: %s", event, alert.text, extra=extra)
+    logger.log(logging.WARNING if event == "firing" else logging.INFO, "%s: %s", event, alert.said, extra=extra)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from redrive.kernel.alerts.book import Silence
+from redrive.kernel.alerts.book import Silence, silence_over
 from redrive.kernel.alerts.facts import Answer
 from redrive.kernel.alerts.own import OwnRule
 from redrive.kernel.alerts.rules import Condition, Unit, conditions
@@ -47,7 +47,7 @@ async def findings(store: Store, watched: Watched, queue: str | None = None) -> 
     else:
         for alert in book.firing:
             if queue in (None, alert.queue) or not alert.queue:
-                silence = next((one for one in silences if one.covers(alert, figures.now)), None)
+                silence = silence_over(alert, silences, figures.now)
                 found.append(
                     Finding(
                         alert.level if silence is None else Level.NOTE,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from redrive.kernel.alerts.book import Alert, Message
 from redrive.kernel.alerts.rules import OWN_ANCHOR, TABLE
+from redrive.ops.shell import for_connection
 from redrive.settings import Triage
 
 MOST_WORDED = 20  # alerts of one message that are told in words
@@ -18,12 +20,28 @@ def runbook(base: str, alert: Alert) -> str:
     return alert.runbook or f"{base}#{_ANCHORS.get(alert.rule, OWN_ANCHOR)}"
 
 
-class Wording:
-    """How messages are worded here: where the runbooks are, which store it is about, and notes on queues."""
+@dataclass(slots=True, frozen=True)
+class Place:
+    """What a message is about: a store, the host of whoever evaluates its rules, the environment, and the connection
+    where there are several."""
 
-    def __init__(self, runbooks: str, store: str, triage: Mapping[str, Triage]) -> None:
+    store: str
+    host: str
+    environment: str
+    connection: str | None = None
+
+    @property
+    def told(self) -> str:
+        named = f", connection {self.connection}" if self.connection else ""
+        return f"{self.environment}, host {self.host}{named}, store {self.store}"
+
+
+class Wording:
+    """How messages are worded here: where the runbooks are, what they are about, and notes on queues."""
+
+    def __init__(self, runbooks: str, place: Place, triage: Mapping[str, Triage]) -> None:
         self._runbooks = runbooks
-        self._store = store
+        self._place = place
         self._triage = triage
 
     def document(self, message: Message) -> dict[str, Any]:
@@ -34,7 +52,10 @@ class Wording:
             "id": message.id,
             "at": message.at.isoformat(),
             "status": "firing" if "firing" in states else "resolved",
-            "store": self._store,
+            "store": self._place.store,
+            "host": self._place.host,
+            "environment": self._place.environment,
+            "connection": self._place.connection,
             "alerts": [self.alert(alert) for alert in message.alerts],
         }
 
@@ -46,26 +67,28 @@ class Wording:
             "rule": alert.rule,
             "queue": alert.queue or None,
             "level": alert.level.value,
-            "text": alert.text,
+            "text": alert.said,
+            "detail": self._command(alert.detail),
             "value": alert.value,
             "since": alert.since.isoformat(),
             "firedAt": None if alert.fired is None else alert.fired.isoformat(),
             "resolvedAt": None if alert.ended is None else alert.ended.isoformat(),
-            "fix": alert.fix,
+            "fix": self._command(alert.fix),
             "runbook": runbook(self._runbooks, alert),
             "triage": None if note is None else {"look": note.look, "problems": note.problems, "tables": note.tables},
         }
 
     def slack(self, message: Message) -> dict[str, Any]:
         """Returns it as Slack and those that are like it take it."""
-        lines = [*self._lines(message.alerts), f"store: {self._store}"]
+        lines = [*self._lines(message.alerts), _printable(self._place.told)]
         return {"text": "\n".join(_escaped(line) for line in lines)}
 
     def mail(self, message: Message) -> tuple[str, str]:
         """Returns subject and text."""
         first, more = message.alerts[0], len(message.alerts) - 1
-        subject = f"[redrive] {_status(first)}: {first.text}" + (f" (and {more} more)" if more else "")
-        return _printable(subject)[:200], "\n".join([*self._lines(message.alerts), "", f"store: {self._store}"])
+        more_told = f" (and {more} more)" if more else ""
+        subject = f"[redrive {self._place.environment}] {_status(first)}: {first.said}{more_told}"
+        return _printable(subject)[:200], "\n".join([*self._lines(message.alerts), "", _printable(self._place.told)])
 
     def _lines(self, alerts: Sequence[Alert]) -> list[str]:
         lines = [_printable(line) for alert in alerts[:MOST_WORDED] for line in self._told(alert)]
@@ -73,16 +96,22 @@ class Wording:
         return lines if more <= 0 else [*lines, f"… and {more} more: redrive alerts"]
 
     def _told(self, alert: Alert) -> list[str]:
-        lines = [f"{_status(alert)}: {alert.text}"]
+        lines = [f"{_status(alert)}: {alert.said}"]
         if alert.ended is not None:
             return lines
-        lines += [f"  what to do: {alert.fix}"] if alert.fix else []
+        lines += [f"  {line}" for line in self._command(alert.detail).splitlines()]
+        lines += [f"  what to do: {self._command(alert.fix)}"] if alert.fix else []
         note = self._triage.get(alert.queue)
         if note is not None:
             lines += [f"  {note.look}"] if note.look else []
             lines += [f"  typical: {problem}" for problem in note.problems]
             lines += [f"  business tables: {', '.join(note.tables)}"] if note.tables else []
-        return [*lines, f"  {runbook(self._runbooks, alert)}"]
+        address = runbook(self._runbooks, alert)
+        where = " in redrive's documentation" if not alert.runbook and "://" not in address else ""
+        return [*lines, f"  runbook: {address}{where}"]
+
+    def _command(self, text: str) -> str:
+        return for_connection(text, self._place.connection)
 
 
 def _status(alert: Alert) -> str:

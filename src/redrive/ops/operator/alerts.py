@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from redrive.errors import InvalidInput
-from redrive.kernel.alerts.book import Alert, Silence
+from redrive.kernel.alerts.book import Alert, Silence, silence_over
 from redrive.kernel.alerts.rules import NAMES
 from redrive.kernel.alerts.slo import ServiceLevel
 from redrive.kernel.diagnosis import Level
@@ -71,7 +71,7 @@ class AlertService(Service):
         book, silenced = await load(self._store, now)
 
         def shown(alert: Alert) -> Shown:
-            silence = next((one for one in silenced if one.covers(alert, now)), None)
+            silence = silence_over(alert, silenced, now)
             triage: Mapping[str, Triage] = self._session.policy.triage
             base = self._session.settings.alert_runbooks
             return Shown(alert, silence, runbook(base, alert), triage.get(alert.queue))
@@ -131,6 +131,7 @@ def alert_shown(shown: Shown) -> dict[str, Any]:
         "queue": alert.queue or None,
         "level": alert.level.value,
         "text": alert.text,
+        "detail": alert.detail,
         "value": alert.value,
         "since": alert.since,
         "fired_at": alert.fired,

@@ -15,6 +15,7 @@ from redrive.ops import doctor, drill, history, inspect
 from redrive.ops.access import Role
 from redrive.ops.alerts.findings import Watched
 from redrive.ops.alerts.more_rules import more_rules
+from redrive.ops.alerts.start import start_command
 from redrive.ops.history import History, Rates
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.session import Service
@@ -69,7 +70,14 @@ class HealthService(Service):
             if feature.examine is not None
         }
         found = await doctor.examine(self._store, queue, session.queues, looks, self._watched)
-        return [replace(one, fix=session.command(one.fix)) for one in found]
+        return [replace(one, fix=session.command(self._fix(one))) for one in found]
+
+    def _fix(self, finding: Finding) -> str | None:
+        """Returns what mends something; the command that starts a worker as it is configured here."""
+        what, name = finding.about or ("", "")
+        if finding.code != "no_worker" or what != "queue" or self._session.policy.settings is None:
+            return finding.fix
+        return start_command(self._session.policy.settings, self._session.connection, name)
 
     @property
     def _watched(self) -> Watched:
