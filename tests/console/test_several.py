@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 
 from redrive import App, Context, Fail
+from redrive.errors import StoreUnavailable
+from redrive.ops.access import Caller, Role
+from redrive.ops.known_callers import KNOWN_FOR_S, MOST_KNOWN, KnownCallers
 from tests.console.conftest import HOME, console, form_token, page
 from tests.metrics.conftest import parsed, value
+from tests.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 AWAY = "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1"
@@ -167,6 +171,80 @@ async def two_messages(stream: Any, app: App) -> AsyncIterator[str]:
             if number == 2:
                 return
             await app.enqueue("REPORT_X")
+
+
+async def test_who_was_let_in_looks_at_others_while_the_default_one_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxied_url: str, postgres_url: str, proxy: Proxy
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("redrive.ops.known_callers.ANSWER_S", 0.3)
+    (tmp_path / "redrive.toml").write_text(
+        f'[connections.main]\nurl = "{proxied_url}"\n[connections.insights]\nurl = "sqlite:///insights.db"\n'
+    )
+    app, direct = App(), App(postgres_url)
+    await app.at("insights").migrate()
+    tokens = (await direct.operator(Caller("ann", Role.ADMIN))).tokens
+    bob, eve = await tokens.create("bob", Role.VIEWER), await tokens.create("eve", Role.OPERATOR)
+    as_bob, as_eve = ({"Authorization": f"Bearer {one.secret}"} for one in (bob, eve))
+    async with console(app, open_door=True) as client:
+        signed = await client.post(f"{HOME}/sign-in", data={"token": bob.secret, "next": HOME})
+        assert signed.status_code == 303, signed.text[:500]
+        await page(client, "/@insights/failures")
+        at_insights = {"connection": "insights"}
+        assert (await client.get("/api/tasks", params=at_insights, headers=as_bob)).status_code == 200
+        for outage in (proxy.refuse, proxy.black_hole):
+            outage()
+            if outage == proxy.refuse:
+                proxy.cut()
+            await page(client, "/@insights/failures")
+            assert (await client.get("/api/tasks", params=at_insights, headers=as_bob)).status_code == 200
+            denied = await client.post("/api/tasks?connection=insights", json={"kind": "X"}, headers=as_bob)
+            assert denied.status_code == 403, "he is a viewer still"
+            if outage == proxy.refuse:
+                unknown = await client.get("/api/tasks", params=at_insights, headers=as_eve)
+                assert unknown.status_code == 503, "she was not here before"
+                nobody = await client.get("/api/tasks", params=at_insights)
+                assert nobody.status_code == 401, "the door stays closed"
+            proxy.restore()
+        await tokens.revoke(bob.record.id)
+        for _ in range(100):  # until the pool has noticed that the wire is back
+            answer = await client.get("/api/tasks", params=at_insights, headers=as_bob)
+            if answer.status_code == 401:
+                break
+            await asyncio.sleep(0.1)
+        assert answer.status_code == 401
+        proxy.refuse()
+        proxy.cut()
+        assert (await client.get("/api/tasks", params=at_insights, headers=as_bob)).status_code == 503
+        proxy.restore()
+    await direct.close()
+
+
+def test_who_is_known_is_known_for_a_while() -> None:
+    now, here = [0.0], Caller("ann", Role.VIEWER, "t")
+
+    async def there() -> Caller | None:
+        return here
+
+    async def away() -> Caller | None:
+        raise StoreUnavailable("gone")
+
+    async def look() -> None:
+        known = KnownCallers(lambda: now[0])
+        assert await known.check("s", there) == here
+        now[0] = KNOWN_FOR_S - 1
+        assert await known.check("s", away) == here
+        now[0] = KNOWN_FOR_S
+        with pytest.raises(StoreUnavailable):
+            await known.check("s", away)
+        for number in range(MOST_KNOWN + 1):
+            await known.check(str(number), there)
+        with pytest.raises(StoreUnavailable):
+            await known.check("0", away)
+        assert await known.check("1", away) == here
+        assert "s" not in repr(known._known.keys()).split("'"), "by a hash alone"
+
+    asyncio.run(look())
 
 
 async def test_with_one_connection_nothing_is_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

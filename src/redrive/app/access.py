@@ -4,33 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
     from redrive.ops.access import Caller
+    from redrive.ops.known_callers import KnownCallers
     from redrive.ops.sign_in import Limits
     from redrive.settings import Settings
 
 
 class Access:
-    """Checks secrets against the store: ``await app.access.caller(token)``."""
+    """Checks secrets against the store: ``await app.access.caller(token)``. ``several``: there are other connections to
+    look at while this store is away, so whom it has let in lately is let in still."""
 
-    def __init__(self, settings: Settings, store: Callable[[], Awaitable[Store]]) -> None:
+    def __init__(self, settings: Settings, store: Callable[[], Awaitable[Store]], *, several: bool = False) -> None:
         self._settings = settings
         self._store = store
+        self._several = several
+
+    @cached_property
+    def _known(self) -> KnownCallers:
+        from redrive.ops.known_callers import KnownCallers
+
+        return KnownCallers()
+
+    async def _checked(self, secret: str, ask: Callable[[], Awaitable[Caller | None]]) -> Caller | None:
+        return await (self._known.check(secret, ask) if self._several else ask())
 
     async def caller(self, secret: str) -> Caller | None:
         """Returns whose token this is; None when nobody's."""
         from redrive.ops import access
 
-        return await access.check(await self._store(), secret)
+        async def ask() -> Caller | None:
+            return await access.check(await self._store(), secret)
+
+        return await self._checked(secret, ask)
 
     async def has_tokens(self) -> bool:
         """Returns whether there ever was a token: revoking the last one must not let everybody in."""
         from redrive.ops import access
 
-        return await access.any_token(await self._store())
+        async def ask() -> bool:
+            return await access.any_token(await self._store())
+
+        return await (self._known.has_tokens(ask) if self._several else ask())
 
     async def sign_in(self, token: str) -> str | None:
         """Returns the secret of a new console session for whoever has this token; None when the token is nobody's."""
@@ -43,11 +62,15 @@ class Access:
         as idle."""
         from redrive.ops import sign_in as sessions
 
-        return await sessions.check(await self._store(), secret, self._limits, seen=seen)
+        async def ask() -> Caller | None:
+            return await sessions.check(await self._store(), secret, self._limits, seen=seen)
+
+        return await self._checked(secret, ask)
 
     async def sign_out(self, secret: str) -> None:
         from redrive.ops import sign_in as sessions
 
+        self._known.forget(secret)
         await sessions.sign_out(await self._store(), secret)
 
     @property
