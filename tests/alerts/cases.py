@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +20,18 @@ BURNS = {
 ATTEMPTS = 'redrive_attempts_total{worker="w", queue="q", kind="A", outcome="failed", reason="x"}'
 
 
+def quiet(**given: Any) -> QueueFacts:
+    """Facts of a queue in which nothing is wrong, but for these."""
+    facts: dict[str, Any] = dict.fromkeys(QueueFacts.__dataclass_fields__, 0)
+    return QueueFacts(**{**facts, "paused": False, "before": None, **given})
+
+
+def at_rest(queues: dict[str, QueueFacts], **given: Any) -> Facts:
+    """Facts of a store in which nothing is wrong, but for these."""
+    facts: dict[str, Any] = dict.fromkeys(Facts.__dataclass_fields__, 0)
+    return Facts(**{**facts, "now": NOW, "chain": None, "queues": queues, **given})
+
+
 @dataclass(slots=True, frozen=True)
 class Case:
     """``series`` have a value a minute, for an hour and a half. Two processes serve the fleet's: they are not added
@@ -34,12 +46,12 @@ class Case:
 
     @property
     def facts(self) -> Facts:
-        return Facts(NOW, {} if self.queue is None else {"q": self.queue}, **self.store)
+        return at_rest({} if self.queue is None else {"q": self.queue}, **self.store)
 
 
 def _of(rule: str, series: dict[str, str], queue: QueueFacts, **more: dict[str, str]) -> list[Case]:
     """The rule is broken, and it is not while the queue is paused."""
-    paused = QueueFacts(**{**{name: getattr(queue, name) for name in QueueFacts.__dataclass_fields__}, "paused": True})
+    paused = replace(queue, paused=True)
     return [
         Case(rule, "broken", True, series, queue),
         Case(rule, "paused queue", False, {**series, PAUSED: "1x90"}, paused),
@@ -47,85 +59,85 @@ def _of(rule: str, series: dict[str, str], queue: QueueFacts, **more: dict[str, 
 
 
 CASES = [
-    *_of("failed", {f"redrive_fleet_failed_open{{{Q}}}": "3x90"}, QueueFacts(failed=3)),
-    Case("failed", "muted", False, {f"redrive_fleet_failed_open{{{Q}}}": "0x90"}, QueueFacts(known=3)),
-    *_of("depth", {QUEUED: "150x90"}, QueueFacts(queued=150, before=150)),
-    Case("depth", "rising", True, {QUEUED: "101+1x90"}, QueueFacts(queued=191, before=181)),
-    Case("depth", "falling", False, {QUEUED: "900-5x90"}, QueueFacts(queued=450, before=500)),
-    Case("depth", "small", False, {QUEUED: "100x90"}, QueueFacts(queued=100)),
-    Case("depth", "since a minute", False, {QUEUED: "0x88 150 150"}, QueueFacts(queued=150)),
-    Case("depth", "paused kind", False, {QUEUED: "150x90", KIND_PAUSED: "1x90"}, QueueFacts(queued=0)),
+    *_of("failed", {f"redrive_fleet_failed_open{{{Q}}}": "3x90"}, quiet(failed=3)),
+    Case("failed", "muted", False, {f"redrive_fleet_failed_open{{{Q}}}": "0x90"}, quiet(known=3)),
+    *_of("depth", {QUEUED: "150x90"}, quiet(queued=150, before=150)),
+    Case("depth", "rising", True, {QUEUED: "101+1x90"}, quiet(queued=191, before=181)),
+    Case("depth", "falling", False, {QUEUED: "900-5x90"}, quiet(queued=450, before=500)),
+    Case("depth", "small", False, {QUEUED: "100x90"}, quiet(queued=100)),
+    Case("depth", "since a minute", False, {QUEUED: "0x88 150 150"}, quiet(queued=150)),
+    Case("depth", "paused kind", False, {QUEUED: "150x90", KIND_PAUSED: "1x90"}, quiet(queued=0)),
     *_of(
         "pending",
         {f"redrive_fleet_overdue_tasks{{{Q}}}": "2x90", QUEUED: "8x90"},
-        QueueFacts(queued=8, overdue=2, workers=1),
+        quiet(queued=8, overdue=2, workers=1),
     ),
-    Case("pending", "none", False, {f"redrive_fleet_overdue_tasks{{{Q}}}": "0x90"}, QueueFacts(queued=8, workers=1)),
+    Case("pending", "none", False, {f"redrive_fleet_overdue_tasks{{{Q}}}": "0x90"}, quiet(queued=8, workers=1)),
     *_of(
         "surge",
         {ATTEMPTS: "0x79 10+10x10", f"redrive_fleet_failed_open{{{Q}}}": "30x90"},
-        QueueFacts(failed=30, surged=90),
+        quiet(failed=30, surged=90),
     ),
     Case(
         "surge",
         "as usual",
         False,
         {ATTEMPTS: "0+10x90", f"redrive_fleet_failed_open{{{Q}}}": "30x90"},
-        QueueFacts(failed=900, surged=100, usual=100),
+        quiet(failed=900, surged=100, usual=100),
     ),
     Case(
         "surge",
         "muted",
         False,
         {ATTEMPTS: "0x79 10+10x10", f"redrive_fleet_failed_open{{{Q}}}": "0x90"},
-        QueueFacts(known=90, surged=90),
+        quiet(known=90, surged=90),
     ),
     Case(
         "surge",
         "of a new reason",
         True,
         {ATTEMPTS: "_x85 400x10", f"redrive_fleet_failed_open{{{Q}}}": "0x85 400x10"},
-        QueueFacts(failed=400, surged=400),
+        quiet(failed=400, surged=400),
     ),
-    Case("surge", "few", False, {ATTEMPTS: "0x79 1+1x10"}, QueueFacts(failed=9, surged=9)),
+    Case("surge", "few", False, {ATTEMPTS: "0x79 1+1x10"}, quiet(failed=9, surged=9)),
     *_of(
         "oldest_age",
         {'redrive_fleet_oldest_age_seconds{queue="q", kind="A"}': "901x90"},
-        QueueFacts(queued=1, oldest=901, workers=1),
+        quiet(queued=1, oldest=901, workers=1),
     ),
     Case(
         "oldest_age",
         "young",
         False,
         {'redrive_fleet_oldest_age_seconds{queue="q", kind="A"}': "900x90"},
-        QueueFacts(queued=1, oldest=900, workers=1),
+        quiet(queued=1, oldest=900, workers=1),
     ),
     Case(
         "oldest_age",
         "paused kind",
         False,
         {'redrive_fleet_oldest_age_seconds{queue="q", kind="A"}': "901x90", KIND_PAUSED: "1x90"},
-        QueueFacts(),
+        quiet(),
     ),
-    *_of("no_worker", {QUEUED: "1x90", f"redrive_fleet_workers{{{Q}}}": "0x90"}, QueueFacts(queued=1)),
+    *_of("no_worker", {QUEUED: "1x90", f"redrive_fleet_workers{{{Q}}}": "0x90"}, quiet(queued=1)),
     Case(
         "no_worker",
         "served",
         False,
         {QUEUED: "1x90", f"redrive_fleet_workers{{{Q}}}": "1x90"},
-        QueueFacts(queued=1, workers=1),
+        quiet(queued=1, workers=1),
     ),
-    Case("no_worker", "delayed tasks", False, {QUEUED: "0x90", f"redrive_fleet_workers{{{Q}}}": "0x90"}, QueueFacts()),
-    *_of("slo_fast", {BURNS["1h"]: "15x90", BURNS["5m"]: "20x90"}, QueueFacts(fast=15)),
-    Case("slo_fast", "over", False, {BURNS["1h"]: "15x90", BURNS["5m"]: "0x90"}, QueueFacts(fast=0)),
-    *_of("slo_slow", {BURNS["6h"]: "7x90", BURNS["30m_lasting"]: "8x90"}, QueueFacts(slow=7)),
-    Case("slo_slow", "little", False, {BURNS["6h"]: "5x90", BURNS["30m_lasting"]: "8x90"}, QueueFacts(slow=5)),
+    Case("no_worker", "delayed tasks", False, {QUEUED: "0x90", f"redrive_fleet_workers{{{Q}}}": "0x90"}, quiet()),
+    *_of("slo_fast", {BURNS["1h"]: "15x90", BURNS["5m"]: "20x90"}, quiet(fast=15)),
+    Case("slo_fast", "over", False, {BURNS["1h"]: "15x90", BURNS["5m"]: "0x90"}, quiet(fast=0)),
+    *_of("slo_slow", {BURNS["6h"]: "7x90", BURNS["30m_lasting"]: "8x90"}, quiet(slow=7)),
+    Case("slo_slow", "little", False, {BURNS["6h"]: "5x90", BURNS["30m_lasting"]: "8x90"}, quiet(slow=5)),
     Case(
         "slo_slow",
         "burst",
         False,
         {BURNS["6h"]: "20x90", BURNS["30m"]: "20x90", BURNS["30m_lasting"]: "0x90"},
-        QueueFacts(fast=20, slow=0),
+        quiet(fast=20, slow=0),
     ),
     Case("stuck", "broken", True, {"redrive_fleet_leases_expired": "1x90"}, store={"expired": 1}),
     Case("stuck", "none", False, {"redrive_fleet_leases_expired": "0x90"}),
@@ -139,8 +151,8 @@ CASES = [
         "audit_unsealed",
         "broken",
         True,
-        {"redrive_fleet_audit_unsealed_age_seconds": "700x90", f"redrive_fleet_workers{{{Q}}}": "1x90"},
-        store={"unsealed": 700.0},
+        {"redrive_fleet_audit_unsealed_age_seconds": "601x90", f"redrive_fleet_workers{{{Q}}}": "1x90"},
+        store={"unsealed": 601.0},
     ),
     Case(
         "audit_unsealed",
@@ -148,6 +160,13 @@ CASES = [
         False,
         {"redrive_fleet_audit_unsealed_age_seconds": "700x90", f"redrive_fleet_workers{{{Q}}}": "0x90"},
     ),
-    Case("horizon", "broken", True, {"redrive_fleet_horizon_age_seconds": "400x90"}, store={"horizon": 400.0}),
-    Case("horizon", "short", False, {"redrive_fleet_horizon_age_seconds": "200x90"}, store={"horizon": 200.0}),
+    Case(
+        "audit_unsealed",
+        "not yet",
+        False,
+        {"redrive_fleet_audit_unsealed_age_seconds": "600x90", f"redrive_fleet_workers{{{Q}}}": "1x90"},
+        store={"unsealed": 600.0},
+    ),
+    Case("horizon", "broken", True, {"redrive_fleet_horizon_age_seconds": "301x90"}, store={"horizon": 301.0}),
+    Case("horizon", "short", False, {"redrive_fleet_horizon_age_seconds": "300x90"}, store={"horizon": 300.0}),
 ]

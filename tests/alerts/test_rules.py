@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import MISSING, fields
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from redrive.kernel.alerts.own import OwnRule
 from redrive.kernel.alerts.rules import TABLE, conditions
 from redrive.kernel.alerts.thresholds import Limits, Thresholds
 from redrive.observe.prometheus_rules import anchors
-from tests.alerts.cases import CASES, NOW, Case
+from tests.alerts.cases import CASES, NOW, Case, at_rest, quiet
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,8 +33,15 @@ def test_every_rule_is_seen_both_ways() -> None:
     assert seen == {(rule.name, fires) for rule in TABLE for fires in (True, False)}
 
 
+@pytest.mark.parametrize("kind", [QueueFacts, Facts])
+def test_no_fact_is_left_out_unnoticed(kind: type) -> None:
+    """Whoever adds one has to say in ops/alerts/look.py where it comes from."""
+    given = [one.name for one in fields(kind) if (one.default, one.default_factory) != (MISSING, MISSING)]
+    assert given == []
+
+
 def test_words() -> None:
-    facts = Facts(NOW, {"reports": QueueFacts(queued=150, before=140, overdue=30, failed=1200, oldest=7300)})
+    facts = at_rest({"reports": quiet(queued=150, before=140, overdue=30, failed=1200, oldest=7300)})
     said = {one.rule: one.text for one in conditions(facts, Limits())}
     assert said == {
         "failed": "queue reports has failed tasks: 1,200",
@@ -46,8 +54,8 @@ def test_words() -> None:
 
 def test_thresholds_of_a_queue_and_rules_that_are_off() -> None:
     own = Thresholds(depth=500, oldest_age=60, pending_share=0.5, off=["no_worker"])
-    facts = QueueFacts(queued=150, before=150, overdue=30, oldest=61)
-    found = conditions(Facts(NOW, {"reports": facts, "mail": facts}), Limits(queues={"reports": own}))
+    facts = quiet(queued=150, before=150, overdue=30, oldest=61)
+    found = conditions(at_rest({"reports": facts, "mail": facts}), Limits(queues={"reports": own}))
     assert [(one.rule, one.queue) for one in found] == [
         ("depth", "mail"),
         ("pending", "mail"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from redrive.kernel.alerts.thresholds import Limits
@@ -20,20 +20,22 @@ class QueueFacts:
     muted or resolved; ``known``: by the others. ``overdue``: tasks that have waited for the queue's ``pending_age``.
     ``surged``: terminal failures of the last ten minutes, ``usual``: as many as in ten minutes of the hour before.
     ``before``: how many were queued when ``depth_for`` began, if it was too many all the time since. ``fast`` and
-    ``slow``: how many times as fast as allowed its error budget goes, over an hour and over six."""
+    ``slow``: how many times as fast as allowed its error budget goes, over an hour and over six.
 
-    queued: int = 0
-    oldest: float = 0.0
-    failed: int = 0
-    known: int = 0
-    overdue: int = 0
-    surged: int = 0
-    usual: float = 0.0
-    workers: int = 0
-    paused: bool = False
-    before: int | None = None
-    fast: float = 0.0
-    slow: float = 0.0
+    None has a default: a fact that nobody gathers would be a rule that never fires, and looks healthy."""
+
+    queued: int
+    oldest: float
+    failed: int
+    known: int
+    overdue: int
+    surged: int
+    usual: float
+    workers: int
+    paused: bool
+    before: int | None
+    fast: float
+    slow: float
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,16 +54,15 @@ class Answer:
 class Facts:
     """``expired``: leases that ran out. ``late``: schedules whose run is overdue. ``unsealed``: for how many seconds
     audit rows wait for their seal, where somebody is alive to do it. ``chain``: what is wrong with the chain of seals.
-    ``horizon``: for how many seconds a transaction holds back the removal of dead rows."""
+    ``horizon``: for how many seconds a transaction holds back the removal of dead rows. No defaults here, either."""
 
     now: datetime
-    queues: Mapping[str, QueueFacts] = field(default_factory=dict)
-    expired: int = 0
-    late: int = 0
-    unsealed: float = 0.0
-    chain: str | None = None
-    horizon: float = 0.0
-    answers: Mapping[str, Answer] = field(default_factory=dict)
+    queues: Mapping[str, QueueFacts]
+    expired: int
+    late: int
+    unsealed: float
+    chain: str | None
+    horizon: float
 
 
 def remember(

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redrive.kernel.alerts.facts import SURGE_FACTOR
+from redrive.kernel.alerts.facts import SURGE_FACTOR, SURGE_WINDOW, USUAL_WINDOW
 from redrive.kernel.alerts.slo import FAST, LASTING, SLOW
-from redrive.kernel.alerts.thresholds import Thresholds
+from redrive.kernel.alerts.thresholds import NOT_EVALUATED_S, PINNED_S, UNSEALED_S, Thresholds
 from redrive.kernel.wording import prometheus_span
 
-NOT_EVALUATED_S = 300.0
+_SURGE, _USUAL = (prometheus_span(one.total_seconds()) for one in (SURGE_WINDOW, USUAL_WINDOW))
 
 
 def failed(limit: Thresholds, which: str) -> str:
@@ -33,8 +33,10 @@ def surge(limit: Thresholds, which: str) -> str:
     chosen = _selector(which, 'outcome="failed"')
     ended = f"redrive_attempts_total{chosen}"
     # A reason that is new has no value that it could have grown from: what is counted by it is all new.
-    now = f"sum by (connection, queue) (({ended} unless {ended} offset 10m) or increase({ended}[10m]))"
-    usual = f"sum by (connection, queue) (increase({ended}[1h] offset 10m)) / 6"
+    now = f"sum by (connection, queue) (({ended} unless {ended} offset {_SURGE}) or increase({ended}[{_SURGE}]))"
+    usual = (
+        f"sum by (connection, queue) (increase({ended}[{_USUAL}] offset {_SURGE})) / {USUAL_WINDOW / SURGE_WINDOW:g}"
+    )
     known = "on (connection, queue) (max by (connection, queue) (redrive_fleet_failed_open) == 0)"
     return f"({now} > {limit.surge} unless {now} <= {SURGE_FACTOR} * ({usual}) unless {known}){_RUNNING}"
 
@@ -78,11 +80,13 @@ def audit_chain(limit: Thresholds, which: str) -> str:
 
 def audit_unsealed(limit: Thresholds, which: str) -> str:
     workers = "sum by (connection) (max by (connection, queue) (redrive_fleet_workers)) > 0"
-    return f"max by (connection) (redrive_fleet_audit_unsealed_age_seconds) > 600 and on (connection) {workers}"
+    return (
+        f"max by (connection) (redrive_fleet_audit_unsealed_age_seconds) > {UNSEALED_S:g} and on (connection) {workers}"
+    )
 
 
 def horizon(limit: Thresholds, which: str) -> str:
-    return "max by (connection) (redrive_fleet_horizon_age_seconds) > 300"
+    return f"max by (connection) (redrive_fleet_horizon_age_seconds) > {PINNED_S:g}"
 
 
 def not_evaluated(connections: Sequence[str]) -> str:

@@ -9,14 +9,12 @@ from datetime import timedelta
 from enum import StrEnum
 
 from redrive.kernel.alerts import promql
-from redrive.kernel.alerts.facts import SURGE_FACTOR, Facts, QueueFacts
+from redrive.kernel.alerts.facts import SURGE_FACTOR, SURGE_WINDOW, Facts, QueueFacts
 from redrive.kernel.alerts.slo import FAST, SLOW
-from redrive.kernel.alerts.thresholds import SPANS, Limits, Thresholds
+from redrive.kernel.alerts.thresholds import PINNED_S, SPANS, THRESHOLDS, UNSEALED_S, Limits, Thresholds
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.wording import counted, span
 
-UNSEALED_S = 600.0
-PINNED_S = 300.0
 OWN_ANCHOR = "rules-of-your-own"  # in the runbook, of all rules of an application
 
 
@@ -69,7 +67,7 @@ class Rule:
     """``words`` may have ``{queue}``, ``{value}`` and thresholds by name; so may ``fix``. ``of_queue`` and ``of_store``
     return the number that breaks it, or None. ``hold``: how long it has to be broken, in seconds; a name of a
     threshold, or a number. ``expression`` gets thresholds and a selector of queues, for Prometheus. ``detail`` is added
-    to its words where the product says them."""
+    to its words where the product says them; ``instead`` says it in words of its own, where the facts have some."""
 
     name: str
     level: Level
@@ -81,6 +79,7 @@ class Rule:
     of_queue: Callable[[QueueFacts, Thresholds], float | None] | None = None
     of_store: Callable[[Facts], float | None] | None = None
     detail: Callable[[QueueFacts], str] = lambda _: ""
+    instead: Callable[[Facts], str | None] = lambda _: None
 
     @property
     def anchor(self) -> str:
@@ -101,9 +100,7 @@ class Rule:
         if self.of_store is not None and limits.holds(self.name, ""):
             value = self.of_store(facts)
             if value is not None:
-                text = self.said("", self.unit.told(value), limits.every)
-                if self.name == "audit_chain" and facts.chain:
-                    text = facts.chain
+                text = self.instead(facts) or self.said("", self.unit.told(value), limits.every)
                 yield self._condition("", value, text, limits.every)
         if self.of_queue is None:
             return
@@ -124,7 +121,7 @@ def _filled(words: str, queue: str, value: str, limits: Thresholds) -> str:
     """Returns a text with its blanks filled in: what it is about, and thresholds as people say them."""
     told = {
         name: span(timedelta(seconds=getattr(limits, name))) if name.endswith(SPANS) else getattr(limits, name)
-        for name in ("failed_for", "depth", "depth_for", "pending_age", "surge", "oldest_age", "no_worker_for")
+        for name in THRESHOLDS
     }
     return words.format(queue=queue, value=value, **told)
 
@@ -199,7 +196,8 @@ PENDING = Rule(
 SURGE = Rule(
     "surge",
     Level.WARNING,
-    "queue {queue} had {value} terminal failures within 10 min, three times as many as usual or more",
+    f"queue {{queue}} had {{value}} terminal failures within {span(SURGE_WINDOW)},"
+    f" {SURGE_FACTOR} times as many as usual or more",
     "redrive causes; was something deployed? redrive pause --queue {queue} keeps the rest from failing",
     Unit.NUMBER,
     0.0,
@@ -255,6 +253,7 @@ AUDIT_CHAIN = Rule(
     0.0,
     promql.audit_chain,
     of_store=lambda facts: None if facts.chain is None else 1.0,
+    instead=lambda facts: facts.chain,
 )
 AUDIT_UNSEALED = Rule(
     "audit_unsealed",

@@ -13,7 +13,7 @@ from typing import Any
 from redrive.kernel.alerts.book import Book, Silence, read_book, read_silence
 from redrive.kernel.alerts.facts import SURGE_WINDOW, USUAL_WINDOW, Facts, QueueFacts, depth_before, remember
 from redrive.kernel.alerts.slo import Objective
-from redrive.kernel.alerts.thresholds import Limits
+from redrive.kernel.alerts.thresholds import NOT_EVALUATED_S, Limits
 from redrive.kernel.figures import Figures
 from redrive.kernel.ports.store import Store
 from redrive.kernel.task import State
@@ -24,7 +24,7 @@ from redrive.ops.workers import Standing, standing
 COLLECTION, BOOK = "alert", "book"
 MOST_DOCUMENTS = 500
 CHAIN_EVERY = timedelta(minutes=5)
-STALE = timedelta(minutes=3)
+STALE = timedelta(seconds=NOT_EVALUATED_S)
 
 
 def is_stale(evaluated: datetime | None, now: datetime) -> bool:
@@ -83,30 +83,30 @@ async def look(
     served, alive = _served(figures)
     queues = {
         queue: QueueFacts(
-            queued[queue],
-            oldest.get(queue, 0.0),
-            max(failed[queue] - known[queue], 0),
-            known[queue],
-            overdue.get(queue, 0),
-            surged[queue],
-            usual[queue] * (SURGE_WINDOW / USUAL_WINDOW),
-            served[queue],
-            queue in figures.paused_queues,
-            depth_before(depths.get(queue, ()), limits.of(queue).depth_for, now),
-            services[queue].fast if queue in services else 0.0,
-            services[queue].slow if queue in services else 0.0,
+            queued=queued[queue],
+            oldest=oldest.get(queue, 0.0),
+            failed=max(failed[queue] - known[queue], 0),
+            known=known[queue],
+            overdue=overdue.get(queue, 0),
+            surged=surged[queue],
+            usual=usual[queue] * (SURGE_WINDOW / USUAL_WINDOW),
+            workers=served[queue],
+            paused=queue in figures.paused_queues,
+            before=depth_before(depths.get(queue, ()), limits.of(queue).depth_for, now),
+            fast=services[queue].fast if queue in services else 0.0,
+            slow=services[queue].slow if queue in services else 0.0,
         )
         for queue in sorted({*queued, *failed})
     }
     counted = {name: (own.failed, own.overdue) for name, own in queues.items() if own.failed or own.overdue}
     facts = Facts(
-        now,
-        queues,
-        figures.expired,
-        figures.late_schedules,
-        figures.unsealed_age if alive else 0.0,
-        book.chain,
-        figures.horizon or 0.0,
+        now=now,
+        queues=queues,
+        expired=figures.expired,
+        late=figures.late_schedules,
+        unsealed=figures.unsealed_age if alive else 0.0,
+        chain=book.chain,
+        horizon=figures.horizon or 0.0,
     )
     return facts, replace(book, depths=depths, counted=counted, services=services)
 
