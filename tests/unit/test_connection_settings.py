@@ -122,6 +122,14 @@ def test_groups_of_workers_take_the_options_of_a_worker(write: Write) -> None:
     assert set(fields_of(Options)) < set(fields_of(WorkerGroup)), "none is said again"
 
 
+def test_what_a_group_has_besides_is_no_option_of_a_worker_and_is_documented() -> None:
+    besides = set(fields_of(WorkerGroup)) - set(fields_of(Options))
+    said = {name: fields_of(WorkerGroup)[name].default for name in fields_of(WorkerGroup)}
+    assert not besides & WorkerGroup(**said).options.keys(), "redrive work would refuse it: there is no such option"
+    page = (Path(__file__).parents[2] / "docs/connections.md").read_text(encoding="utf-8")
+    assert [name for name in sorted(besides) if f"`{name}`" not in page] == []
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

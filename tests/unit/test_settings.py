@@ -25,6 +25,17 @@ from redrive.settings import (
 
 MAPS = {name: one.examples[0] for name, one in fields_of(Settings).items() if one.examples}
 SECRET = "AKIA:s3cr3t/key"
+# Texts that everybody may see who may see settings: where something is and how it is called, never how one gets in.
+SHOWN = {
+    *("connection", "app", "host", "trusted_proxies", "metrics_host", "worker_id", "audit_archive"),
+    *("alert_from", "alert_runbooks"),
+}
+
+
+def test_of_every_text_somebody_has_decided_whether_it_is_a_secret() -> None:
+    texts = {name for name, one in fields_of(Settings).items() if one.kind in (str, str | None, list[str])}
+    secrets = {name for name in texts if not fields_of(Settings)[name].repr}
+    assert texts - secrets == SHOWN, "a new setting: a secret (repr=False in own.py), or may it be shown?"
 
 
 @pytest.mark.parametrize("field", [name for name, one in fields_of(Settings).items() if "dict" in str(one.kind)])

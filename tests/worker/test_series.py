@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from redrive import App, Context, Fail
+from redrive import App, Cancel, Context, Fail
 from redrive.errors import StoreError, StoreUnavailable
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import ClaimRequest, Heartbeat, TickResult
-from redrive.kernel.series import MOST_SERIES, OTHER, Tally, TallySheet, read
+from redrive.kernel.series import MOST_SERIES, OTHER, Resolution, SeriesQuery, Tally, TallySheet, read
 from redrive.ops.history import history, rates
 from redrive.worker import tallies
 from redrive.worker.tallies import Tallies
@@ -80,6 +81,25 @@ async def test_two_hundred_tasks_are_seen_also_after_a_restart(make_app: MakeApp
         hour = await rates(store)
         assert (sum(hour.kinds["BAD"].completed), sum(hour.kinds["BAD"].failed)) == (40, 40)
         assert hour.kinds["BAD"].failure_rate == 0.5 and hour.queues["default"].failure_rate == 0.2
+
+
+async def test_everything_that_a_tally_has_is_counted_by_somebody(make_app: MakeApp) -> None:
+    """A field that nobody fills would be a chart of zeros."""
+    app = handlers(make_app())
+
+    @app.task("AWAY")
+    async def away(ctx: Context) -> None:
+        raise Cancel("not wanted")
+
+    await app.enqueue_many([("GOOD", {}), ("BAD", {"n": 1}), ("AWAY", {})])
+    async with working(app) as worker:
+        await until(true(lambda: worker.health.completed == 1 and worker.health.failed == 1))
+    store = await app.store()
+    await app.enqueue("GOOD")  # and waits
+    await store.upkeep("series")
+    rows = await store.series(SeriesQuery(Resolution.MINUTE, await store.now() - timedelta(hours=1)))
+    counted = {name for row in rows for name in row.document}
+    assert counted == {one.name for one in fields(Tally)}
 
 
 async def test_an_idle_worker_has_nothing_to_send(make_app: MakeApp) -> None:

@@ -75,6 +75,7 @@ class Chart:
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
+    right: int = WIDTH - RIGHT
 
     @property
     def first(self) -> float:

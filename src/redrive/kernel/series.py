@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import accumulate
@@ -129,9 +129,12 @@ class Tally:
         return found if self.oldest is None else {**found, "oldest": round(self.oldest, 3)}
 
 
-_COUNTS = ("started", "completed", "failed", "cancelled", "retried", "wait_ms", "run_ms", "samples")
-_MAPS = ("failures", "depth")
-_HISTOGRAMS = ("wait", "run")
+def _fields(*kinds: str) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(Tally) if one.type in kinds)
+
+
+# How each of them adds up follows from what it is, so that none can be forgotten.
+_COUNTS, _MAPS, _HISTOGRAMS = _fields("int", "float"), _fields("dict[str, int]"), _fields("list[int]")
 
 
 def from_document(values: Document) -> Tally:

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from redrive.errors import InvalidInput
 from redrive.kernel.task import check_name
-from redrive.settings.declare import Values, option
+from redrive.settings.declare import Values, fields_of, option
 from redrive.settings.options import Options
 from redrive.settings.values import Problem
 from redrive.settings.wording import guess
@@ -49,7 +49,7 @@ class WorkerGroup(Options):
     @property
     def options(self) -> dict[str, object]:
         """What it says of the options of a worker."""
-        return {name: value for name, value in self.given.items() if name not in ("connection", "processes")}
+        return {name: value for name, value in self.given.items() if name in fields_of(Options)}
 
 
 Connections = Mapping[str, Connection]

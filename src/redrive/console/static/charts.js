@@ -1,7 +1,6 @@
 // What stands at one moment of a chart, by hovering, tapping, or the arrow keys. The values are those of its table.
 // Charts are drawn again while somebody reads: what is shown belongs to a moment, and stays with it.
 
-const RIGHT = 8;
 const SVG = "http://www.w3.org/2000/svg";
 
 /** What is read: a chart, and a moment of it in seconds since 1970. @type {{chart: Element, moment: number} | null} */
@@ -60,7 +59,7 @@ function partsOf(chart) {
   const body = chart.querySelector("tbody");
   if (!picture || !body?.rows.length) return null;
   const left = Number(picture.dataset.left);
-  const width = (picture.viewBox.baseVal.width - left - RIGHT) / body.rows.length;
+  const width = (Number(picture.dataset.right) - left) / body.rows.length;
   return { picture, rows: body.rows, left, width, first: Number(body.dataset.first), step: Number(body.dataset.step) };
 }
 
