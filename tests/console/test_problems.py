@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import shlex
+import sys
 from datetime import UTC, datetime
+from html import unescape
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from redrive import App
 from redrive.console.door import HOME
 from redrive.console.templates_env import fragment
 from redrive.kernel.diagnosis import Finding, Level
+from redrive.ops import access
+from redrive.ops.access import Role
+from redrive.ops.shell import NO_SHELL, shell_at, shell_for
+from tests.console.conftest import console, fail_some, page
 
 PAGES = [
     ("failures", ("cause", "0123456789abcdef"), "/causes/0123456789abcdef"),
@@ -32,7 +42,7 @@ PAGES = [
 
 
 def shown(finding: Finding) -> str:
-    told = SimpleNamespace(problems=[finding], whole=True)
+    told = SimpleNamespace(problems=[finding], whole=True, shell=NO_SHELL)
     return fragment("regions/problems.html", shown=told, now=datetime.now(UTC))
 
 
@@ -46,3 +56,42 @@ def test_a_problem_has_its_page(code: str, about: tuple[str, str] | None, page: 
 def test_what_no_page_mends_has_a_command_to_copy(code: str) -> None:
     text = shown(Finding(Level.CRITICAL, code, "something", 'vacuum "redrive"."task";'))
     assert 'data-copy="vacuum &#34;redrive&#34;.&#34;task&#34;;"' in text
+
+
+def test_commands_among_our_words_reach_the_store() -> None:
+    text = "redrive causes; mend it, then redrive causes retry FP, or redrive work --app module:app --queue q"
+    at = shell_for("sqlite:////a b/x.db", "sqlite:////a b/x.db", "shop.tasks:app")
+    url = "--url 'sqlite:////a b/x.db'"
+    assert at.words(text) == (
+        f"redrive causes {url}; mend it, then redrive causes retry {url} FP, "
+        f"or redrive work {url} --app shop.tasks:app --queue q"
+    )
+    several = shell_at("main", None).words("redrive workers drain w1; redrive tokens")
+    assert several == "redrive workers drain --connection main w1; redrive tokens"
+    assert shell_at("main").words("redrive work --connection main") == "redrive work --connection main"
+    hidden = shell_for("postgresql://u:secret@h/d", "postgresql://u:***@h/d", "shop:app")
+    assert hidden.note and hidden.words("redrive stats") == "redrive stats" and "secret" not in hidden.note
+    assert NO_SHELL.words(text) == text
+
+
+@pytest.mark.anyio
+async def test_what_mends_a_problem_runs_elsewhere_as_it_is_copied(app: App, tmp_path: Path) -> None:
+    app.spec = "redrive.examples.shots:app"
+    async with console(app) as client:
+        await fail_some(app, 1)
+        await app.enqueue("SEND", {"to": "x"}, queue="nobody")
+        html = await page(client)
+        fixes = [unescape(one) for one in re.findall(r'data-copy="([^"]*)" aria-label="Copy what mends it"', html)]
+        work = next(one for one in fixes if one.startswith("redrive work"))
+        assert f"--url sqlite:///{tmp_path}/console.db" in work and f"--app {app.spec} --queue nobody" in work
+        cause = shlex.split(next(one for one in fixes if one.startswith("redrive causes show")))
+        (tmp_path / "elsewhere").mkdir()
+        ran = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "redrive.cli", *cause[1:]),
+            cwd=tmp_path / "elsewhere",
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert b"TASK_PRECONDITION_FAILED" in (await ran.communicate())[0] and ran.returncode == 0
+        made = await access.create(await app.store(), "vic", Role.VIEWER, actor="admin")
+        await client.post(f"{HOME}/sign-in", data={"token": made.secret})
+        assert str(tmp_path) not in await page(client)  # where the store is, is not for everybody

@@ -87,6 +87,7 @@ class App:
         self.connections = Connections(self.settings, url or store_url(self.settings), self.features)
         self.name = check_name(name, "app name")
         self.owner = self.name
+        self.spec: str | None = None  # where commands import it from, for those that pages show
         self.registry = Registry(routing=self.connections.routing)
         self.schedules: dict[str, Schedule] = {}
         self.sync = SyncApp(self, Portal())

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from redrive.app import App
+from redrive.console.commands import for_pages
 from redrive.console.sample import Sample, Sampler
 from redrive.console.topics import TOPICS, sampler
 from redrive.errors import RedriveError, StoreUnavailable, TooManyStreams
@@ -231,7 +232,7 @@ class Live:
         while True:
             begun = time.monotonic()
             try:
-                operator = (await self._app.operator(caller, feed.connection)).for_pages()
+                operator = for_pages(self._app, await self._app.operator(caller, feed.connection))
                 feed.put(await sample(operator))
             except RedriveError as error:
                 feed.put({}, told(error, feed.role)[0])

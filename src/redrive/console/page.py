@@ -16,6 +16,7 @@ from fastapi.responses import RedirectResponse
 
 from redrive.app import App
 from redrive.console import banner, door
+from redrive.console.commands import for_pages
 from redrive.console.door import Visitor
 from redrive.console.feature_pages import Extensions
 from redrive.console.navigation import Section, shown_to
@@ -24,7 +25,7 @@ from redrive.console.templates_env import render
 from redrive.errors import InvalidInput, PageUnknown
 from redrive.ops.access import Role
 from redrive.ops.operator import Operator
-from redrive.ops.shell import Shell, shell_for
+from redrive.ops.shell import Shell
 
 NOTICE, THEME = "redrive_notice", "redrive_theme"
 THEMES = ("light", "dark")
@@ -69,13 +70,10 @@ class Page:
         """The menu, as far as the visitor may see it."""
         return shown_to(self.visitor.caller.role, self.extensions.sections)
 
-    @cached_property
+    @property
     def shell(self) -> Shell:
         """How commands that are shown here find the store; where that is, is for those who may see the settings."""
-        app: App = self.request.app.state.redrive
-        if self.may_act and self.operator.told_connection is not None:
-            return Shell(f" --connection {self.operator.connection}")
-        return shell_for(app.url, app.shown_url) if self.may_act else Shell()
+        return self.operator.shell
 
     @property
     def connections(self) -> dict[str, str]:
@@ -212,7 +210,7 @@ async def a_page(request: Request) -> Page:
     app: App = request.app.state.redrive
     if (named := NAMED.get()) is not None and named not in app.connections:
         raise PageUnknown(f"there is no connection {named!r}", hint=f"there are: {', '.join(app.connections)}")
-    operator = (await app.operator(visitor.caller, named)).for_pages()
+    operator = for_pages(app, await app.operator(visitor.caller, named))
     page = Page(request, visitor, operator, await operator.health.now())
     request.state.page = page  # for what goes wrong later: its menu is shown with it
     return page

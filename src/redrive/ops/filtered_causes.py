@@ -72,8 +72,8 @@ def _narrowed(cause: Cause, counts: Sequence[FailedCount]) -> Cause:
 
 async def _by_tasks(store: Store, which: FailureFilter, before: Place | None) -> list[Cause]:
     """Counts tasks by cause: by scopes, traces, times and operations no totals are kept."""
-    counts = Counter(await store.count_causes(which, MOST_TASKS + 1))
-    more = counts.total() > MOST_TASKS
+    counts = Counter(await store.count_causes(which, MOST_TASKS))
+    more = counts.total() >= MOST_TASKS and await store.count_failed(which, MOST_TASKS + 1) > MOST_TASKS
     rows = await store.causes_of([name for name, _ in counts.most_common(CAUSES_AT_A_TIME)])
     rows.sort(key=_place, reverse=True)
     behind = [row for row in rows if before is None or _place(row) < before]

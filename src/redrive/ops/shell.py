@@ -10,39 +10,57 @@ from pathlib import Path
 from redrive.settings import DEFAULT_URL
 
 _FILE = "sqlite:///"
-_WITH_SUBCOMMANDS = "causes|groups|operations|approvals|audit|tokens"
+_WITH_SUBCOMMANDS = "causes|groups|operations|approvals|audit|tokens|workers|schedules|alerts"
 _WITHIN = (
     "show|note|mute|resolve|reopen|retry|watch|pause|resume|cancel|approve|reject|export|prune|verify|search|"
-    "create|revoke"
+    "create|revoke|drain|run|silence|unsilence"
 )
 _ALONE = (
     "up|work|migrate|erase|list|show|failed|stats|doctor|smoke|enqueue|retry|replay|cancel|forget|flush|purge|pause|resume|"
-    "limits|drill"
+    "limits|drill|why|slo"
 )
 _COMMAND = re.compile(rf"\bredrive (?:(?:{_WITH_SUBCOMMANDS})(?: (?:{_WITHIN}))?|{_ALONE})\b")
 # These are not about one of several connections.
+_ANY_APP = "--app module:app"
 _OF_NONE = ("up", "tokens", "smoke", "drill")
 
 
 @dataclass(slots=True, frozen=True)
 class Shell:
     """How commands find the store: ``option`` is added to each; ``note`` says what has to be set where that must not be
-    shown."""
+    shown. ``app``: where they import the application from, if that is known. ``connection``: which of several they are
+    about."""
 
     option: str = ""
     note: str | None = None
+    app: str | None = None
+    connection: str | None = None
 
     def of(self, command: str) -> str:
         return command + self.option
 
+    def words(self, text: str) -> str:
+        """Returns our own words with commands that can be run as they stand here, wherever that is."""
+        named = text if self.app is None else text.replace(_ANY_APP, f"--app {shlex.quote(self.app)}")
+        return with_options(named, self.option) if self.connection is None else for_connection(named, self.connection)
 
-def shell_for(url: str, shown: str) -> Shell:
+
+def shell_for(url: str, shown: str, app: str | None = None) -> Shell:
     """Returns how a shell on this machine reaches the store of ``url``; ``shown`` is the same without its secrets."""
     if shown != url:
-        return Shell(note="REDRIVE_URL has to be set as for this server; it holds a password, so it is not shown.")
+        note = "REDRIVE_URL has to be set as for this server; it holds a password, so it is not shown."
+        return Shell(note=note, app=app)
     if url == DEFAULT_URL:
-        return Shell()
-    return Shell(f" --url {shlex.quote(_anywhere(url))}")
+        return Shell(app=app)
+    return Shell(f" --url {shlex.quote(_anywhere(url))}", app=app)
+
+
+def shell_at(connection: str, app: str | None = None) -> Shell:
+    """Returns how a shell reaches one of several connections: by its name in the configuration."""
+    return Shell(f" --connection {connection}", app=app, connection=connection)
+
+
+NO_SHELL = Shell()
 
 
 def _anywhere(url: str) -> str:

@@ -46,6 +46,7 @@ def load(url: str | None, spec: str | None, *, warns: bool = True) -> Loaded:
         return Loaded(App(url, settings=load_settings(url=url, bare=True)))
     output.know_app()
     loaded = _import(wanted)
+    loaded.app.spec = loaded.spec
     if chosen:
         loaded.app.use(chosen)
     if loaded.app.name == DEFAULT_NAME and loaded.spec is not None:

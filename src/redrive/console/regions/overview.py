@@ -12,6 +12,7 @@ from redrive.kernel.task import State
 from redrive.ops.doctor_of_all import others_away
 from redrive.ops.history import Rate
 from redrive.ops.operator import Operator
+from redrive.ops.shell import Shell
 
 MOST_KINDS = 200
 
@@ -38,6 +39,7 @@ class Shown:
     more_kinds: int
     workers: int
     whole: bool
+    shell: Shell
 
     def count(self, level: str) -> int:
         """Returns how many problems there are of a level."""
@@ -66,6 +68,7 @@ async def look(operator: Operator) -> Shown:
         max(len(kinds) - MOST_KINDS, 0),
         stats.alive(),
         operator.sight.whole,
+        operator.shell,
     )
 
 

@@ -28,6 +28,7 @@ from redrive.ops.operator.tasks import TaskService
 from redrive.ops.operator.tokens import TokenService
 from redrive.ops.pages import LONGEST_ALONE
 from redrive.ops.policy import Policy
+from redrive.ops.shell import NO_SHELL, Shell
 from redrive.ops.views import Sight
 
 S = TypeVar("S", bound=Service)
@@ -49,10 +50,11 @@ class Operator:
         features: Sequence[Feature] = (),
         connections: Sequence[str] = (),
         peers: Peers | None = None,
+        shell: Shell = NO_SHELL,
     ) -> None:
         self._peers = peers
         self._session = session = Session(
-            store, registry, policy, caller, connection, documents, tuple(features), tuple(connections)
+            store, registry, policy, caller, connection, documents, tuple(features), tuple(connections), shell
         )
         self.tasks = TaskService(session)
         self.failures = FailureService(session)
@@ -113,9 +115,16 @@ class Operator:
             return self
         return self._with(replace(self._session, caller=replace(self.caller, name=refuse_reserved(actor))))
 
-    def for_pages(self) -> Operator:
-        """Returns the same, for whoever writes pages: documents are not parsed, and long ones are left out."""
-        return self._with(replace(self._session, documents=LONGEST_ALONE))
+    def for_pages(self, shell: Shell = NO_SHELL) -> Operator:
+        """Returns the same, for whoever writes pages: documents are not parsed, and long ones are left out. ``shell``:
+        how the commands on them find the store; that is for those who may act."""
+        shown = shell if self.caller.role >= Role.OPERATOR else NO_SHELL
+        return self._with(replace(self._session, documents=LONGEST_ALONE, shell=shown))
+
+    @property
+    def shell(self) -> Shell:
+        """How commands that are shown to the caller find the store."""
+        return self._session.shell
 
     @property
     def sight(self) -> Sight:
@@ -133,4 +142,5 @@ class Operator:
             session.features,
             session.connections,
             self._peers,
+            session.shell,
         )

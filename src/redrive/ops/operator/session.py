@@ -15,7 +15,7 @@ from redrive.ops.access import Caller, Role
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import Act, PlannedAction, T, alone, judge
 from redrive.ops.policy import Policy
-from redrive.ops.shell import for_connection
+from redrive.ops.shell import NO_SHELL, Shell, for_connection
 from redrive.ops.views import Sight
 from redrive.settings import Settings
 
@@ -31,6 +31,7 @@ class Session:
     documents: int | None = None
     features: tuple[Feature, ...] = ()
     connections: tuple[str, ...] = ()  # all that the application has
+    shell: Shell = NO_SHELL  # for commands that are shown
 
     @property
     def told_connection(self) -> str | None:
