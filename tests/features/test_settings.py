@@ -116,8 +116,8 @@ def test_a_command_shows_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, f
     command = [sys.executable, "-m", "redrive.cli", "settings", "--changed"]
     told = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=True).stdout
     assert [line.split() for line in told.splitlines()[1:]] == [
-        ["REDRIVE_APP", "feature_shop:app", "file"],
-        ["ORDERS_KEEP_DAYS", "7", "file", "orders"],
+        ["REDRIVE_APP", "file", "feature_shop:app"],
+        ["ORDERS_KEEP_DAYS", "file", "orders", "7"],
     ]
 
 

@@ -118,7 +118,8 @@ def _of_all(looked: Looked[Alerts], *, json: bool) -> NoReturn:
     else:
         for name, one in found.items():
             output.heading(name)
-            _say(one)
+            with output.about(name):
+                _say(one)
         show_away(looked.away)
     raise typer.Exit(1 if looked.away or any(one.loud or one.stale for one in found.values()) else 0)
 
@@ -139,7 +140,8 @@ def _say(found: Alerts) -> None:
             f"         {one.alert.rule}, for {output.ago(one.alert.since, found.now)}",
         )
     if not found.firing and not found.pending:
-        output.say("no alert fires" if found.evaluated else "no worker has evaluated the rules yet")
+        fires = "no alert fired when they were last evaluated" if found.stale else "no alert fires"
+        output.say(fires if found.evaluated else "no worker has evaluated the rules yet")
     shown = {one.silence for one in found.firing}
     for silenced in found.silences:
         if silenced not in shown:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import Response
 
 from redrive.console.page import ThePage
@@ -15,7 +17,7 @@ router = pages_router()
 
 @router.get("")
 async def overview(page: ThePage) -> Response:
-    shown = await regions.look(page.operator)
+    # At the same time: a connection that hangs is waited for once.
+    shown, everywhere = await asyncio.gather(regions.look(page.operator), connections.look(page.operator))
     charts = await history.look(page.operator, page.query.get("period", "1h"))
-    everywhere = await connections.look(page.operator)
     return await page.render("overview.html", shown=shown, history=charts, everywhere=everywhere, first_page=home)
