@@ -62,7 +62,7 @@ def test_a_mute_until_the_end_of_time(here: Path, redrive: Callable[..., Said]) 
         said = redrive(*command)
         assert "Traceback" not in said.err and said.code in (0, 1), said.err
     assert "9999" in redrive("causes", "show", fingerprint, *url).out
-    for span in ("99999999999999999999999d", "5000d"):
+    for span in ("99999999999999999999d", "5000d"):
         said = redrive("causes", "mute", fingerprint, span, *url)
         assert said.code == 2 and "must be" in said.err, said.err
 
