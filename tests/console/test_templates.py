@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import redrive
+from redrive.console.navigation import SECTIONS
 from redrive.console.topics import TOPICS
 from redrive.examples.orders.pages import pages
 
@@ -35,6 +36,14 @@ def _topics(template: Path) -> set[str]:
 def test_pages_listen_to_topics_that_there_are(template: Path) -> None:
     """Else the whole stream of the page is refused, the menu's numbers and the banner with it."""
     assert _topics(template) <= {*TOPICS, *pages.topics}, "not in console/topics.py"
+
+
+def test_the_page_lists_every_key() -> None:
+    page = (ROOT.parents[1] / "docs/console.md").read_text(encoding="utf-8")
+    keys, names = re.search(r"\| `g` then (.*?) \| (.*?);", page).groups()  # type: ignore[union-attr]
+    items = [item for section in SECTIONS for item in section.items if item.key]
+    assert re.findall(r"`(\w)`", keys) == [item.key for item in items]
+    assert names.split(", ") == [item.name.partition(" &")[0] for item in items]
 
 
 def test_every_topic_is_listened_to() -> None:
