@@ -25,12 +25,15 @@ from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.ports.store import Heartbeat
 from redrive.kernel.series import Tally, TallySheet, write
 from redrive.ops.alerts.evaluate import Evaluator
+from redrive.ops.alerts.findings import Watched
 from redrive.ops.alerts.look import load
 from redrive.ops.alerts.service import look_at_all
+from redrive.ops.doctor import examine
 from redrive.ops.fleet_metrics import samples_of
 from redrive.settings import load_settings
 from redrive.testing.conformance.harness import Harness
 from tests.alerts.cases import NOW
+from tests.alerts.test_evaluate import later
 from tests.api.conftest import served
 from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
 from tests.console.conftest import console, make_app, page, text_of
@@ -128,6 +131,16 @@ async def test_starts_of_workers_and_tasks_that_wait(harness: Harness) -> None:
     samples = samples_of(await harness.store.figures())
     assert samples["redrive_fleet_slo_burn_rate"]["default", "1h"] == 16.8
     assert samples["redrive_fleet_slo_budget_left_ratio"]["default",] == pytest.approx(-15.8)
+
+
+@pytest.mark.anyio
+async def test_doctor_judges_them_also_where_nobody_evaluates(harness: Harness) -> None:
+    await harness.enqueue("A")
+    await start(harness, "1", *[40.0] * 100)
+    await Evaluator(Limits(), {}).run(harness.store, "w1")
+    await later(harness, 200)
+    found = await examine(harness.store, watched=Watched(objectives={"default": THIRTY}))
+    assert {"alerts_stale", "slo_fast"} <= {one.code for one in found}
 
 
 @pytest.mark.parametrize(

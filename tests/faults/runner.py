@@ -39,7 +39,7 @@ async def work(options: dict[str, Any]) -> None:
     from redrive.settings import Options
     from tests.faults.fault_app import app
 
-    worker = app.worker(app.bound_store(), Options(**options))
+    worker = app.worker(None, Options(**options))
     seen = 0
 
     def on_signal() -> None:

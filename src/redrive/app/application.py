@@ -528,10 +528,6 @@ class App:
         all."""
         return await self.connections.main.store()
 
-    def bound_store(self) -> Store:
-        """Returns the same store, perhaps not opened yet: a worker opens it itself, and waits for it if it has to."""
-        return self.connections.main.bound()
-
     async def close(self) -> None:
         """Close what this event loop, ``app.sync`` and, for SQLite, the application have open.
 
