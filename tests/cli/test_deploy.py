@@ -53,27 +53,70 @@ def test_supervisor_has_a_program_for_each_group(redrive: Run, configured: Path)
     assert ports == {"9108", "9109"}, "they are on one machine"
 
 
+def test_what_has_to_be_there_first_is_said(
+    redrive: Run, configured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """supervisord does not start at all, with everybody else's programs, where one log folder is missing."""
+    logs = tmp_path / "my logs"
+    said = redrive("deploy", "supervisor", "--user", "shop", "--logs", logs)
+    make = f"install -d -o shop '{logs}'"
+    assert (
+        make in said.err
+        and f";   {make} " in said.out
+        and f"deploy supervisor --user shop --logs '{logs}' >" in said.out
+    )
+    logs.mkdir()
+    assert redrive("deploy", "supervisor", "--user", "shop", "--logs", logs).err == ""
+    monkeypatch.setenv("LOGNAME", "root")
+    for what in ("supervisor", "systemd"):
+        said = redrive("deploy", what)
+        assert said.code == 2 and "would run as root" in said.err and "--user" in said.err
+    for what in ("kubernetes", "compose"):
+        assert "redrive.toml in its working directory" in redrive("deploy", what).out
+
+
+def test_units_name_the_variables_that_have_urls(
+    redrive: Run, configured: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INSIGHTS_URL", "sqlite:///i.db")
+    monkeypatch.setenv("REDRIVE_URL", "sqlite:///m.db")
+    with (configured / "redrive.toml").open("a") as file:
+        file.write('[connections.main]\n[connections.insights]\nurl_from = "INSIGHTS_URL"\n')
+    for what in (("supervisor", "--user", "shop"), ("systemd", "--user", "shop")):
+        assert "REDRIVE_URL, INSIGHTS_URL and other secrets" in redrive("deploy", *what).out
+    text = redrive("deploy", "kubernetes").out
+    assert "--from-literal=REDRIVE_URL=postgresql://… --from-literal=INSIGHTS_URL=postgresql://…" in text
+    services = yaml.safe_load(redrive("deploy", "compose").out)["services"]
+    assert all("INSIGHTS_URL" in services[name]["environment"] for name in UNITS)
+
+
+def test_http_runs_no_tasks_beside_the_groups(redrive: Run, configured: Path) -> None:
+    told = configparser.ConfigParser(interpolation=None)
+    told.read_string(redrive("deploy", "supervisor", "--user", "shop").out)
+    assert told["program:redrive-http"]["command"].endswith(" up --no-worker")
+
+
 def test_a_folder_that_supervisord_cannot_read_is_refused(redrive: Run, configured: Path) -> None:
     for folder in ("/srv/a ;b", "/srv/a #b"):
-        said = redrive("deploy", "supervisor", "--directory", folder)
+        said = redrive("deploy", "supervisor", "--user", "shop", "--directory", folder)
         assert said.code == 2 and "for a comment" in said.err and folder in said.err
-        assert folder in redrive("deploy", "systemd", "--directory", folder).out
+        assert folder in redrive("deploy", "systemd", "--user", "shop", "--directory", folder).out
     told = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";", "#"))
-    told.read_string(redrive("deploy", "supervisor", "--directory", "/srv/a;b").out)
+    told.read_string(redrive("deploy", "supervisor", "--user", "shop", "--directory", "/srv/a;b").out)
     assert told["program:redrive-reports"]["directory"] == "/srv/a;b"
 
 
 def test_without_groups_there_is_one_worker(redrive: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     told = configparser.ConfigParser(interpolation=None)
-    told.read_string(redrive("deploy", "supervisor", "--no-http").out)
+    told.read_string(redrive("deploy", "supervisor", "--user", "shop", "--no-http").out)
     assert [name for name in told.sections() if name.startswith("program:")] == ["program:redrive-worker"]
 
 
 def test_no_unit_has_the_url(redrive: Run, configured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDRIVE_URL", "postgresql://shop:hunter22@db/shop")
-    for what in ("supervisor", "systemd", "kubernetes", "compose"):
-        assert "hunter22" not in redrive("deploy", what).out
+    for what in (("supervisor", "--user", "shop"), ("systemd", "--user", "shop"), ("kubernetes",), ("compose",)):
+        assert "hunter22" not in redrive("deploy", *what).out
 
 
 def test_stopping_may_take_longer_than_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -115,7 +158,7 @@ def test_systemd_lets_workers_write_where_their_stores_are(redrive: Run, here: P
         f"[connections.main]\nurl = 'sqlite:///{here}/main.db'\n"
         f"[connections.far]\nurl = 'sqlite:///{here}/in there/$x%h/far.db'\n"
     )
-    said = redrive("deploy", "systemd", "--directory", f"{here}/a%b").out
+    said = redrive("deploy", "systemd", "--user", "shop", "--directory", f"{here}/a%b").out
     assert f"ReadWritePaths={here}\n" in said and f'ReadWritePaths="{here}/in there/$x%%h"\n' in said
     assert f"WorkingDirectory={here}/a%%b\n" in said
 
@@ -123,7 +166,12 @@ def test_systemd_lets_workers_write_where_their_stores_are(redrive: Run, here: P
 def test_kubernetes_has_probes_patience_and_no_rights(redrive: Run, configured: Path, tmp_path: Path) -> None:
     text = redrive("deploy", "kubernetes", "--image", "registry/shop:1.2").out
     found = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text)}
-    assert set(found) == {*(("Deployment", name) for name in UNITS), ("Service", UNITS[2]), ("Job", "redrive-migrate")}
+    [migration] = [name for kind, name in found if kind == "Job"]
+    assert migration.startswith("redrive-migrate-")
+    assert migration not in redrive("deploy", "kubernetes", "--image", "registry/shop:1.3").out, (
+        "a Job cannot be changed"
+    )
+    assert set(found) == {*(("Deployment", name) for name in UNITS), ("Service", UNITS[2]), ("Job", migration)}
     for name in UNITS:
         pod = found["Deployment", name]["spec"]["template"]["spec"]
         [box] = pod["containers"]
@@ -155,6 +203,8 @@ def test_compose_brings_everything(redrive: Run, configured: Path) -> None:
         one = services[name]
         assert one["read_only"] and one["user"] == "10001:10001" and one["cap_drop"] == ["ALL"]
         assert int(one["stop_grace_period"].rstrip("s")) > 600
+        assert one["entrypoint"] == ["redrive"], "whatever the image begins with"
+        assert one["env_file"] == [{"path": ".env", "required": False}], "alerts and the rest are told, too"
         assert one["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
     used = {one["source"] for name in ("prometheus", "grafana") for one in services[name]["configs"]}
     assert used == set(found["configs"])

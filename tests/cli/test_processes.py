@@ -29,6 +29,19 @@ def test_the_installed_command_into_a_pipe_that_closes() -> None:
     assert (said.stdout.count("\n"), said.stderr) == (1, "")
 
 
+def test_up_without_a_worker_serves_http_alone(start, redrive) -> None:
+    up = start("up", "--app", APP, "--port", 0, "--no-worker", "--json")
+    facts = up.document()
+    assert (facts["worker_id"], facts["queues"], facts["concurrency"]) == (None, [], 0)
+    assert httpx.get(f"{facts['http']}/readyz").status_code == 200
+    assert httpx.get(f"{facts['http']}/healthz").json()["worker"] is None
+    assert redrive("workers", "--json").json["items"] == [], "nobody takes tasks"
+    up.process.send_signal(signal.SIGTERM)
+    assert up.ends() == 0
+    refused = redrive("up", "--no-worker", "--concurrency", 3)
+    assert refused.code == 2 and "--no-worker" in refused.err
+
+
 def test_up_serves_works_and_stops(start, redrive) -> None:
     up = start("up", "--app", APP, "--demo", "--port", 0, "--queue", "default,defalt", "--json")
     up.log("queue.unknown")

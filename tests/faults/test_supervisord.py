@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import signal
 import subprocess
@@ -111,6 +112,8 @@ def test_start_crash_and_a_rolling_restart_under_load_lose_nothing(tmp_path: Pat
             "deploy",
             "supervisor",
             "--no-http",
+            "--user",
+            getpass.getuser(),
             "--logs",
             str(tmp_path),
             "--command",

@@ -12,11 +12,13 @@ from typing import Annotated
 import typer
 
 from redrive.app import App
+from redrive.cli.support import output
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import AppName
 from redrive.cli.support.worker_start import start_of
+from redrive.errors import InvalidInput
 from redrive.ops.deploy.host import Place
-from redrive.ops.deploy.programs import Program, Started, programs_of
+from redrive.ops.deploy.programs import Program, Started, programs_of, secrets_of
 
 HELP = "Files for deployment and monitoring, printed: supervisor, systemd, kubernetes, compose, grafana, prometheus."
 deploy_cli = typer.Typer(help=HELP, no_args_is_help=True)
@@ -24,8 +26,10 @@ deploy_cli = typer.Typer(help=HELP, no_args_is_help=True)
 Directory = Annotated[
     Path | None, typer.Option("--directory", metavar="PATH", help="Where programs run (else the current one).")
 ]
-User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="As whom (else who types this).")]
-Logs = Annotated[Path, typer.Option("--logs", metavar="PATH", help="The folder of log files; it has to be there.")]
+User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="As whom (else who types this, if not root).")]
+Logs = Annotated[
+    Path, typer.Option("--logs", metavar="PATH", help="The folder of log files; it has to be there before they start.")
+]
 Command = Annotated[
     str | None, typer.Option("--command", metavar="PATH", help="The redrive command (else the one that runs this).")
 ]
@@ -57,6 +61,8 @@ def supervisor(
 
     loaded = load(None, app, warns=False)
     place = _place(loaded, directory, user, logs, command)
+    if not logs.is_dir():
+        output.warn(f"{logs} is not here, and supervisord does not start without it; make it first: {place.folder}")
     typer.echo(host.supervisor(_programs(loaded.app, http, shared_host=True), place), nl=False)
 
 
@@ -89,7 +95,8 @@ def kubernetes(image: Image = IMAGE, http: Http = True, app: AppName = None) -> 
     from redrive.ops.deploy.kubernetes import kubernetes as manifests
 
     loaded = load(None, app, warns=False)
-    typer.echo(manifests(_programs(loaded.app, http), image, _environment(loaded)), nl=False)
+    secrets = secrets_of(loaded.app.settings)
+    typer.echo(manifests(_programs(loaded.app, http), image, _environment(loaded), secrets), nl=False)
 
 
 @deploy_cli.command()
@@ -146,7 +153,18 @@ def _place(loaded: Loaded, directory: Path | None, user: str | None, logs: Path,
     chosen = command or str(own or f"{sys.executable} -m redrive.cli")
     # A store that is a file has to be written to, and what lies beside it.
     files = sorted({one.file.parent for one in loaded.app.connections.values() if one.file is not None})
-    return Place(chosen, where, user or getpass.getuser(), logs, _environment(loaded), writes=files)
+    secrets = secrets_of(loaded.app.settings)
+    return Place(chosen, where, user or _whoever(), logs, _environment(loaded), writes=files, secrets=secrets)
+
+
+def _whoever() -> str:
+    """Returns who types this; handlers run as nobody's root unless somebody says so."""
+    name = getpass.getuser()
+    if name == "root":
+        raise InvalidInput(
+            "programs would run as root", hint="say as whom: --user NAME, or --user root if that is meant"
+        )
+    return name
 
 
 def _environment(loaded: Loaded) -> dict[str, str]:

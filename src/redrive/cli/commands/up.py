@@ -32,6 +32,7 @@ Proxy = Annotated[
         "--proxy", metavar="ADDRESS", help="A reverse proxy that is believed about who calls (REDRIVE_TRUSTED_PROXIES)."
     ),
 ]
+NoWorker = Annotated[bool, typer.Option("--no-worker", help="Serve HTTP alone; redrive work runs the tasks.")]
 Demo = Annotated[bool, typer.Option("--demo", help="Call the demo() of the app's module: a few tasks, once.")]
 
 
@@ -42,18 +43,23 @@ def up(
     port: Port = None,
     host: Host = None,
     demo: Demo = False,
+    no_worker: NoWorker = False,
     proxy: Proxy = None,
     url: Url = None,
     app: AppName = None,
     json: Json = False,
 ) -> None:
     """Everything in one process: brings the store up to date, runs a worker with 10 slots (more if the settings say so,
-    any number with --concurrency), serves HTTP."""
+    any number with --concurrency), serves HTTP. With --no-worker it serves HTTP alone."""
+    if given and no_worker:
+        raise InvalidInput("--no-worker runs no tasks: --queue and --concurrency mean nothing then")
     loaded = load(url, app, warns=False)
     settings = loaded.app.settings
     configure(choose_style(settings.log_format), level=settings.log_level)
     warn_of_unknown_settings(loaded.app)
-    options = make_options(loaded.app, {"concurrency": max(settings.concurrency, DEFAULT_CONCURRENCY), **given})
+    options = None
+    if not no_worker:
+        options = make_options(loaded.app, {"concurrency": max(settings.concurrency, DEFAULT_CONCURRENCY), **given})
     if proxy:
         update_settings(loaded.app, trusted_proxies=_networks(proxy))
     # Only here: importing the web framework takes longer than most commands take to run.

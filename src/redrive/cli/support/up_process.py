@@ -34,12 +34,15 @@ logger = logging.getLogger("redrive.cli")
 BUILT_IN = ("SYSTEM_HEALTH_CHECK", "SYSTEM_FAIL_ALWAYS")
 
 
-def run(loaded: Loaded, options: Options, host: str, port: int, *, demo: bool, json: bool) -> None:
+def run(loaded: Loaded, options: Options | None, host: str, port: int, *, demo: bool, json: bool) -> None:
+    """Serves HTTP until it is stopped, and runs a worker of these ``options`` beside it; None: no worker."""
     with bind(host, port) as listening:
         asyncio.run(_up(loaded, options, host, listening, demo, json))
 
 
-async def _up(loaded: Loaded, options: Options, host: str, listening: socket.socket, demo: bool, json: bool) -> None:
+async def _up(
+    loaded: Loaded, options: Options | None, host: str, listening: socket.socket, demo: bool, json: bool
+) -> None:
     app = loaded.app
     if not is_loopback(host) and missing_file(app.url):
         refuse_open(host)  # a new file has no tokens, and should not be left behind
@@ -49,18 +52,27 @@ async def _up(loaded: Loaded, options: Options, host: str, listening: socket.soc
         await _warn_of_same(app)
         if not is_loopback(host) and not await app.access.has_tokens():
             refuse_open(host)
-        await leave_unknown_kinds(loaded, options.queues)
-        await warn_of_unknown_queues(app, options.queues)
-        worker = app.worker(await app.store(), options)
-        api = _make_api(app, worker, host)
+        worker = None if options is None else await _make_worker(loaded, options)
+        api, halted = _make_api(app, worker, host), asyncio.Event()
+
+        def halt() -> None:
+            halted.set()
+            api.state.triggered.halt()
+
         # Before it says that it is up: whoever reads that may stop it the next moment.
-        with stopping(ending(worker, api.state.triggered.halt)):
+        with stopping(ending(worker, halt)):
             if demo:
                 await _demo(loaded)
             _announce(loaded, worker, listening, migrated, json)
-            await _serve(loaded, worker, api, listening)
+            await _serve(loaded, worker, api, listening, halted)
     finally:
         await app.close()
+
+
+async def _make_worker(loaded: Loaded, options: Options) -> Worker:
+    await leave_unknown_kinds(loaded, options.queues)
+    await warn_of_unknown_queues(loaded.app, options.queues)
+    return loaded.app.worker(await loaded.app.store(), options)
 
 
 async def _migrate_others(app: App) -> None:
@@ -85,7 +97,7 @@ async def _warn_of_same(app: App) -> None:
             logger.warning(told, one, other, extra={"event": "up.same_store", "connection": other})
 
 
-def _make_api(app: App, worker: Worker, host: str) -> FastAPI:
+def _make_api(app: App, worker: Worker | None, host: str) -> FastAPI:
     private = is_loopback(host)
     # Where others can reach it, nobody is let in without a token, also not after the last one was revoked.
     api = make_api(app, worker, hosts=own_names(host), open_door=private)
@@ -93,14 +105,17 @@ def _make_api(app: App, worker: Worker, host: str) -> FastAPI:
     return api
 
 
-async def _serve(loaded: Loaded, worker: Worker, api: FastAPI, listening: socket.socket) -> None:
-    """Serves HTTP until the worker has ended, so that health can be read while it finishes."""
+async def _serve(
+    loaded: Loaded, worker: Worker | None, api: FastAPI, listening: socket.socket, halted: asyncio.Event
+) -> None:
+    """Serves HTTP until the worker has ended, so that health can be read while it finishes; without one, until it is
+    ``halted``."""
     settings = loaded.app.settings
     server = make_server(api, connections=settings.http_connections, proxies=settings.trusted_proxies)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
-    serving.add_done_callback(lambda _: worker.stop())
+    serving.add_done_callback(lambda _: halted.set() if worker is None else worker.stop())
     try:
-        await run_worker(worker)
+        await (halted.wait() if worker is None else run_worker(worker))
     finally:
         api.state.live.close()
         api.state.verification.close()
@@ -126,7 +141,7 @@ async def _demo(loaded: Loaded) -> None:
         ) from error
 
 
-def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated: list[str], json: bool) -> None:
+def _announce(loaded: Loaded, worker: Worker | None, listening: socket.socket, migrated: list[str], json: bool) -> None:
     app, http = loaded.app, address(listening)
     if json:
         output.emit(
@@ -135,9 +150,9 @@ def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated
                 "env": app.settings.env,
                 "store": app.shown_url,
                 "app": loaded.spec,
-                "worker_id": worker.id,
-                "queues": list(worker.options.queues),
-                "concurrency": worker.options.concurrency,
+                "worker_id": None if worker is None else worker.id,
+                "queues": [] if worker is None else list(worker.options.queues),
+                "concurrency": 0 if worker is None else worker.options.concurrency,
                 "pid": os.getpid(),
                 "migrated": migrated,
             }
@@ -153,7 +168,9 @@ def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated
             f"  app     {loaded.spec}: {', '.join(kinds)}"
             if loaded.spec
             else "  app     none; only the built-in kinds run",
-            f"  worker  {worker.id}: {worker.options.concurrency} slots (--concurrency N for others), from"
+            "  worker  none here; tasks are run by redrive work"
+            if worker is None
+            else f"  worker  {worker.id}: {worker.options.concurrency} slots (--concurrency N for others), from"
             f" {', '.join(worker.options.queues)}",
             "",
             "Try, in another terminal:",

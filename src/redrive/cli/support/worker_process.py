@@ -81,11 +81,12 @@ async def leave_unknown_kinds(loaded: Loaded, queues: Sequence[str], connection:
     )
 
 
-def ending(worker: Worker, also: Callable[[], None] = lambda: None) -> Callable[[str], None]:
-    """Returns what a first signal does. ``also``: what else is to stop with the worker."""
+def ending(worker: Worker | None, also: Callable[[], None] = lambda: None) -> Callable[[str], None]:
+    """Returns what a first signal does. ``also``: what else is to stop with the worker, or in its place."""
 
     def stop(why: str) -> None:
-        worker.stop(why, hint="a second signal exits at once")
+        if worker is not None:
+            worker.stop(why, hint="a second signal exits at once")
         also()
 
     return stop

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redrive.ops.deploy.programs import Program
+from redrive.ops.deploy.programs import IN_IMAGE, Program
 from redrive.ops.deploy.yaml_text import Block, documents
 
 HEAD = """\
 # Written by redrive deploy compose from the settings; write it again after they have changed.
+# {image}
+# What stands in .env reaches all programs: REDRIVE_ALERT_WEBHOOK, SENTRY_DSN and whatever else the settings need.
 #   echo POSTGRES_PASSWORD=$(openssl rand -hex 16) > .env
 #   echo REDRIVE_METRICS_TOKEN=$(openssl rand -hex 16) >> .env
 #   docker compose run --rm redrive-http tokens create ann --role admin   # HTTP is served where there are tokens
@@ -45,7 +47,7 @@ def compose(
     services: Document = {"store": _store(), "migrate": _migrate(common)}
     services |= {program.name: _service(program, common) for program in programs}
     services |= _watching()
-    return HEAD + documents(
+    return HEAD.format(image=IN_IMAGE) + documents(
         {
             "services": services,
             "configs": _configs(programs, monitoring),
@@ -57,7 +59,9 @@ def compose(
 def _common(image: str, environment: Mapping[str, str]) -> Document:
     return {
         "image": image,
+        "entrypoint": ["redrive"],
         "environment": dict(environment),
+        "env_file": [{"path": ".env", "required": False}],
         "read_only": True,
         "tmpfs": ["/tmp"],  # noqa: S108 (the container's own)
         "cap_drop": ["ALL"],

@@ -12,10 +12,11 @@ from redrive.ops.deploy.programs import Program
 
 SUPERVISOR_HEAD = """\
 ; Written by redrive deploy supervisor from the settings; write it again after they have changed.
-;   redrive deploy supervisor > /etc/supervisor/conf.d/redrive.conf && supervisorctl update
+;   {folder}     # first: without the folder supervisord does not start at all
+;   redrive deploy supervisor {options} > /etc/supervisor/conf.d/redrive.conf && supervisorctl update
 ; After a deploy, one program after the other, so that work goes on meanwhile:
 ;   {restarts}
-; REDRIVE_URL and other secrets belong into the environment of supervisord, not into this file.
+; {secrets} and other secrets belong into the environment of supervisord, not into this file.
 """
 SYSTEMD_HEAD = """\
 # Written by redrive deploy systemd from the settings; write it again after they have changed.
@@ -34,6 +35,12 @@ class Place:
     environment: Mapping[str, str]
     environment_file: Path = Path("/etc/redrive/environment")
     writes: Sequence[Path] = ()  # what they write besides
+    secrets: Sequence[str] = ("REDRIVE_URL",)  # the variables that have URLs
+
+    @property
+    def folder(self) -> str:
+        """The command that makes the folder of log files."""
+        return shlex.join(["install", "-d", "-o", self.user, str(self.logs)])
 
 
 def command_of(program: Program, place: Place) -> list[str]:
@@ -47,7 +54,8 @@ def supervisor(programs: Sequence[Program], place: Place) -> str:
     names = [program.name for program in programs]
     restarts = " && ".join(f"supervisorctl restart redrive:{name}" for name in names)
     given = ",".join(f'{name}="{_escaped(value)}"' for name, value in place.environment.items() if '"' not in value)
-    parts = [SUPERVISOR_HEAD.format(restarts=restarts)]
+    secrets, options = ", ".join(place.secrets), shlex.join(["--user", place.user, "--logs", str(place.logs)])
+    parts = [SUPERVISOR_HEAD.format(restarts=restarts, folder=place.folder, options=options, secrets=secrets)]
     for program in programs:
         log = place.logs / f"{program.name}.log"
         lines = [
@@ -113,7 +121,7 @@ def _service(program: Program, place: Place) -> str:
         f"WorkingDirectory={_escaped(str(place.directory))}",
         f"User={place.user}",
         *given,
-        "# REDRIVE_URL and other secrets, readable by root alone",
+        f"# {', '.join(place.secrets)} and other secrets, readable by root alone",
         f"EnvironmentFile=-{place.environment_file}",
         "Restart=always",
         "RestartSec=2",

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redrive.ops.deploy.programs import Program
+from redrive.ops.deploy.programs import IN_IMAGE, Program
 from redrive.ops.deploy.yaml_text import documents
 
 USER = 10001
 SECRET = "redrive"  # noqa: S105 (the name of the one that holds them)
-HEAD = f"""\
+HEAD = """\
 # Written by redrive deploy kubernetes from the settings; write it again after they have changed.
-#   kubectl create secret generic {SECRET} --from-literal=REDRIVE_URL=postgresql://…
+# {image}
+#   kubectl create secret generic {secret} {literals}
 #   redrive deploy kubernetes --image registry/shop:1.2 | kubectl apply -f -
-# redrive-http listens on all addresses, so it starts only when there are tokens: redrive tokens create ann --role admin
+# The secret may have more, such as REDRIVE_METRICS_TOKEN, REDRIVE_ALERT_WEBHOOK or SENTRY_DSN: programs get all of it.
+# Programs are started again until the Job has migrated the store. redrive-http listens on all addresses, so it starts
+# only when there are tokens:
+#   kubectl exec deploy/{first} -- redrive tokens create ann --role admin
 """
 Document = dict[str, Any]
 
 
-def kubernetes(programs: Sequence[Program], image: str, environment: Mapping[str, str]) -> str:
-    """Returns the manifests."""
+def kubernetes(programs: Sequence[Program], image: str, environment: Mapping[str, str], secrets: Sequence[str]) -> str:
+    """Returns the manifests. ``secrets``: the variables of the environment that have URLs."""
+    literals = " ".join(f"--from-literal={name}=postgresql://…" for name in secrets)
+    head = HEAD.format(image=IN_IMAGE, secret=SECRET, literals=literals, first=programs[0].name)
     found: list[Document] = [_migration(image, environment)]
     for program in programs:
         found.append(_deployment(program, image, environment))
         if program.port is not None:
             found.append(_service(program))
-    return HEAD + documents(*found)
+    return head + documents(*found)
 
 
 def _deployment(program: Program, image: str, environment: Mapping[str, str]) -> Document:
@@ -103,12 +110,14 @@ def _plain(image: str, arguments: Sequence[str], environment: Mapping[str, str])
 
 
 def _migration(image: str, environment: Mapping[str, str]) -> Document:
+    # A Job cannot be changed: one for each image, so that the next can be applied while the last is still there.
+    name = f"redrive-migrate-{hashlib.sha256(image.encode()).hexdigest()[:8]}"
     labels = _labels("redrive-migrate")
     pod = _pod(_plain(image, ["migrate"], environment)) | {"restartPolicy": "OnFailure"}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": "redrive-migrate", "labels": labels},
+        "metadata": {"name": name, "labels": labels},
         "spec": {
             "backoffLimit": 10,
             "ttlSecondsAfterFinished": 600,

@@ -10,6 +10,9 @@ from redrive.handlers.registry import Registry
 from redrive.settings import Options, Settings
 
 FIRST_METRICS_PORT = 9108
+IN_IMAGE = (
+    "The image has the application and redrive.toml in its working directory: groups, routes, rules are read there."
+)
 # What a worker needs to stop, beyond what its handlers may take: its last settlements, perhaps to a store that is away.
 LAST_SETTLEMENTS_S = 30
 
@@ -57,8 +60,17 @@ def programs_of(
         found.append(Program(_name(one.group or "worker"), arguments, wait, why, one.processes, port))
     if api:
         wait, why = stop_wait(settings, registry, Options(queues=tuple(sorted(registry.queues())) or ("default",)))
-        found.append(Program(_name("http"), ("up",), wait, why, port=settings.port or 8321))
+        # Without a worker of its own: what groups may run at once is all that runs.
+        found.append(Program(_name("http"), ("up", "--no-worker"), wait, why, port=settings.port or 8321))
     return found
+
+
+def secrets_of(settings: Settings) -> list[str]:
+    """Returns the environment variables that programs need and that belong into no file: those that have URLs."""
+    own = settings.connections.get(settings.default_connection)
+    said = [] if own is not None and own.address is not None else ["REDRIVE_URL"]
+    found = [*said, *(one.url_from for one in settings.connections.values() if one.url_from)]
+    return list(dict.fromkeys(found)) or ["REDRIVE_URL"]
 
 
 def stop_wait(settings: Settings, registry: Registry, options: Options) -> tuple[int, str]:
