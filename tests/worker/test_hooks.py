@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from dataclasses import FrozenInstanceError
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,31 @@ def listen(app: App, *names: str) -> list[TaskEvent]:
         else:
             app.on(name)(told.append)
     return told
+
+
+def test_a_hook_that_cannot_be_called_is_refused_where_it_is_written() -> None:
+    app = App("sqlite:///:memory:")
+
+    def none() -> None: ...
+
+    def two(ctx: object, event: TaskEvent) -> None: ...
+
+    def by_name(*, event: TaskEvent) -> None: ...
+
+    async def later() -> None: ...
+
+    for wrong in (none, two, by_name, later):
+        with pytest.raises(
+            ConfigError, match=rf"hook .*{wrong.__name__}.* of 'failed' cannot be called with one event"
+        ):
+            app.on("failed")(wrong)
+    assert "failed" not in app.registry.hooks
+
+    class Counts:
+        def __call__(self, event: TaskEvent, by: int = 1) -> None: ...
+
+    for right in (lambda event: None, lambda *events: None, Counts(), [].append, print, partial(two, None)):
+        app.on("failed")(right)
 
 
 async def test_each_end_is_told_once_with_its_details(app: App) -> None:

@@ -62,6 +62,31 @@ async def fail(app: App) -> Any:
     return task
 
 
+async def test_an_event_is_in_the_trace_of_its_task(make_app: MakeApp, sent: list[Any]) -> None:
+    """Else all failures of a worker are in one: that of the thread which tells of them."""
+    app = make_app(sentry="all")
+
+    @app.task("PAY", max_attempts=2, backoff_base=0)
+    async def pay(ctx: Context) -> None:
+        raise ConnectionError("refused")
+
+    known = "4bf92f3577b34da6a3ce929d0e0e4736"
+    given = (known, f"00-{known}-00f067aa0ba902b7-01", "abc", None)
+    tasks = [await app.enqueue("PAY", trace_id=trace_id) for trace_id in given]
+    for task in tasks:
+        while (await app.get(task.id)).state != "failed":  # type: ignore[union-attr]
+            await drain(app)
+    found = {task.id.hex: {one["contexts"]["trace"]["trace_id"] for one in sent if _is_of(one, task)} for task in tasks}
+    expected = [{known}, {known}, {tasks[2].id.hex}, {tasks[3].id.hex}]
+    assert len(sent) == 8 and list(found.values()) == expected
+    assert all(len(one["contexts"]["trace"]["span_id"]) == 16 for one in sent)
+    assert {one["exception"]["values"][-1]["value"] for one in sent} == {"refused"}, "its type is told beside it"
+
+
+def _is_of(event: Any, task: Any) -> bool:
+    return bool(event["contexts"]["task"]["id"] == str(task.id))
+
+
 async def test_a_failed_task_is_an_event_with_the_task_as_context(make_app: MakeApp, sent: list[Any]) -> None:
     app = make_app(sentry="failed")
     declare(app)

@@ -20,7 +20,7 @@ from redrive.errors import (
 )
 from redrive.features import features_of, load
 from redrive.handlers import builtin
-from redrive.handlers.events import TaskEvent, check_event
+from redrive.handlers.events import TaskEvent, check_event, check_takes_event
 from redrive.handlers.functions import name_of
 from redrive.handlers.history import DEFAULT_HISTORY, check_history
 from redrive.handlers.kinds import DEFAULTS
@@ -289,6 +289,7 @@ class App:
         def register(function: Listener) -> Listener:
             if not callable(function):
                 raise ConfigError(f"a hook of {name!r} must be a function, not {function!r}")
+            check_takes_event(name, function)
             self.registry.hooks.setdefault(name, []).append(function)
             return function
 

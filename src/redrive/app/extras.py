@@ -19,7 +19,7 @@ def load_sentry(wanted: str) -> Callable[[TaskEvent], None]:
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"REDRIVE_SENTRY={wanted} needs sentry-sdk, which is not installed ({error.name} is missing)",
-            hint="pip install 'redrive[sentry]', or REDRIVE_SENTRY=off",
+            hint="pip install '/path/to/checkout[sentry]', or REDRIVE_SENTRY=off",
         ) from error
     warn_if_deaf()
     return capture
@@ -34,6 +34,6 @@ def load_tracing(wanted: str) -> Tracing | None:
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"REDRIVE_TRACING={wanted} needs OpenTelemetry, which is not installed ({error.name} is missing)",
-            hint="pip install 'redrive[otel]', or REDRIVE_TRACING=off",
+            hint="pip install '/path/to/checkout[otel]', or REDRIVE_TRACING=off",
         ) from error
     return Tracing(calls=wanted == "all")

@@ -68,3 +68,21 @@ def check_event(name: object) -> str:
     close = difflib.get_close_matches(name, EVENTS, 1)
     guess = f"did you mean {close[0]!r}? " if close else ""
     raise ConfigError(f"there is no event {name!r}", hint=f"{guess}events are: {', '.join(EVENTS)}")
+
+
+def check_takes_event(name: str, function: Callable[..., Any]) -> None:
+    """Refuses a hook that cannot be called with one event: each would be lost, with a warning in some worker's log."""
+    import inspect  # takes a while, and most applications have no hooks
+
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # something built in that does not tell
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        called = getattr(function, "__qualname__", repr(function))
+        raise ConfigError(
+            f"the hook {called}{signature} of {name!r} cannot be called with one event",
+            hint=f"it takes one parameter: def {getattr(function, '__name__', 'hook')}(event: TaskEvent)",
+        ) from None

@@ -3,19 +3,23 @@
 A hook like any other, switched on by ``REDRIVE_SENTRY``; the application calls ``sentry_sdk.init``. What leaves the
 house is what viewers may see: types, frames and lines of code, codes, labels, the words of a message that stand in
 code, and payload fields that were declared public. Local variables and other words of messages stay here. Failures
-that have one cause here are one issue there.
+that have one cause here are one issue there, and each is in the trace of its task.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+import secrets
 from collections.abc import Callable
 from typing import Any
 
 import sentry_sdk
 
 from redrive.handlers.events import TaskEvent
+from redrive.kernel.summary import type_and_words
 
+_TRACE_ID = re.compile(r"(?!0{32})[0-9a-f]{32}")
 logger = logging.getLogger("redrive.hooks")
 
 
@@ -65,13 +69,19 @@ def _task(event: TaskEvent) -> dict[str, Any]:
 
 
 def _described(event: TaskEvent) -> dict[str, Any]:
-    summary = event.error_summary or {}
-    kind = str(summary.get("exception") or event.error_reason)
-    return {"type": kind, "value": summary.get("message", ""), "mechanism": {"type": "redrive", "handled": True}}
+    kind, words = type_and_words(event.error_summary)
+    return {"type": kind or str(event.error_reason), "value": words, "mechanism": {"type": "redrive", "handled": True}}
+
+
+def _trace(event: TaskEvent) -> dict[str, Any]:
+    """Returns the trace that an event belongs to: the task's, as tools for traces know it; else one for each task."""
+    known = (event.trace_id or "").lower()
+    found = known if _TRACE_ID.fullmatch(known) else event.task_id.hex
+    return {"trace_id": found, "span_id": secrets.token_hex(8)}
 
 
 def _only_words_of_code(event: TaskEvent) -> Callable[[Any, Any], Any]:
-    message = (event.error_summary or {}).get("message", "")
+    _, message = type_and_words(event.error_summary)
 
     def clean(sent: Any, _: Any) -> Any:
         values = (sent.get("exception") or {}).get("values") or []
@@ -80,6 +90,8 @@ def _only_words_of_code(event: TaskEvent) -> Callable[[Any, Any], Any]:
             value["value"] = message if place == len(values) else ""
             for frame in (value.get("stacktrace") or {}).get("frames") or []:
                 frame.pop("vars", None)
+        # Sentry's own is that of the thread of hooks: all failures of a worker would be one trace.
+        sent.setdefault("contexts", {})["trace"] = _trace(event)
         (sent.get("extra") or {}).pop("sys.argv", None)  # may have a URL with a password
         return sent
 

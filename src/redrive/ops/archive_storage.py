@@ -118,7 +118,7 @@ class BucketStorage:
             from obstore.store import S3Store
         except ImportError:
             raise ConfigError(
-                f"an archive in s3://{bucket} needs the package obstore", hint="pip install 'redrive[s3]'"
+                f"an archive in s3://{bucket} needs the package obstore", hint="pip install '/path/to/checkout[s3]'"
             ) from None
         self._address = f"s3://{bucket}" + (f"/{prefix}" if prefix else "")
         plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")

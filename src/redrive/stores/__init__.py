@@ -38,7 +38,7 @@ def _make(url: str, features: Sequence[Feature]) -> Store:
         if importlib.util.find_spec("asyncpg") is None:
             raise ConfigError(
                 "PostgreSQL needs the asyncpg driver, which is not installed",
-                hint="pip install 'redrive[postgres]'",
+                hint="pip install '/path/to/checkout[postgres]'",
             )
         from redrive.stores.postgres.store import PostgresStore
 
