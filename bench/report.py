@@ -187,27 +187,31 @@ def horizon(results: Results) -> list[str]:
 
 
 def operating(results: Results) -> list[str]:
-    pages = dig(results, "operating", "pages") or {}
+    return [*_operating(results, "operating", ""), *_operating(results, "operating_sqlite", ", on SQLite")]
+
+
+def _operating(results: Results, place: str, where: str) -> list[str]:
+    pages = dig(results, place, "pages") or {}
     rows = [
         (name, number(page["median_ms"], 1), number(page["worst_ms"], 1), number(page["first_ms"], 1))
         for name, page in pages.items()
     ]
     head = ("through the HTTP API", "median ms", "worst", "first call")
-    failed, history = (dig(results, "operating", name) for name in ("failed", "history"))
-    title = f"## Operating, with {number(failed)} failed and {number(history)} in history"
-    return [title, table(head, rows), *console(results), *hostile(results)] if rows else []
+    failed, history = (dig(results, place, name) for name in ("failed", "history"))
+    title = f"## Operating, with {number(failed)} failed and {number(history)} in history{where}"
+    return [title, table(head, rows), *console(results, place), *hostile(results, place)] if rows else []
 
 
-def console(results: Results) -> list[str]:
+def console(results: Results, place: str) -> list[str]:
     rows = [
         (f"`{path or '/'}`", number(page["median_ms"], 1), number(page["worst_ms"], 1), number(page["bytes"] / 1000, 1))
-        for path, page in (dig(results, "operating", "console") or {}).items()
+        for path, page in (dig(results, place, "console") or {}).items()
     ]
     return [table(("in the console", "median ms", "worst", "KB of HTML"), rows)] if rows else []
 
 
-def hostile(results: Results) -> list[str]:
-    found = dig(results, "operating", "hostile") or {}
+def hostile(results: Results, place: str) -> list[str]:
+    found = dig(results, place, "hostile") or {}
     rows = [
         (name, *(number(page[figure], 1) for figure in ("cpu_ms", "lag_ms", "worst_ms")), number(page["bytes"]))
         for name, page in found.get("pages", {}).items()

@@ -27,6 +27,7 @@ class Run:
             "horizon": {},
             "statements": {},
             "operating": {},
+            "operating_sqlite": {},
             "scraped": {},
         }
         self.adapters: dict[str, type[Peer]] = {}
@@ -120,9 +121,12 @@ class Run:
                 self.results["growth"][name] = await growth.measure(self.bench, adapter)
 
     async def operations(self) -> None:
-        own = self.adapters.get(POSTGRES)
-        if "operating" in self.sections and own is not None:
-            self.results["operating"] = await self._attempt(lambda: operating.measure(self.bench, own), needed=15)
+        names = {POSTGRES: "operating"} | ({SQLITE: "operating_sqlite"} if self.bench.plan.deadline is None else {})
+        for name, place in names.items() if "operating" in self.sections else ():
+            if (adapter := self.adapters.get(name)) is not None:
+                self.results[place] = await self._attempt(
+                    lambda adapter=adapter: operating.measure(self.bench, adapter), needed=15
+                )
 
     async def scrapes(self) -> None:
         own = self.adapters.get(POSTGRES)

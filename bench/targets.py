@@ -185,13 +185,22 @@ def cost_rows(results: Results) -> list[Row]:
 
 
 def operating_rows(results: Results) -> list[Row]:
-    found = dig(results, "operating", "pages") or {}
-    failed, history = dig(results, "operating", "failed"), dig(results, "operating", "history")
-    label = f"An operator's pages with {shown(failed or MANY)} failed and {shown(history or 5 * MANY)} in history"
+    measured = "operating_sqlite" if dig(results, "operating_sqlite", "pages") else None
+    return _operating(results, "operating", "") + (_operating(results, measured, " on SQLite") if measured else [])
+
+
+def _operating(results: Results, place: str, where: str) -> list[Row]:
+    found = dig(results, place, "pages") or {}
+    failed, history = dig(results, place, "failed"), dig(results, place, "history")
+    many = f"{shown(failed or MANY)} failed and {shown(history or 5 * MANY)} in history"
+    label = f"An operator's pages with {many}{where}"
     slowest = max(found.items(), key=lambda page: page[1]["median_ms"], default=None)
     said = "–" if slowest is None else f"slowest: {slowest[0]}"
     row = at_most(label, said, None if slowest is None else slowest[1]["median_ms"], 100, "ms")
-    return [judged_at(row, failed, MANY), *(judged_at(row, failed, MANY) for row in console_rows(results))]
+    return [
+        judged_at(row, failed, MANY),
+        *(judged_at(row, failed, MANY) for row in console_rows(results, place, where)),
+    ]
 
 
 def scraped_rows(results: Results) -> list[Row]:
@@ -202,16 +211,16 @@ def scraped_rows(results: Results) -> list[Row]:
     return [at_least(label, said, _percent(found.get("ratio")), 97, "%")]
 
 
-def console_rows(results: Results) -> list[Row]:
-    pages = dig(results, "operating", "console") or {}
+def console_rows(results: Results, place: str = "operating", where: str = "") -> list[Row]:
+    pages = dig(results, place, "console") or {}
 
     def most(figure: str, label: str, factor: float, target: float, unit: str) -> Row:
         path, page = max(pages.items(), key=lambda page: page[1][figure], default=("–", None))
         return at_most(label, path or "/", None if page is None else page[figure] / factor, target, unit)
 
     return [
-        most("median_ms", "The console's slowest page", 1, 100, "ms"),
-        most("bytes", "The console's largest page", 1000, 100, "KB"),
+        most("median_ms", f"The console's slowest page{where}", 1, 100, "ms"),
+        most("bytes", f"The console's largest page{where}", 1000, 100, "KB"),
     ]
 
 

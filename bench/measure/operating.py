@@ -10,7 +10,9 @@ from urllib.parse import parse_qsl
 from bench import figures, fixtures
 from bench.measure import Bench, hostile
 from bench.peers import Peer
+from redrive import App
 from redrive.console.door import HOME
+from redrive.kernel.alerts.slo import Objective
 from redrive.sync import Portal
 from redrive.testing.client import ApiClient
 
@@ -33,10 +35,12 @@ async def measure(bench: Bench, adapter: type[Peer]) -> dict[str, Any]:
     failed, history = bench.plan.operating
     bench.say(f"operating {adapter.name}, {failed:,} failed and {history:,} in history")
     async with bench.queue(adapter) as peer:
+        app: App = peer.app  # type: ignore[attr-defined]
+        app.settings = app.settings.with_values(slo={"default": Objective()})
         await fixtures.make(peer, "failed", failed)
         for _ in range(max(history // PIECE, 1)):
             await fixtures.make(peer, "history", min(history, PIECE))
-        api = ApiClient(peer.app, Portal(), console=True)  # type: ignore[attr-defined]
+        api = ApiClient(app, Portal(), console=True)
         found = {name: timed(api, *page) for name, page in PAGES.items()}
         console = {page: timed(api, *address(page)) for page in console_pages(api)}
         api.close()
@@ -52,11 +56,19 @@ def console_pages(api: ApiClient) -> list[str]:
     task = api.get("/api/tasks/failed", limit=1).ok()["tasks"][0]
     return [
         *("", "/failures", "/failures?kind=BROKEN", f"/failures?fingerprint={cause}", "/failures?q=thing"),
-        *("/failures?since=1d", "/failures?since=1d&kind=BROKEN"),
+        *("/failures?since=1d", "/failures?since=1d&kind=BROKEN", "/failures?since=1m", "/failures?until=1m"),
         *("/failures/preview?kind=BROKEN", "/failures/preview?kind=BROKEN&page=1000", f"/causes/{cause}"),
         *("/tasks", "/tasks?state=completed", f"/tasks/{task['id']}", "/dead-letters", "/dead-letters?kind=BROKEN"),
-        *("/operations", "/approvals", "/audit", "/queues", "/workers", "/schedules", "/settings", "/find?q=BROKEN"),
+        *("/operations", f"/operations/{begun(api)}", "/approvals", "/alerts"),
+        *("/audit", "/audit/verify", "/audit/prune?olderThanDays=1"),
+        *("/queues", "/workers", "/schedules", "/settings", "/find?q=BROKEN", "?period=30d", "/who"),
     ]
+
+
+def begun(api: ApiClient) -> str:
+    """Begins a retry of everything that failed, which waits for a second person; returns its id."""
+    found = api.post("/api/operations", {"kind": "BROKEN", "reason": "bench", "actor": "ann"}).ok()
+    return str(found["operation"]["id"])
 
 
 def address(page: str) -> tuple[str, dict[str, Any]]:

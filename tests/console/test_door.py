@@ -9,7 +9,7 @@ import pytest
 
 from redrive import App
 from redrive.ops import access, sign_in
-from redrive.ops.access import Role
+from redrive.ops.access import Caller, Role
 from tests.console.conftest import HOME, console, done, fail_some, form_token, page, send, text_of
 
 pytestmark = pytest.mark.anyio
@@ -100,8 +100,13 @@ class TestWithTokens:
                 seen = await page(client, path)
                 assert "Forget" not in seen
                 assert "hunter2" not in seen
+            operator = await app.operator(Caller("ann", Role.OPERATOR))
+            [cause] = await operator.causes.list(limit=1)
+            await operator.causes.annotate(cause.row.fingerprint, None, note="a colleague's")
             for path, fields in (
                 (f"/tasks/{failed}", {"do": "retry"}),
+                (f"/tasks/{failed}", {"do": "retry", "seen": "failed:999"}),
+                (f"/causes/{cause.row.fingerprint}", {"do": "note", "note": "mine", "was_note": "of before"}),
                 ("/queues/pause", {"target": "queue", "name": "default"}),
                 ("/queues/limit", {"name": "SEND", "concurrency": "1"}),
                 ("/failures/retry", {"id": failed}),

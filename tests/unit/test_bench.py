@@ -5,11 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from bench import figures, report, targets
 from bench.ledger import Ledger, Progress
+from bench.measure import operating
+from fastapi.routing import APIRoute
+
+from redrive.console.mount import ROUTERS
+from redrive.console.place import HOME
 
 SECOND = 1_000_000_000
 
@@ -171,3 +177,19 @@ def test_the_pure_parts_import_neither_peers_nor_plots() -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
     assert not {"matplotlib", "asyncpg", "psutil", "pgqueuer", "bench.peers"} & set(done.stdout.split())
+
+
+def test_every_page_of_the_console_is_measured() -> None:
+    class Api:
+        def get(self, path: str, **_: Any) -> Any:
+            return SimpleNamespace(ok=lambda: {"groups": [{"fingerprint": "f1"}], "tasks": [{"id": "t1"}]})
+
+        def post(self, path: str, json: Any) -> Any:
+            return SimpleNamespace(ok=lambda: {"operation": {"id": "o1"}})
+
+    asked = {HOME + page.partition("?")[0] for page in operating.console_pages(Api())}  # type: ignore[arg-type]
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    pages = {route.path: route.path_regex for route in routes if "GET" in route.methods}
+    missing = {path for path, regex in pages.items() if not any(regex.fullmatch(one) for one in asked)}
+    no_pages = {"/static/{given}/{name}", "/sign-in", "/audit/export", "/live", "/find.json", "/tasks/{task_id}/{name}"}
+    assert missing == {HOME + path for path in no_pages}

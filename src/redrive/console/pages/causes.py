@@ -13,6 +13,7 @@ from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput, TaskNotFound
 from redrive.kernel.failed import FailureFilter
 from redrive.ops import views
+from redrive.ops.access import Role
 
 router = pages_router()
 MUTES = {"1h": timedelta(hours=1), "8h": timedelta(hours=8), "1d": timedelta(days=1), "7d": timedelta(days=7)}
@@ -41,6 +42,7 @@ async def cause(page: ThePage, fingerprint: str) -> Response:
 @router.post("/causes/{fingerprint}")
 async def annotate(page: TheForm, fingerprint: str) -> Response:
     """Notes, owners, muting and resolving, each by its button."""
+    page.operator.insist(Role.OPERATOR)  # before anything is said of what a colleague has done
     form, reason = page.form, page.form.text("reason")
     said: dict[str, Any]
     match form.text("do"):

@@ -16,6 +16,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State, Task
 from redrive.ops import filters, views
+from redrive.ops.access import Role
 from redrive.ops.filters import FILTERS
 from redrive.ops.inspect import parse_id, parse_states
 
@@ -99,6 +100,7 @@ async def document(page: ThePage, task_id: str, name: str) -> Response:
 async def act(page: TheForm, task_id: str) -> Response:
     """Retry, cancel, pause, resume and forget, each by its button."""
     which, reason, operator = parse_id(task_id), page.form.text("reason"), page.operator
+    operator.insist(Role.OPERATOR)  # before anything is said of what has changed
     seen = page.form.text("seen")
     if seen is not None:
         try:
