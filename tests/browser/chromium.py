@@ -15,6 +15,10 @@ from pathlib import Path
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHOSEN = "REDRIVE_TEST_BROWSER"
 FOLDER = Path(__file__).parents[2] / ".tools" / "browsers"
+INSTEAD = f"""One of these helps:
+- the system's own: apt install chromium (or another name on PATH), or {CHOSEN}=/path/to/chromium
+- behind a proxy: HTTPS_PROXY=http://…; with a mirror of cdn.playwright.dev: PLAYWRIGHT_DOWNLOAD_HOST=https://…
+- without a network: copy {FOLDER} from a machine on which ./dev browser works, of the same kind and Playwright"""
 NONE = f"no Chromium was found: ./dev browser gets one, or name one with {CHOSEN}=/path/to/chromium"
 
 
@@ -40,19 +44,37 @@ def switches() -> list[str]:
     return [*alone, "--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else alone
 
 
-def get() -> str | None:
+class NotGot(Exception):
+    """No browser could be had; says why, and what to do."""
+
+
+def get() -> str:
     """Returns a browser; downloads one where there is none."""
     if found := find():
         return found
+    if chosen := os.environ.get(CHOSEN):
+        raise NotGot(f"{CHOSEN} names {chosen}, and there is no such program")
+    print(f"no Chromium is on PATH; getting Playwright's into {FOLDER}", flush=True)
     where = {**os.environ, "PLAYWRIGHT_BROWSERS_PATH": str(FOLDER)}
-    subprocess.run([sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"], env=where, check=False)
-    return _own()
+    command = [sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"]
+    done = subprocess.run(command, env=where, check=False, capture_output=True, text=True)
+    if got := _own():
+        return got
+    raise NotGot(f"the download failed: {_reason(done.stdout + done.stderr)}\n{INSTEAD}")
+
+
+def _reason(said: str) -> str:
+    """Returns what is wrong, of many words that say that something is, and once what."""
+    errors = [line.partition("Error: ")[2].strip() for line in said.splitlines() if "Error: " in line]
+    causes = [one for one in errors if not one.startswith(("Failed to", "Download failure"))]
+    return (causes or errors or [said.strip()[-300:] or "Playwright said nothing"])[0]
 
 
 def main() -> int:
-    found = get()
-    if found is None:
-        print(f"could not get a Chromium; install one (apt install chromium), or name one with {CHOSEN}")
+    try:
+        found = get()
+    except NotGot as error:
+        print(f"there is no Chromium, so the console will not be tested: {error}")
         return 1
     from playwright.sync_api import Error, sync_playwright
 
