@@ -14,6 +14,7 @@ import redrive
 from redrive.feature import (
     AlertRule,
     Audit,
+    Belongs,
     Dependency,
     Duty,
     Effects,
@@ -22,6 +23,7 @@ from redrive.feature import (
     Landed,
     NewJoin,
     NewTask,
+    PlannedAction,
     Posting,
     Rows,
 )
@@ -59,9 +61,13 @@ def test_what_a_door_offers_is_there(door: str) -> None:
     assert all(hasattr(module, name) for name in module.__all__)
 
 
-@pytest.mark.parametrize(
-    "kind", [Feature, Effects, Landed, Rows, NewJoin, Posting, Duty, Finding, Audit, NewTask, Dependency, AlertRule]
+KINDS = (
+    *(Feature, Effects, Landed, Rows, NewJoin, Posting, Duty, Finding, Audit, NewTask, Dependency),
+    *(AlertRule, Belongs, PlannedAction),
 )
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_page_lists_every_field(kind: type) -> None:
     """So that a feature can be written from the page."""
     text = PAGE.read_text(encoding="utf-8")

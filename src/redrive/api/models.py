@@ -67,9 +67,16 @@ class Problem(BaseModel):
 CUT_DESCRIPTION = "Documents that were left out because they are long; GET …/payload and …/result have them whole."
 
 
+class BelongsOut(Out):
+    feature: str
+    label: str
+    page: str | None = Field(description="Its page, below the console's address.")
+
+
 class TaskOut(Out):
     id: UUID
     connection: str = Field("default", description="Where it is; left out where there is only one.")
+    belongs_to: BelongsOut | None = Field(None, description="By its feature; left out where that does not say.")
     kind: str
     queue: str
     state: str

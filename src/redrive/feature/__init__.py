@@ -24,25 +24,29 @@ from redrive.kernel.audit import Audit
 from redrive.kernel.commit import CloseJoin, Commit
 from redrive.kernel.diagnosis import Dependency, Finding, Level
 from redrive.kernel.duty import Duty
-from redrive.kernel.feature import Feature, Need
+from redrive.kernel.feature import Belongs, Feature, Need
 from redrive.kernel.joins import Join, NewJoin, as_document, from_document
 from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event, Transition
+from redrive.kernel.operation import Action
 from redrive.kernel.outcome import Cancel, Fail, Retry, Snooze
 from redrive.kernel.payload import encode
 from redrive.kernel.ports.store import Store
 from redrive.kernel.reactions import Effects, Landed, React, Rows
 from redrive.kernel.task import NewTask, State, Task, check_name
 from redrive.ops.access import Caller, Role
+from redrive.ops.allowance import PlannedAction
 from redrive.ops.operator import Operator
 from redrive.ops.operator.session import Service
 from redrive.settings import FeatureSettings, Settings, setting
 
 __all__ = [
+    "Action",
     "AlertRule",
     "App",
     "Applied",
     "Audit",
+    "Belongs",
     "Caller",
     "Cancel",
     "CloseJoin",
@@ -70,6 +74,7 @@ __all__ = [
     "NotAllowed",
     "NotFound",
     "Operator",
+    "PlannedAction",
     "Posting",
     "React",
     "RedriveError",

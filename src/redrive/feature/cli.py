@@ -1,7 +1,8 @@
 """What a feature's commands import: ``redrive NAME …``, as ``Feature.commands`` names them."""
 
 from redrive.cli.support import output
+from redrive.cli.support.looked import Looked, look_at
 from redrive.cli.support.options import AppName, By, Json, Url
 from redrive.cli.support.session import operate
 
-__all__ = ["AppName", "By", "Json", "Url", "operate", "output"]
+__all__ = ["AppName", "By", "Json", "Looked", "Url", "look_at", "operate", "output"]

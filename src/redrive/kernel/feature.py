@@ -40,6 +40,15 @@ class Need(StrEnum):
 
 
 @dataclass(slots=True, frozen=True)
+class Belongs:
+    """What a task belongs to: ``label`` ("order o1"), and ``page``, where the console shows it ("/orders/o1").
+    Everybody who may see the task sees it."""
+
+    label: str
+    page: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
 class Feature:
     """What a feature brings. Routes, commands, pages and metrics are given by name: only the process that serves
     them imports them. Functions that get settings get the application's; ``settings.of(OrderSettings)`` are its own."""
@@ -65,6 +74,9 @@ class Feature:
     alerts: Sequence[AlertRule] = ()  # its rules: what of it somebody is told, without asking
     # Gets the same; returns what it depends on besides the store, for /readyz.
     dependencies: Callable[[Store, Any], Awaitable[Sequence[Dependency]]] | None = None
+    # Gets the facts of a task; returns what it belongs to, for API, command line and console. Also asked for lists: it
+    # looks at nothing else.
+    belongs: Callable[[Mapping[str, Any]], Belongs | None] | None = None
     metrics: str | None = None  # "package.metrics:metrics", FeatureMetrics, for /metrics
     needs: tuple[Need, ...] = ()  # of the store; what follows from a reaction and from tables goes without saying
 

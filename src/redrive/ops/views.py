@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from redrive.kernel.feature import Belongs
 from redrive.kernel.operation import Operation, Status, facts
 from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.records import Record
@@ -152,6 +153,7 @@ class Sight:
     role: Role
     public: Callable[[str], Collection[str]] = lambda _: ()
     connection: str | None = None  # where the tasks are, if there are several places
+    belongs: Callable[[Task], Belongs | None] = lambda _: None  # what a task belongs to, by its feature
 
     @property
     def whole(self) -> bool:
@@ -165,6 +167,8 @@ def task(found: Task, sight: Sight) -> View:
         view["progress"] = numbers_of(found.progress)
     if sight.connection is not None:
         view["connection"] = sight.connection
+    if (whole := sight.belongs(found)) is not None:
+        view["belongs_to"] = View(feature=found.feature, label=whole.label, page=whole.page)
     return view
 
 

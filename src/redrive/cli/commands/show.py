@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -15,6 +15,7 @@ from redrive.cli.support import output
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
 from redrive.errors import InvalidInput, RedriveError, TaskNotFound
+from redrive.kernel.feature import Belongs
 from redrive.kernel.reads import Query
 from redrive.kernel.task import MAX_TEXT, Attempt, AuditRow, DeadLetter, State, Task, Timeline
 from redrive.kernel.trace import trace_id_of
@@ -62,12 +63,12 @@ def show(
     json: Json = False,
 ) -> None:
     """One task: its state, payload and timeline of attempts, dead letters and operators' actions."""
-    story, where = operate(url, app, lambda own: _told(own, task), ids=[task])
-    found, reasons = story.timeline, story.why
+    told = operate(url, app, lambda own: _told(own, task), ids=[task])
+    found = told.story.timeline
     if json:
-        output.emit(_document(found, reasons, where))
+        output.emit(_document(told))
         return
-    _print_task(found, reasons, where)
+    _print_task(told)
     if not stack:
         _print_place(found)
     _print_timeline(found)
@@ -77,8 +78,18 @@ def show(
         _print_stacks(found)
 
 
-async def _told(own: Operator, task: str) -> tuple[Story, str | None]:
-    return await story_of(own, task), own.told_connection
+@dataclass(slots=True, frozen=True)
+class Told:
+    """A task's story, the connection that it is on (where there are several), and what the task belongs to."""
+
+    story: Story
+    where: str | None
+    whole: Belongs | None
+
+
+async def _told(own: Operator, task: str) -> Told:
+    story = await story_of(own, task)
+    return Told(story, own.told_connection, own.sight.belongs(story.timeline.task))
 
 
 async def story_of(own: Operator, task: str) -> Story:
@@ -105,23 +116,28 @@ async def _of_trace(own: Operator, trace: str, missing: RedriveError) -> UUID:
     raise missing
 
 
-def _document(found: Timeline, reasons: list[Reason], where: str | None) -> dict[str, Any]:
+def _document(told: Told) -> dict[str, Any]:
+    found, whole = told.story.timeline, told.whole
+    belongs = {} if whole is None else {"belongs_to": {"feature": found.task.feature, **asdict(whole)}}
     return {
-        "task": inspect.as_dict(found.task, where),
-        "why": [asdict(reason) | {"fix": reason.fix and output.suggest(reason.fix)} for reason in reasons],
+        "task": inspect.as_dict(found.task, told.where) | belongs,
+        "why": [asdict(reason) | {"fix": reason.fix and output.suggest(reason.fix)} for reason in told.story.why],
         "attempts": [asdict(attempt) for attempt in found.attempts],
         "dead_letters": [asdict(letter) for letter in found.dead_letters],
         "audit": [values_of(row) for row in found.audit],
     }
 
 
-def _print_task(found: Timeline, reasons: list[Reason], where: str | None) -> None:
+def _print_task(told: Told) -> None:
+    found, reasons, where = told.story.timeline, told.story.why, told.where
     task = found.task
     head = Text.assemble((output.clean(task.kind), "bold"), "  ", output.state(task.state), f"  {task.id}")
     output.say(head)
     at = "" if where is None else f" on {where}"
     output.say(f"queue {task.queue}{at}, priority {task.priority}, attempt {inspect.attempts_told(found)}")
     output.say(*(f"why: {reason_text(reason)}" for reason in reasons))
+    if told.whole is not None:
+        output.say(f"belongs to: {output.clean(told.whole.label)}")
     for name in _FIELDS:
         cancelled = name == "error_message" and task.state is State.CANCELLED
         value = inspect.cancelled_because(found) if cancelled else getattr(task, name)

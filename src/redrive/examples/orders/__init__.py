@@ -7,7 +7,7 @@ in its metadata: ``[project.entry-points."redrive.features"]``, ``orders = "redr
 from redrive.examples.orders.alerts import ALERTS
 from redrive.examples.orders.handlers import kinds
 from redrive.examples.orders.late import duties, examine
-from redrive.examples.orders.reaction import react
+from redrive.examples.orders.reaction import belongs, react
 from redrive.examples.orders.settings import OrderSettings, retention
 from redrive.feature import Feature, Need
 
@@ -25,6 +25,7 @@ ORDERS = Feature(
     retention=retention,
     examine=examine,
     alerts=ALERTS,
+    belongs=belongs,
     needs=(Need.JOINS, Need.LEDGER),
 )
 __all__ = ["ORDERS"]

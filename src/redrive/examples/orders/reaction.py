@@ -1,8 +1,11 @@
-"""What follows from the moves of a parcel: its row, and its money."""
+"""What follows from the moves of a parcel: its row, and its money; and which order it is of."""
 
 from __future__ import annotations
 
-from redrive.feature import Effects, Landed, Posting, Rows, State, Transition
+from collections.abc import Mapping
+from typing import Any
+
+from redrive.feature import Belongs, Effects, Landed, Posting, Rows, State, Transition
 
 SHOP = "shop"
 # Where the price of a parcel lies while its task is in a state; one that is failed may be retried, so it waits.
@@ -21,6 +24,11 @@ def react(transition: Transition, landed: Landed) -> Effects | None:
     return Effects(
         rows=[Rows("orders", "parcel_moved", (row,))], postings=[Posting(key, ((before, -price), (after, price)))]
     )
+
+
+def belongs(facts: Mapping[str, Any]) -> Belongs:
+    """Returns the order that a parcel belongs to."""
+    return Belongs(f"order {facts['order']}", f"/orders/{facts['order']}")
 
 
 def _place(state: State, landed: Landed) -> str:

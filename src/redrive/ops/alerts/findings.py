@@ -70,7 +70,11 @@ async def _answers(store: Store, watched: Watched, queue: str | None) -> list[Fi
             answer = await ask_rule(store, rule)
             text = f"{rule.summary or name}: {_told(answer, rule.unit)}; alert at {rule.op} {rule.limit}"
             broken = answer.value is not None and rule.broken(answer.value)
-            found.append(_answered(text, answer, rule.queue, Level.NOTE if broken else Level.OK))
+            level = Level.NOTE if broken else Level.OK
+            if rule.look is None:
+                found.append(_answered(text, answer, rule.queue, level))
+            else:
+                found.append(_answered(text, answer, rule.queue, level, "the log of this process says more"))
     for name, note in watched.triage.items():
         for about, query in note.queries.items() if queue in (None, name) else ():
             answer = await ask(store, query)
@@ -82,12 +86,13 @@ def _told(answer: Answer, unit: Unit = Unit.NUMBER) -> str:
     return answer.fault or ("nothing" if answer.value is None else unit.told(answer.value))
 
 
-def _answered(text: str, answer: Answer, queue: str, level: Level = Level.OK) -> Finding:
-    """Returns what a query answers. One that breaks its rule is no more than a note: when it has for long enough, the
-    alert is a finding of its own."""
+def _answered(
+    text: str, answer: Answer, queue: str, level: Level = Level.OK, fix: str = "mend the query in redrive.toml"
+) -> Finding:
+    """Returns what a query answers; ``fix``: what to do where it does not. One that breaks its rule is no more than a
+    note: when it has for long enough, the alert is a finding of its own."""
     level = level if answer.fault is None else Level.WARNING
-    fix = None if answer.fault is None else "mend the query in redrive.toml"
-    return Finding(level, "own_query", text, fix, ("queue", queue) if queue else None)
+    return Finding(level, "own_query", text, None if answer.fault is None else fix, ("queue", queue) if queue else None)
 
 
 def _broken(one: Condition) -> Finding:

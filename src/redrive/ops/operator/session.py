@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from redrive.errors import ConfigError, NotAllowed
 from redrive.handlers.registry import Registry
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.feature import Feature
+from redrive.kernel.feature import Belongs, Feature
 from redrive.kernel.ports.store import Store
+from redrive.kernel.task import Task
 from redrive.ops import causes, inspect
 from redrive.ops.access import Caller, Role
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import Act, PlannedAction, T, alone, judge
+from redrive.ops.belonging import belonging
 from redrive.ops.policy import Policy
 from redrive.ops.shell import NO_SHELL, Shell, for_connection
 from redrive.ops.views import Sight
@@ -55,7 +57,10 @@ class Session:
 
     @property
     def sight(self) -> Sight:
-        return Sight(self.caller.role, self._public, self.told_connection)
+        return Sight(self.caller.role, self._public, self.told_connection, self._belongs)
+
+    def _belongs(self, task: Task) -> Belongs | None:
+        return belonging(task, self.features)
 
     def _public(self, kind: str) -> Collection[str]:
         """Returns payload fields of a kind that everybody may see: by its handler, and by the settings."""
