@@ -17,6 +17,7 @@ from redrive.ops import allowance, erase, failed, operations
 from redrive.ops.access import Role
 from redrive.ops.allowance import PlannedAction, Rule, judge
 from redrive.ops.operator import Operator
+from redrive.ops.operator.operator import SERVICES
 from redrive.testing.conformance.harness import Harness
 from tests.ops.making import fail
 from tests.ops.test_operator import operator
@@ -160,7 +161,7 @@ OTHERS = (
 
 def actions_of(own: Operator) -> set[str]:
     """Everything that can be asked of an operator, by service."""
-    services = {name: part for name, part in vars(own).items() if not name.startswith("_")}
+    services = {name: getattr(own, name) for name in SERVICES}
     return {
         f"{name}.{method}"
         for name, part in services.items()

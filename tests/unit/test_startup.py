@@ -57,6 +57,17 @@ def test_a_command_loads_no_other(tmp_path: Path) -> None:
     assert [name for name in heavy(found) if name in ("fastapi", "uvicorn", "rich", "jinja2")] == []
 
 
+# Parts of ops that look at everything, or act on it: not for who lists tasks or counts them.
+OTHERS = ("ops.doctor", "ops.drill", "ops.erase", "ops.audit_archive", "ops.operations", "ops.sign_in", "worker", "api")
+
+
+@pytest.mark.parametrize("arguments", [["stats", "--json"], ["list", "--json"]], ids=["stats", "list"])
+def test_an_ordinary_command_loads_what_it_shows(arguments: list[str], tmp_path: Path) -> None:
+    found = modules(f"{command('migrate')}\n{command(*arguments)}", tmp_path)
+    assert [name for name in heavy(found) if name not in ("typer", "rich", "pydantic", "pydantic_core")] == []
+    assert sorted(name for name in found if name.startswith(tuple(f"redrive.{other}" for other in OTHERS))) == []
+
+
 def test_settings_are_read_without_pydantic(tmp_path: Path) -> None:
     (tmp_path / "redrive.toml").write_text("redrive_port = 80\ntask_worker_kind_concurrency = { A = 1 }\n")
     found = modules("from redrive.settings import load_settings\nassert load_settings().port == 80", tmp_path)

@@ -7,19 +7,23 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from redrive.kernel.diagnosis import Finding
 from redrive.kernel.records import Record
 from redrive.kernel.task import Task
-from redrive.ops import doctor, drill, history, inspect
+from redrive.ops import history, inspect
 from redrive.ops.access import Role
-from redrive.ops.alerts.findings import Watched
 from redrive.ops.alerts.more_rules import more_rules
 from redrive.ops.alerts.start import start_command
 from redrive.ops.history import History, Rates
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.session import Service
 from redrive.settings import Triage
+
+if TYPE_CHECKING:
+    from redrive.ops import drill
+    from redrive.ops.alerts.findings import Watched
 
 MOST_DRILLS_LISTED = 50
 
@@ -69,6 +73,8 @@ class HealthService(Service):
             for feature in session.features
             if feature.examine is not None
         }
+        from redrive.ops import doctor  # looks at everything, and most commands at little
+
         found = await doctor.examine(self._store, queue, session.queues, looks, self._watched)
         return [replace(one, fix=session.command(self._fix(one))) for one in found]
 
@@ -81,6 +87,8 @@ class HealthService(Service):
 
     @property
     def _watched(self) -> Watched:
+        from redrive.ops.alerts.findings import Watched
+
         session, policy = self._session, self._session.policy
         notes = {name: note for name, note in policy.triage.items() if self._is_here(name)}
         if policy.settings is None:
@@ -113,9 +121,13 @@ class HealthService(Service):
         """Makes a failure in a marked test task, finds it, also by ``looks`` through the faces, retries it, verifies
         it, and writes down how it went."""
         who = self._session.may(Role.OPERATOR)
+        from redrive.ops import drill
+
         return await drill.run(self._store, enqueue, actor=who, patience=patience, looks=looks)
 
     async def drills(self) -> list[Record]:
         """Returns earlier drills, newest first."""
         self._session.may(Role.VIEWER)
+        from redrive.ops import drill
+
         return await self._store.records(drill.COLLECTION, limit=MOST_DRILLS_LISTED)

@@ -4,40 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeVar
 
 from redrive.errors import ConfigError
 from redrive.handlers.registry import Registry
 from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Store
 from redrive.ops.access import Caller, Role, refuse_reserved
-from redrive.ops.operator.alerts import AlertService
-from redrive.ops.operator.approvals import ApprovalService
-from redrive.ops.operator.audit import AuditService
-from redrive.ops.operator.causes import CauseService
-from redrive.ops.operator.control import ControlService
-from redrive.ops.operator.erasures import ErasureService
-from redrive.ops.operator.executors import ExecutorService
-from redrive.ops.operator.failures import FailureService
-from redrive.ops.operator.health import HealthService
-from redrive.ops.operator.operations import OperationService
-from redrive.ops.operator.schedules import ScheduleService
 from redrive.ops.operator.session import Service, Session
-from redrive.ops.operator.settings import SettingService
-from redrive.ops.operator.tasks import TaskService
-from redrive.ops.operator.tokens import TokenService
 from redrive.ops.pages import LONGEST_ALONE
 from redrive.ops.policy import Policy
 from redrive.ops.shell import NO_SHELL, Shell
 from redrive.ops.views import Sight
 
+if TYPE_CHECKING:
+    from redrive.ops.operator.alerts import AlertService
+    from redrive.ops.operator.approvals import ApprovalService
+    from redrive.ops.operator.audit import AuditService
+    from redrive.ops.operator.causes import CauseService
+    from redrive.ops.operator.control import ControlService
+    from redrive.ops.operator.erasures import ErasureService
+    from redrive.ops.operator.executors import ExecutorService
+    from redrive.ops.operator.failures import FailureService
+    from redrive.ops.operator.health import HealthService
+    from redrive.ops.operator.operations import OperationService
+    from redrive.ops.operator.schedules import ScheduleService
+    from redrive.ops.operator.settings import SettingService
+    from redrive.ops.operator.tasks import TaskService
+    from redrive.ops.operator.tokens import TokenService
+
 S = TypeVar("S", bound=Service)
 Peers = Callable[[Caller, str], Awaitable["Operator"]]
+# Each is imported when it is asked for: most commands and requests want one of them.
+SERVICES = {
+    "alerts": "AlertService",
+    "approvals": "ApprovalService",
+    "audit": "AuditService",
+    "causes": "CauseService",
+    "control": "ControlService",
+    "erasures": "ErasureService",
+    "executors": "ExecutorService",
+    "failures": "FailureService",
+    "health": "HealthService",
+    "operations": "OperationService",
+    "schedules": "ScheduleService",
+    "settings": "SettingService",
+    "tasks": "TaskService",
+    "tokens": "TokenService",
+}
 
 
 class Operator:
     """All that one caller can look at and do. ``connection`` names the store among those of a configuration, which are
     ``connections``; ``peers`` opens another of them. ``documents``: for pages, see ``Session``."""
+
+    alerts: AlertService
+    approvals: ApprovalService
+    audit: AuditService
+    causes: CauseService
+    control: ControlService
+    erasures: ErasureService
+    executors: ExecutorService
+    failures: FailureService
+    health: HealthService
+    operations: OperationService
+    schedules: ScheduleService
+    settings: SettingService
+    tasks: TaskService
+    tokens: TokenService
 
     def __init__(
         self,
@@ -53,23 +88,19 @@ class Operator:
         shell: Shell = NO_SHELL,
     ) -> None:
         self._peers = peers
-        self._session = session = Session(
+        self._session = Session(
             store, registry, policy, caller, connection, documents, tuple(features), tuple(connections), shell
         )
-        self.tasks = TaskService(session)
-        self.failures = FailureService(session)
-        self.causes = CauseService(session)
-        self.operations = OperationService(session)
-        self.approvals = ApprovalService(session)
-        self.control = ControlService(session)
-        self.audit = AuditService(session)
-        self.erasures = ErasureService(session)
-        self.tokens = TokenService(session)
-        self.executors = ExecutorService(session)
-        self.health = HealthService(session)
-        self.alerts = AlertService(session)
-        self.schedules = ScheduleService(session)
-        self.settings = SettingService(session)
+
+    if not TYPE_CHECKING:  # else a misspelt name would pass
+
+        def __getattr__(self, name: str) -> Service:
+            """Makes a service when it is first asked for."""
+            if name not in SERVICES:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            made = getattr(import_module(f"redrive.ops.operator.{name}"), SERVICES[name])(self._session)
+            setattr(self, name, made)
+            return made
 
     def of(self, service: type[S]) -> S:
         """Returns a feature's own service, for the same caller."""
