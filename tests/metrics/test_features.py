@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from redrive import App, Context
-from redrive.errors import ConfigError
-from redrive.feature import Feature, Settings, Store
-from redrive.feature.metrics import FeatureMetrics, Metric, Samples, Scope, Type, put
+from redrive.errors import ConfigError, InvalidInput
+from redrive.feature import Feature, Kinds, Settings, Store
+from redrive.feature.metrics import FeatureMetrics, Metric, Samples, Scope, Type, count, put
+from redrive.observe.counted import MOST_LABELS, Counted
 from redrive.observe.feature_metrics import metrics_of, table_of
 from redrive.observe.metrics import TABLE
 from tests.api.conftest import served
@@ -35,6 +37,34 @@ async def fleet(store: Store, settings: Settings) -> Samples:
     return {OPEN.name: {(): float(len(await store.counts()))}, "redrive_fleet_up": {(): 7.0}}
 
 
+SENT = Metric("crates_sent_total", Type.COUNTER, "Crates that were sent.", ("how",))
+NONE = Metric("crates_lost_total", Type.COUNTER, "Crates that were lost.")
+kinds = Kinds()
+
+
+@kinds.task("CRATES_LOOP")
+async def on_the_loop(ctx: Context) -> None:
+    count(SENT, "loop")
+
+
+@kinds.task("CRATES_THREAD")
+def in_a_thread(ctx: Context) -> None:
+    count(SENT, "thread")
+
+
+@kinds.task("CRATES_PROCESS", isolation="process")
+def in_a_process(ctx: Context) -> None:
+    count(SENT, "process", n=2)
+
+
+@kinds.task("CRATES_DIES", isolation="process", max_attempts=1)
+def in_one_that_dies(ctx: Context) -> None:
+    count(SENT, "dies")
+    os._exit(1)
+
+
+crates = FeatureMetrics([SENT, NONE])
+CRATES = Feature("crates", "tests.metrics", kinds=kinds, metrics="tests.metrics.test_features:crates")
 metrics = FeatureMetrics([PAID, OPEN], fleet=fleet, process=process)
 misnamed = FeatureMetrics([Metric("orders_total", Type.COUNTER, "Others.")])
 SHOP = Feature("shop", "tests.metrics", metrics="tests.metrics.test_features:metrics")
@@ -54,6 +84,32 @@ async def test_they_are_served_with_the_others(tmp_path: Path) -> None:
     assert value(page, "shop_open") == 1
     assert value(page, "redrive_worker_slots") == 5
     assert value(page, "redrive_fleet_up") == 1
+
+
+async def test_what_handlers_count_is_served_wherever_they_ran(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/x.db", features=[CRATES])
+    ran = ("CRATES_LOOP", "CRATES_THREAD", "CRATES_PROCESS", "CRATES_DIES")
+    await app.enqueue_many([(kind, None) for kind in ran * 2])
+    worker = await drain(app)
+    async with served(app, worker) as client:
+        page = parsed((await client.get("/metrics")).text)
+    counted = {how: value(page, SENT.name, how=how) for how in ("loop", "thread", "process", "dies")}
+    assert counted == {"loop": 2, "thread": 2, "process": 4, "dies": 2}
+    assert value(page, NONE.name) == 0, "from the start: the first one is a rise"
+
+
+def test_what_is_no_counter_or_has_other_labels_is_refused() -> None:
+    for metric, labels, n in ((OPEN, (), 1), (SENT, (), 1), (SENT, ("a", "b"), 1), (SENT, ("a",), -1)):
+        with pytest.raises(InvalidInput):
+            count(metric, *labels, n=n)
+
+
+def test_there_are_only_so_many_labels() -> None:
+    counted = Counted()
+    for n in range(MOST_LABELS + 5):
+        counted.add("a", 1.0, (str(n),))
+    counted.add("a", 1.0, ("0",))
+    assert (len(counted.samples()["a"]), counted.samples()["a"]["0",]) == (MOST_LABELS, 2.0)
 
 
 @pytest.mark.parametrize("name", ["misnamed", "fleet"])

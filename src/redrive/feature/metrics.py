@@ -1,7 +1,8 @@
 """What a feature's metrics import: ``Feature.metrics`` names a ``FeatureMetrics``."""
 
+from redrive.observe.counted import count
 from redrive.observe.feature_metrics import FeatureMetrics
 from redrive.observe.metrics import Metric, Scope, Type
 from redrive.observe.samples import Samples, put
 
-__all__ = ["FeatureMetrics", "Metric", "Samples", "Scope", "Type", "put"]
+__all__ = ["FeatureMetrics", "Metric", "Samples", "Scope", "Type", "count", "put"]

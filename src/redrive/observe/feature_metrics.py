@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from redrive import features
 from redrive.errors import ConfigError
-from redrive.observe.metrics import TABLE, Metric, Scope
+from redrive.observe.counted import COUNTED
+from redrive.observe.metrics import TABLE, Metric, Scope, Type
 from redrive.observe.samples import Samples, add
 
 if TYPE_CHECKING:
@@ -53,9 +54,13 @@ def table_of(brought: Iterable[Feature]) -> tuple[Metric, ...]:
 
 
 def extend(samples: Samples, brought: Iterable[FeatureMetrics]) -> Samples:
-    """Returns a worker's samples with those that features make of them."""
-    more = [(own.process(samples), own.metrics) for own in brought if own.process is not None]
-    for found, metrics in more:
-        names = {metric.name for metric in metrics if metric.scope is Scope.PROCESS}
-        add(samples, found, names.__contains__)
+    """Returns a worker's samples with those that features make of them, and what features have counted here."""
+    listed, counted = list(brought), COUNTED.samples()
+    more = [(own, own.process(samples) if own.process is not None else {}) for own in listed]
+    for own, found in more:
+        names = {metric.name for metric in own.metrics if metric.scope is Scope.PROCESS}
+        # From the start, so that the first one is a rise: without labels it is known what there will be.
+        plain: Samples = {one.name: {(): 0.0} for one in own.metrics if one.type is Type.COUNTER and not one.labels}
+        for one in (found, counted, plain):
+            add(samples, one, names.__contains__)
     return samples

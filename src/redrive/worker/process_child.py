@@ -20,6 +20,7 @@ from redrive.handlers.functions import HandlerNotRun, insist_it_ran
 from redrive.kernel.failure import failure_of
 from redrive.kernel.outcome import Fail, Failed, Retry, Verdict
 from redrive.kernel.task import Claimed
+from redrive.observe.counted import COUNTED
 from redrive.observe.current import CURRENT, TaskFields
 from redrive.worker.failures import failed, origin_of, unpacked
 from redrive.worker.forks import Home, own_signals
@@ -104,6 +105,7 @@ def serve(pipe: Connection) -> None:
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     line = _Line(pipe)
     forward = _Forward(line)
+    COUNTED.hand_up(lambda name, n, labels: line.send("counted", (name, n, labels)))
     while True:
         try:
             job = pipe.recv()

@@ -20,6 +20,7 @@ from typing import Any
 from redrive.errors import ConfigError
 from redrive.handlers.registry import Handler
 from redrive.kernel.task import Claimed
+from redrive.observe.counted import COUNTED
 from redrive.settings import DEFAULT_CONNECTION
 from redrive.worker.failures import packed
 from redrive.worker.process_child import STOP_SIGNALS, serve
@@ -191,6 +192,8 @@ class ProcessPool:
                 match message:
                     case "progress", (token, progress) if token == job.task.token:
                         post(self._on_progress, job.task, progress)
+                    case "counted", counted:
+                        COUNTED.add(*counted)
                     case "log", fields:
                         _log(fields)
                     case "started", _:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from redrive.examples.orders.metrics import DELIVERED
 from redrive.feature import Context, Fail, Kinds
+from redrive.feature.metrics import count
 
 kinds = Kinds()
 
@@ -11,6 +13,7 @@ kinds = Kinds()
 async def deliver(ctx: Context, address: str) -> str:
     if address == "nowhere":
         raise Fail("ORDERS_NO_ADDRESS", "there is no such address")
+    count(DELIVERED)
     return f"delivered to {address}"
 
 
