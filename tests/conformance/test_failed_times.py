@@ -49,7 +49,7 @@ async def test_only_that_time_is_read(harness: Harness, first: str, more: dict[s
             sql = sql.replace("?", repr(value), 1)
         plan = "\n".join(row[-1] for row in await harness.sql(f"explain query plan {sql}"))
         assert "failed_seq>? AND failed_seq<?" in plan and "B-TREE" not in plan, plan
-        assert re.findall("SCAN (.*)", plan) == ["few"], plan  # at most 500, found by their time
+        assert re.findall("SCAN (.*)", plan) == ["few", "few"], plan  # at most 500, found by their time
         return
     where = postgres.failed(which)
     sql = statements("redrive.stores.postgres", "statements.sql")["failed_places"] + where.sql + order

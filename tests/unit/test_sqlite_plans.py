@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from redrive.kernel.ports.store import Query
+from redrive.kernel.task import State
 from redrive.stores import make_store
 from redrive.stores.sql import statements
+from redrive.stores.sqlite import filters
 from redrive.stores.sqlite.claim import CLAIM_OPEN_ROWS, CLAIM_PICKED_ROWS
 
 pytestmark = pytest.mark.anyio
@@ -81,3 +84,20 @@ async def test_who_holds_leases_is_found_by_the_leases(connection: sqlite3.Conne
     sql = statements("redrive.stores.sqlite", "reads.sql")["leases"]
     plan = [row[3] for row in connection.execute(f"explain query plan {sql}")]
     assert any("t USING INDEX redrive_task_lease" in step for step in plan), plan
+
+
+@pytest.mark.parametrize("state", [State.DELAYED, State.RUNNING, State.PAUSED, State.FAILED])
+async def test_few_tasks_of_a_state_are_found_by_its_index(connection: sqlite3.Connection, state: State) -> None:
+    """With very many others: by their ids all of those would be walked through."""
+    wanted = filters.live(Query((state,), limit=50), few=True)
+    assert wanted is not None
+    sql = statements("redrive.stores.sqlite", "reads.sql")["find_brief"] + wanted[0]
+    plan = [row[3] for row in connection.execute(f"explain query plan {sql}", wanted[1])]
+    assert re.match(r"(SCAN|SEARCH) redrive_task USING INDEX redrive_task_\w+", plan[0]), plan
+
+
+async def test_what_waits_too_long_is_counted_without_reading_all(connection: sqlite3.Connection) -> None:
+    sql = statements("redrive.stores.sqlite", "figures.sql")["overdue"]
+    args = [10**15, '[["default", 30.0]]', "[]", 10_000]
+    plan = "\n".join(row[3] for row in connection.execute(f"explain query plan {sql}", args))
+    assert "AUTOMATIC" not in plan and not re.search(r"SCAN t\b", plan), plan

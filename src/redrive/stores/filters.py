@@ -124,8 +124,10 @@ def chosen(states: Sequence[State], among: Iterable[State]) -> str | None:
     index is used only when the state can be seen in the statement."""
     if not states:
         return ""
-    found = ", ".join(f"'{state.value}'" for state in states if state in among)
-    return f" and state in ({found})" if found else None
+    found = [f"'{state.value}'" for state in states if state in among]
+    if len(found) == 1:  # SQLite sees it in an equation only
+        return f" and state = {found[0]}"
+    return f" and state in ({', '.join(found)})" if found else None
 
 
 _AUDIT = ("action", "actor", "bulk_id", "task_id", "kind", "scope", "trace_id")

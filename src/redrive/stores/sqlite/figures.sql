@@ -96,7 +96,8 @@ with recursive wanted(queue, age) as (
     order by t.priority, t.position limit 1), h.n + 1
   from heads h where h.at is not null and h.n < ?4
 )
-select t.queue, min(count(*), ?4) from heads h join redrive_task t on t.rowid = h.at join wanted w on w.queue = t.queue
+select t.queue, min(count(*), ?4)
+from heads h cross join redrive_task t on t.rowid = h.at cross join wanted w on w.queue = t.queue  -- in this order
 where max(t.created_at, coalesce(t.run_at, 0), coalesce(t.last_attempt_at, 0), coalesce(t.last_replayed_at, 0))
     < ?1 - w.age * 1000000
   and t.kind not in (select value from json_each(?3))

@@ -37,18 +37,21 @@ _SINCE = """ and failed_at >= ? and failed_seq > max(coalesce((
   order by s.failed_at desc limit 1), 0), (
   select case count(*) when 0 then 9223372036854775807 when 500 then 0 else min(few.failed_seq) - 1 end
   from (select m.failed_seq from redrive_task m where m.state = 'failed' and m.failed_at >= ? limit 500) few))"""
-_UNTIL = """ and failed_at < ? and failed_seq < coalesce((
+_UNTIL = """ and failed_at < ? and failed_seq < min(coalesce((
   select s.failed_seq from redrive_task s where s.state = 'failed' and s.failed_at >= ?
-  order by s.failed_at limit 1), 9223372036854775807)"""
+  order by s.failed_at limit 1), 9223372036854775807), (
+  select case count(*) when 0 then 0 when 500 then 9223372036854775807 else max(few.failed_seq) + 1 end
+  from (select m.failed_seq from redrive_task m where m.state = 'failed' and m.failed_at < ? limit 500) few))"""
 
 
 def _mark(_nth: int) -> str:
     return "?"
 
 
-def live(query: Query) -> Filter:
-    """Returns what to append for the live table, or None when nothing there can match."""
-    return _tasks(query, chosen(query.states, LIVE), errors=True)
+def live(query: Query, *, few: bool = False) -> Filter:
+    """Returns what to append for the live table, or None when nothing there can match. ``few``: there are not many of
+    these states."""
+    return _tasks(query, chosen(query.states, LIVE), errors=True, few=few)
 
 
 def history(query: Query) -> Filter:
@@ -66,7 +69,8 @@ def failed(which: FailureFilter) -> tuple[str, list[Any]]:
         args += [since, to_micros(which.since - SIDE_BY_SIDE), since]
     if which.until is not None:
         sql += _UNTIL
-        args += [to_micros(which.until), to_micros(which.until + SIDE_BY_SIDE)]
+        until = to_micros(which.until)
+        args += [until, to_micros(which.until + SIDE_BY_SIDE), until]
     return sql, args
 
 
@@ -137,7 +141,7 @@ def records(
     return sql + " order by seq desc limit ?", [*args, limit]
 
 
-def _tasks(query: Query, states: str | None, *, errors: bool) -> Filter:
+def _tasks(query: Query, states: str | None, *, errors: bool, few: bool = False) -> Filter:
     wanted = of_query(query, errors=errors)
     if states is None or wanted is None:
         return None
@@ -145,4 +149,5 @@ def _tasks(query: Query, states: str | None, *, errors: bool) -> Filter:
     sql += states
     if query.before is not None:
         sql, args = sql + " and id < ?", [*args, str(query.before)]
-    return sql + " order by id desc limit ?", [*args, query.limit]
+    # By the index of a state, and then sorted, where it has few; by id, the others would be walked through for them.
+    return sql + f" order by {'+' if few else ''}id desc limit ?", [*args, query.limit]

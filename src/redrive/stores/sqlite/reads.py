@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -24,7 +25,7 @@ from redrive.kernel.ports.store import (
     WorkerLeases,
 )
 from redrive.kernel.records import Record
-from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
+from redrive.kernel.task import LIVE, AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.features import PERSONAL, Features, place_of, subject_of
 from redrive.stores.filters import DIMENSIONS, largest
 from redrive.stores.rows import each_once
@@ -35,6 +36,7 @@ from redrive.stores.sqlite.joins import joins as find_joins
 from redrive.stores.sqlite.session import Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "reads.sql")
+FEW_OF_A_STATE = 1_000
 FEW_CANCELLED = 5_000
 ERASE = statements("redrive.stores.sqlite", "erase.sql")
 _FAILED = " and state = 'failed'"
@@ -331,12 +333,25 @@ def _among_cancelled(
     return "cancelled" if few else "cancelled_of_many", filters.cancelled(which, after, upto, few=few)
 
 
+def _of_live(session: Session, query: Query) -> Iterator[filters.Filter]:
+    """Yields what to look for among live tasks: states that have few tasks one by one, each by its own index."""
+    named = [state for state in query.states if state in LIVE]
+    if not named or any(getattr(query, one) is not None for one in ("scope", "trace_id")):  # found by those
+        yield filters.live(query)
+        return
+    [totals] = _rows(session, SQL["live_totals"])
+    few = [state for state in named if totals[state.value] <= FEW_OF_A_STATE]
+    yield from (filters.live(replace(query, states=(state,)), few=True) for state in few)
+    if many := tuple(state for state in named if state not in few):
+        yield filters.live(replace(query, states=many))
+
+
 def _find(session: Session, query: Query) -> list[Task]:
     found: list[sqlite3.Row] = []
     live, history, first = "find_brief" if query.brief else "find_live", "find_history", list[Any]()
     if query.documents is not None:
         live, history, first = "page_live", "page_history", [query.documents]
-    for name, wanted in ((live, filters.live(query)), (history, filters.history(query))):
+    for name, wanted in (*((live, one) for one in _of_live(session, query)), (history, filters.history(query))):
         if wanted is not None:
             sql, args = wanted
             found += _rows(session, SQL[name] + sql, [*first, *args])

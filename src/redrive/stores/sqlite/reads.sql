@@ -114,6 +114,10 @@ select failed_seq from redrive_task where state = 'failed'
 -- failed: tasks that are failed now; which, and the order follow
 select * from redrive_task where state = 'failed'
 
+-- live_totals: tasks by state
+select coalesce(sum(queued), 0) as queued, coalesce(sum(delayed), 0) as delayed, coalesce(sum(running), 0) as running,
+  coalesce(sum(paused), 0) as paused, coalesce(sum(failed), 0) as failed from redrive_total
+
 -- count_causes: how many of some by cause; filters, order, limit, bracket and grouping follow
 select fingerprint, count(*) as n from (select error_fingerprint as fingerprint from redrive_task where state = 'failed'
 
