@@ -131,6 +131,14 @@ def test_names_that_there_are_not(shop: Loaded, redrive) -> None:
     assert said.code == 2 and "there is no connection 'insight'" in said.err and "did you mean insights?" in said.err
 
 
+def test_a_group_without_its_file(here: Path, redrive) -> None:
+    said = redrive("work", "--group", "reports")
+    told = f"groups are in redrive.toml, and there is none in {here}"
+    assert said.code == 2 and told in said.err, "as in an image that lacks it"
+    (here / "redrive.toml").write_text("redrive_port = 8322\n")
+    assert "redrive.toml has no [workers.reports]" in redrive("work", "--group", "reports").err
+
+
 def test_two_that_contradict_each_other(shop: Loaded, redrive) -> None:
     redrive("migrate")
     assert redrive("list", "--connection", "main", "--url", "sqlite:///main.db").code == 0

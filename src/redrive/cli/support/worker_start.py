@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from redrive.app import App
 from redrive.cli.support.worker_options import make_options
 from redrive.errors import WrongSetting
 from redrive.settings import Options, WorkerGroup
+from redrive.settings.sources import file_path
 from redrive.settings.wording import guess
 
 
@@ -35,6 +37,14 @@ def start_of(
 def _group(app: App, name: str) -> WorkerGroup:
     known = app.settings.workers
     if name not in known:
-        hint = f"there are: {', '.join(known)}" if known else f"redrive.toml has no [workers.{name}]"
+        hint = f"there are: {', '.join(known)}" if known else _missing(name)
         raise WrongSetting(f"there is no group of workers named {name!r}{guess(name, known)}", hint=hint)
     return known[name]
+
+
+def _missing(group: str) -> str:
+    """Returns why there is no group at all: of an image it is often the file that was left out."""
+    path = file_path()
+    if path.is_file():
+        return f"{path} has no [workers.{group}]"
+    return f"groups are in {path.name}, and there is none in {Path.cwd()}; REDRIVE_CONFIG may say where it is"
