@@ -74,3 +74,5 @@ async def test_where_nobody_says_it_is_left_out(app: App, caplog: pytest.LogCapt
     operator = await app.operator(Caller("eve", Role.VIEWER))
     [plain] = (await operator.tasks.list(Query(kind="SYSTEM_HEALTH_CHECK"))).tasks
     assert "belongs_to" not in views.task(plain, operator.sight)
+    async with console(app) as client:
+        assert "Belongs to" not in await page(client, f"/tasks/{plain.id}")
