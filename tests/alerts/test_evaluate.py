@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from redrive.errors import StoreUnavailable
 from redrive.kernel.alerts.book import ENDED_AFTER, Alert, Book, Message, document
 from redrive.kernel.alerts.facts import Answer
 from redrive.kernel.alerts.own import OwnRule
@@ -169,6 +170,20 @@ async def test_whoever_is_woken_is_told_what_failed_and_where(harness: Harness, 
     [slack] = listener.bodies("/slack")
     assert first in slack["text"] and "production, host web1, connection main, store postgresql:" in slack["text"]
     assert "4711" not in json.dumps(listener.told) and "Ann" not in json.dumps(listener.told)
+
+
+async def test_causes_that_cannot_be_read_keep_nobody_from_being_told(
+    harness: Harness, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> Any:
+        raise StoreUnavailable("statement timeout")
+
+    await alive(harness)
+    await fail(harness)
+    monkeypatch.setattr(causes, "failing_causes", broken)
+    await evaluator(listener).run(harness.store, "w1")
+    [alert] = listener.bodies("/hook")[0]["alerts"]
+    assert (alert["rule"], alert["detail"]) == ("failed", "")
 
 
 async def test_waiting_kinds_and_the_command_that_helps_are_told(harness: Harness, listener: Listener) -> None:

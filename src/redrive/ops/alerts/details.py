@@ -4,6 +4,8 @@ Nothing that not everybody may see: messages leave the house."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import Counter
 from dataclasses import replace
 
@@ -22,13 +24,23 @@ OF_KINDS = (DEPTH.name, PENDING.name, OLDEST_AGE.name, NO_WORKER.name, SLO_FAST.
 MOST_CAUSES, MOST_KINDS = 50, 3
 SHOWN = 2
 LONGEST_LINE = 300
+MOST_DETAILED = 50  # alerts of one moment
+LIMIT_S = 5.0
+logger = logging.getLogger("redrive.alerts")
 
 
 async def with_details(store: Store, book: Book, figures: Figures) -> Book:
-    """Returns the book with what is known about the alerts that fire since this moment."""
-    new = [alert for alert in book.firing if alert.fired == figures.now]
+    """Returns the book with what is known about the alerts that fire since this moment, the worst of them. Whatever
+    keeps it from being found out, the alert is told without it."""
+    new = [alert for alert in book.firing if alert.fired == figures.now][:MOST_DETAILED]
     failing = {alert.queue for alert in new if alert.rule in OF_CAUSES}
-    by_cause = await _by_cause(store, failing) if failing else {}
+    by_cause: dict[str, list[str]] = {}
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            by_cause = await _by_cause(store, failing) if failing else {}
+    except Exception as error:
+        extra = {"event": "alerts.without_detail"}
+        logger.warning("alerts are told without causes: %s", type(error).__name__, extra=extra)
     known = {alert.key: _detailed(alert, book, figures, by_cause) for alert in new}
     return replace(book, alerts={key: known.get(key, alert) for key, alert in book.alerts.items()})
 
