@@ -419,6 +419,27 @@ async def test_a_rule_of_an_application_fires_and_is_asked_once_a_minute(harness
     assert (finding.text, finding.level) == ("late reports: 0.25; alert at > 0.2", Level.NOTE), "not ok"
 
 
+async def test_who_does_not_know_a_rule_leaves_its_alert_alone(harness: Harness, listener: Listener) -> None:
+    """Applications with other rules and features may share a store; whoever ticks first evaluates."""
+    fires, waits = own("select 0.25")["late_reports"], replace(own("select 1", hold=3600)["late_reports"], name="slow")
+    to = send.destinations(Settings(alert_webhook=f"{listener.url}/hook"), Wording("", HERE, {}))
+    knows, stranger = Evaluator(AT_ONCE, to, own={one.name: one for one in (fires, waits)}), Evaluator(AT_ONCE, to)
+    await knows.run(harness.store, "w1")
+    before = (await book(harness)).alerts
+    for _ in range(5):
+        await later(harness, 20)
+        await stranger.run(harness.store, "w2")
+    found = await book(harness)
+    assert [one.key for one in found.firing] == ["late_reports"] and not found.ended
+    assert [one.key for one in found.alerts.values() if one.fired is None] == ["slow"], "neither begun anew nor ended"
+    assert found.answers.keys() == before.keys()
+    assert len(listener.bodies("/hook")) == 1
+    for _ in range(20):
+        await later(harness, 20)
+        await stranger.run(harness.store, "w2")
+    assert [one.key for one in (await book(harness)).ended] == ["late_reports"], "nobody has that rule any more"
+
+
 @pytest.mark.parametrize(
     "query",
     [

@@ -3,7 +3,8 @@ evaluates next goes on with it, and times in it are the store's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from redrive.kernel.wording import span
 ENDED_AFTER = timedelta(seconds=30)  # without the condition; a moment is none
 UNOBSERVED = timedelta(minutes=2)  # a pause of this length between two rounds is not counted as time
 AHEAD = timedelta(minutes=1)  # a book from further in the future was written by a clock that has been set
+NOBODYS = timedelta(minutes=5)  # so long after its last answer a rule that is not known here is somebody's
 MOST_ALERTS = 500
 MOST_ENDED = 50
 
@@ -170,7 +172,7 @@ def _seen(known: Alert | None, condition: Condition, now: datetime, missed: bool
     restarted = known is None or (known.fired is None and missed)
     since = now if restarted or known is None else known.since
     fired = None if known is None else known.fired
-    if fired is None and now - since >= timedelta(seconds=condition.hold):
+    if fired is None and (now - since).total_seconds() >= condition.hold:
         fired = now
     return Alert(
         condition.rule,
@@ -185,6 +187,23 @@ def _seen(known: Alert | None, condition: Condition, now: datetime, missed: bool
         runbook=condition.runbook,
         detail="" if known is None else known.detail,
     )
+
+
+def of_others(book: Book, known: Collection[str], now: datetime) -> tuple[dict[str, Answer], list[Condition]]:
+    """Returns what rules have answered that are not known here, and those of them that are broken. Workers of another
+    application, which share the store, judge them: here they are neither broken anew nor ended. What was not asked for
+    a while nobody has any more."""
+    answers = {
+        name: one
+        for name, one in book.answers.items()
+        if name not in known and one.at is not None and now - one.at < NOBODYS
+    }
+    broken = [
+        Condition(one.rule, one.queue, one.value, one.text, one.level, math.inf, one.fix, one.runbook)
+        for one in book.alerts.values()
+        if one.rule in answers and one.gone is None
+    ]
+    return answers, broken
 
 
 def to_tell(before: Book, after: Book, silences: Sequence[Silence], now: datetime) -> list[Alert]:

@@ -19,6 +19,7 @@ from redrive.kernel.alerts.book import (
     Silence,
     document,
     mark_told,
+    of_others,
     read_book,
     set_back,
     step,
@@ -77,8 +78,10 @@ class Evaluator:
             return  # somebody was quicker
         facts, after = await look(store, self._limits, figures, before, self._objectives)
         answers = await ask_all(store, self._own, before.answers, figures.now)
-        broken = [*conditions(facts, self._limits), *own_conditions(self._own, answers)]
-        after = replace(step(after, self._with_commands(broken), figures.now), by=worker, answers=answers)
+        known, theirs = of_others(before, self._own.keys(), figures.now)
+        broken = [*conditions(facts, self._limits), *own_conditions(self._own, answers), *theirs]
+        judged = step(after, self._with_commands(broken), figures.now)
+        after = replace(judged, by=worker, answers={**known, **answers})
         after = await with_details(store, after, figures)
         due = self._address(before, after, silences_of(figures), figures.now)
         if due is not None:
