@@ -308,6 +308,9 @@ class TestWhy:
         await harness.hold(Target.QUEUE, "default")
         await harness.hold(Target.KIND, "A")
         assert await self.codes(harness, task_id) == ["paused", "paused"]
+        await harness.advance(60)
+        await harness.tick("w1")
+        assert await self.codes(harness, task_id) == ["paused", "paused"], "free workers leave it for a known reason"
 
     async def test_quota_with_who_holds_it(self, harness: Harness) -> None:
         await harness.tick("w1")

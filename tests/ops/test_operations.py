@@ -13,10 +13,11 @@ from redrive.kernel import operation as kernel
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary, Operation, Status, Then
 from redrive.kernel.outcome import Completed
-from redrive.kernel.ports.store import Store
+from redrive.kernel.ports.store import Heartbeat, Store
 from redrive.kernel.task import State
 from redrive.ops import actions, approvals, failed, operations
 from redrive.ops.allowance import UNRESTRICTED, Rule
+from redrive.ops.audit_rows import numbers_told
 from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.operation_runner import drive, step
 from redrive.ops.retried import retried
@@ -81,6 +82,10 @@ async def test_what_became_of_its_tasks_is_known(harness: Harness, monkeypatch: 
     ended = await to_the_end(harness.store, await begin(harness.store))
     waiting = await retried(harness.store, ended)
     assert waiting is not None and waiting.told == "5 retried: 5 wait to run"
+    assert waiting.waits is not None and waiting.waits.code == "no_worker"
+    await harness.tick("w1")
+    served = await retried(harness.store, ended)
+    assert served is not None and served.waits is None, "its turn comes"
     await run(harness, TERMINAL, 1)
     await run(harness, Completed(), 3)
     await harness.claim(1)
@@ -90,6 +95,17 @@ async def test_what_became_of_its_tasks_is_known(harness: Harness, monkeypatch: 
     monkeypatch.setattr("redrive.ops.retried.MOST_TASKS_LOOKED_AT", 4)
     large = await retried(harness.store, ended)
     assert large is not None and large.told == "5 retried: 1 failed again by now"
+
+
+async def test_the_worker_with_old_code_is_one_of_their_queues(harness: Harness) -> None:
+    await harness.store.tick(Heartbeat("w-other", "host", 1, ("other",), 4, 0, "0", {}))
+    await harness.advance(5)
+    await harness.tick("w1")
+    await fail(harness, 2)
+    ended = await to_the_end(harness.store, await begin(harness.store))
+    await run(harness, TERMINAL)
+    became = await retried(harness.store, ended)
+    assert became is not None and became.oldest is not None and became.oldest.id == "w1"
 
 
 async def test_only_retries_are_judged_by_what_became_of_their_tasks(harness: Harness) -> None:
@@ -573,6 +589,28 @@ class TestApprovals:
         ended = await operations.show(harness.store, operation.id)
         assert (ended.status, ended.note) == (Status.CANCELLED, "rejected by ann: changed my mind")
         assert await harness.store.count_failed(FailureFilter()) == 6
+
+    async def test_what_was_not_done_is_in_nobodys_name_as_done(self, harness: Harness) -> None:
+        await fail(harness, 6)
+        (rejected, first), (late, _), (withdrawn, _) = [await self.ask(harness) for _ in range(3)]
+        await approvals.reject(harness.store, first.id, actor="bob", reason="no")
+        await operations.cancel(harness.store, withdrawn.id, actor="cy")
+        begun = await begin(harness.store)
+        await operations.cancel(harness.store, begun.id, actor="cy")
+        await harness.advance(24 * 3600 + 1)
+        await approvals.expire(harness.store)
+        ends = {
+            rejected.id: ("bob", "OPERATION_REJECT"),
+            late.id: ("redrive", "OPERATION_EXPIRE"),
+            withdrawn.id: ("cy", "OPERATION_CANCEL"),
+            begun.id: ("cy", "OPERATION_CANCEL"),
+        }
+        for operation_id, end in ends.items():
+            rows = await harness.audit(bulk_id=operation_id)
+            assert not [row.action for row in rows if row.action.endswith("SUMMARY")]
+            (row,) = [row for row in rows if (row.actor, row.action) == end]
+            assert (row.after["matched"], row.after["done"]) == (6, 0) and row.target == f"operation:{operation_id}"
+            assert numbers_told(row.after) == "0 of 6"
 
     async def test_nobody_decides(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         await fail(harness, 6)

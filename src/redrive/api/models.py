@@ -384,6 +384,9 @@ class RetriedOut(Out):
     cancelled: int | None
     running: int | None
     waiting: int | None = Field(description="For a worker, for another attempt, or until they are resumed.")
+    waits_because: str | None = Field(
+        description="Why the first of those that wait does not run; null: it has its turn."
+    )
 
 
 class OperationOut(Out):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from redrive.kernel.payload import JsonText, readable
+from redrive.ops.audit_rows import numbers_told
 
 SHOWN = 40  # characters of a long value; its title has more
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
@@ -132,6 +133,7 @@ def summary_text(summary: Any) -> str:
 
 
 FILTERS = {
+    "numbers_told": numbers_told,
     "visible": visible,
     "visible_text": visible_text,
     "number": number,

@@ -194,7 +194,23 @@ class Operation:
 
     def ended(self, status: Status, note: str | None = None) -> Commit:
         """Returns the Commit that ends it, with the row that sums it up."""
-        after = {
+        after = self._sums(status, note)
+        row = Audit(self.actor, f"{self.action.audited}_SUMMARY", self.reason, None, self.id, None, after)
+        return Commit(puts=[self._over(status, note)], audits=[row])
+
+    def called_off(self, actor: str, action: str, reason: str | None, note: str) -> Commit:
+        """Returns the Commit by which somebody ends it before it is through. Where it has done nothing yet there is
+        only their row: a summary would read as if whoever asked for it had done it."""
+        before = {"status": self.status.value}
+        after = self._sums(Status.CANCELLED, note)
+        row = Audit(actor, action, reason, None, self.id, before, after, target=f"operation:{self.id}")
+        if not (self.done or self.skipped or self.erased):
+            return Commit(puts=[self._over(Status.CANCELLED, note)], audits=[row])
+        ended = self.ended(Status.CANCELLED, note)
+        return replace(ended, audits=[*ended.audits, row])
+
+    def _sums(self, status: Status, note: str | None) -> dict[str, Any]:
+        return {
             "matched": self.total,
             "done": self.done,
             "skipped": self.skipped,
@@ -203,11 +219,12 @@ class Operation:
             "status": status.value,
             "note": note,
         }
-        row = Audit(self.actor, f"{self.action.audited}_SUMMARY", self.reason, None, self.id, None, after)
+
+    def _over(self, status: Status, note: str | None) -> Put:
         ended = replace(self, status=status, note=note)
         if self.action is Action.ERASE and self.which.scope is not None:
             ended = replace(ended, which=FailureFilter(scope="erased"), traces=())
-        return Commit(puts=[ended.put()], audits=[row])
+        return ended.put()
 
     @property
     def told(self) -> dict[str, Any]:

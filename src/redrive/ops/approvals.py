@@ -193,7 +193,8 @@ async def _close(store: Store, record: Record, who: str, why: str | None, decisi
                 )
             )
         else:
-            ended = operation.ended(then, f"{decision} by {who}" + (f": {why}" if why else ""))
+            name = "OPERATION_REJECT" if decision == REJECTED else "OPERATION_EXPIRE"
+            ended = operation.called_off(who, name, why, f"{decision} by {who}" + (f": {why}" if why else ""))
             puts += ended.puts
             audits += ended.audits
     await store.apply(Commit(puts=puts, audits=audits))

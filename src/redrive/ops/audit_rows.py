@@ -55,6 +55,12 @@ _RANGES = re.compile(r"\d{1,19}(-\d{1,19})?(,\d{1,19}(-\d{1,19})?)*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
+def numbers_told(after: Any) -> str | None:
+    """Returns how many tasks were meant and dealt with, such as "0 of 60"; None of rows that do not say."""
+    done, matched = (after.get(name) if isinstance(after, Mapping) else None for name in ("done", "matched"))
+    return f"{done:,} of {matched:,}" if isinstance(done, int) and isinstance(matched, int) else None
+
+
 def values_of(row: AuditRow) -> dict[str, Any]:
     """Returns a row as it is exported."""
     return {outside(name): plain(getattr(row, name)) for name in FIELDS}

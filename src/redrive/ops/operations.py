@@ -179,12 +179,11 @@ async def _turned(
             f"operation {operation.id} is {operation.status}",
             hint=f"only {' or '.join(sources)} ones can be {verb}{rest}",
         )
-    row = _note(operation, who, action, why, {"status": operation.status.value}, {"status": to.value})
     if to in FINAL:
-        ended = operation.ended(to, f"by {who}" + (f": {why}" if why else ""))
-        puts = [*ended.puts, *await approvals.withdrawn(store, operation)]
-        await store.apply(Commit(puts=puts, audits=[*ended.audits, row]))
+        ended = operation.called_off(who, action, why, f"by {who}" + (f": {why}" if why else ""))
+        await store.apply(replace(ended, puts=[*ended.puts, *await approvals.withdrawn(store, operation)]))
     else:
+        row = _note(operation, who, action, why, {"status": operation.status.value}, {"status": to.value})
         told = f"paused by {who}" + (f": {why}" if why else "") if to is Status.PAUSED else None
         await store.apply(Commit(puts=[replace(operation, status=to, note=told).put()], audits=[row]))
 

@@ -10,19 +10,23 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Operation
 from redrive.kernel.ports.store import Store, WorkerRow
-from redrive.kernel.task import State
+from redrive.kernel.ports.tasks import get_task
+from redrive.kernel.task import WAITING, State
+from redrive.ops.why import Reason, why
 from redrive.ops.workers import drivers
 
 # Of operations with more tasks only those are counted that failed again, for which there is an index.
 MOST_TASKS_LOOKED_AT = 1000
 FIRST_TASKS_NAMED = 3
+TASKS_WHOSE_QUEUES_COUNT = 100
 
 
 @dataclass(slots=True, frozen=True)
 class Retried:
     """Where the tasks of a retry are now. ``counted`` is False for a large one: then only ``failed_again`` is known.
-    ``again``: the first of those that failed again; ``oldest``: the live worker that then has run for longest, and may
-    still run the old code."""
+    ``again``: the first of those that failed again; ``oldest``: the live worker of their queues that then has run for
+    longest, and may still run the old code. ``waits``: why the first of those that wait does not run, if there is more
+    to say than that its turn comes."""
 
     retried: int
     failed_again: int
@@ -33,6 +37,7 @@ class Retried:
     waiting: int = 0  # for a worker, for another attempt, or until it is resumed
     again: tuple[UUID, ...] = ()
     oldest: WorkerRow | None = None
+    waits: Reason | None = None
 
     @property
     def unfinished(self) -> int:
@@ -75,9 +80,11 @@ async def retried(store: Store, operation: Operation) -> Retried | None:
         found = await _looked_at(store, operation)
     if not found.failed_again:
         return found
-    oldest = min(drivers(await store.overview()), key=lambda one: one.started_at, default=None)
-    first = await store.failed_ids(again, limit=FIRST_TASKS_NAMED)
-    return replace(found, again=tuple(one.id for one in first), oldest=oldest)
+    first = [one.id for one in await store.failed_ids(again, limit=TASKS_WHOSE_QUEUES_COUNT)]
+    queues = {one.queue for one in (await store.statuses(first)).values()}
+    serving = [one for one in drivers(await store.overview()) if queues.intersection(one.queues)]
+    oldest = min(serving, key=lambda one: one.started_at, default=None)
+    return replace(found, again=tuple(first[:FIRST_TASKS_NAMED]), oldest=oldest)
 
 
 async def _looked_at(store: Store, operation: Operation) -> Retried:
@@ -85,6 +92,8 @@ async def _looked_at(store: Store, operation: Operation) -> Retried:
     rows = await store.audit(items, limit=MOST_TASKS_LOOKED_AT, documents=0)
     statuses = await store.statuses([row.task_id for row in rows if row.task_id is not None])
     number = Counter(one.state for one in statuses.values())
+    # The rows come newest first.
+    left = [row.task_id for row in rows if row.task_id in statuses and statuses[row.task_id].state in WAITING]
     return Retried(
         operation.done,
         number[State.FAILED],
@@ -92,4 +101,12 @@ async def _looked_at(store: Store, operation: Operation) -> Retried:
         cancelled=number[State.CANCELLED],
         running=number[State.RUNNING],
         waiting=number[State.QUEUED] + number[State.DELAYED] + number[State.PAUSED],
+        waits=await _reason(store, left[-1]) if left else None,
     )
+
+
+async def _reason(store: Store, task_id: UUID | None) -> Reason | None:
+    """Returns the strongest reason why a task does not run; None where it only waits for its turn."""
+    task = None if task_id is None else await get_task(store, task_id)
+    reasons = [] if task is None else await why(store, task)
+    return next((one for one in reasons if one.code != "ready"), None)

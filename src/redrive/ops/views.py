@@ -233,7 +233,7 @@ def operation(record: Record, became: Retried | None = None) -> View:
             ids=list(canary.ids),
             passed=canary.passed,
         ),
-        tasks=None if became is None else View(became.numbers),
+        tasks=None if became is None else View(became.numbers, waits_because=became.waits and became.waits.text),
         created_at=record.created_at,
         updated_at=record.updated_at,
     )

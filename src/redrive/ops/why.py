@@ -192,12 +192,13 @@ def _delayed(task: Task, now: datetime) -> Reason:
 
 async def _queued(store: Store, task: Task) -> list[Reason]:
     overview = await store.overview()
-    reasons = [
+    known = [
         *await _unknown_feature(store, task),
         *_held(task, overview.holds),
         *await _limited(store, task, overview),
-        *_served(task, overview),
     ]
+    # That free workers leave it alone needs no guess where something is known to keep them from it.
+    reasons = known + [one for one in _served(task, overview) if not known or one.code != "unhandled"]
     return reasons or [Reason("ready", "ready: the next free worker takes it in its turn")]
 
 

@@ -27,7 +27,7 @@ from redrive.kernel.task import check_text
 from redrive.kernel.trace import trace_id_of
 from redrive.ops import audit, audit_verify, inspect
 from redrive.ops.audit_archive import archive_at
-from redrive.ops.audit_rows import PRUNE_SUMMARY, outside, values_of
+from redrive.ops.audit_rows import PRUNE_SUMMARY, numbers_told, outside, values_of
 from redrive.ops.operator import Operator
 from redrive.ops.text import counted
 from redrive.settings import Settings
@@ -98,7 +98,7 @@ def list_audit(
             row.actor,
             row.action,
             row.task_id or row.target or row.bulk_id or "",
-            output.shorten(row.reason or "", 200),
+            output.shorten("; ".join(filter(None, [numbers_told(row.after), row.reason])), 200),
         )
         for name, row in found
     ]

@@ -179,6 +179,9 @@ def _say_retried(operation: Operation, became: Retried | None) -> None:
     if became is None or not operation.done:
         return
     output.say(became.told)
+    if became.waits is not None:
+        output.say(f"the first that waits: {became.waits.text}")
+        output.say(*([] if became.waits.fix is None else [output.suggest(became.waits.fix)]))
     output.say(*(output.suggest(f"redrive show {task_id}") for task_id in became.again))
     if became.oldest is not None:
         since = output.ago(became.oldest.started_at)

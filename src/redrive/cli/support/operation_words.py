@@ -67,7 +67,10 @@ def operation_document(operation: Operation) -> dict[str, Any]:
 
 def retried_document(became: Retried | None) -> dict[str, Any]:
     """Returns what became of an operation's tasks as a part of its document; empty where that was not looked for."""
-    return {} if became is None else {"failed_again": became.failed_again, "tasks": became.numbers}
+    if became is None:
+        return {}
+    tasks = {**became.numbers, "waits_because": became.waits and became.waits.text}
+    return {"failed_again": became.failed_again, "tasks": tasks}
 
 
 def approval_document(record: Record) -> dict[str, Any]:
