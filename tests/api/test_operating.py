@@ -270,6 +270,9 @@ async def test_audit_export_and_prune(app: App) -> None:
         rows = list(csv.DictReader(io.StringIO(text)))
         assert {row["task_id"] for row in rows} == set(ids) and {row["reason"] for row in rows} == {"'=cmd()"}
         assert len((await client.get("/api/tasks/audit-logs/export", params={"jobKind": "SEND"})).json()) == 3
+        hour = await client.get("/api/tasks/audit-logs/export", params={"since": "1h", "jobKind": "SEND"})
+        assert len(hour.json()) == 3 and "_kind-SEND_since-" in hour.headers["content-disposition"]
+        assert (await get(client, "/api/tasks/audit-logs", since="2h", until="1h"))["items"] == []
         dry = await post(client, "/api/tasks/audit-logs/prune", {"olderThanDays": 0, "dryRun": True})
         assert dry["matched"] == 4
         done = await post(

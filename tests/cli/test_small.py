@@ -76,6 +76,17 @@ def test_files_are_for_their_owner(here: Path, redrive: Callable[..., Said]) -> 
     assert mode(here / "audit.jsonl") == 0o600
 
 
+def test_audit_rows_are_asked_for_by_time(here: Path, redrive: Callable[..., Said]) -> None:
+    url = ("--url", f"sqlite:///{here}/own.db")
+    assert redrive("migrate", *url).code == 0
+    assert redrive("pause", "--queue", "default", "--by", "ann", "--reason", "deploy", *url).code == 0
+    assert "QUEUE_PAUSE" in redrive("audit", "--since", "1h", *url).out
+    assert "no such audit rows" in redrive("audit", "--since", "2h", "--until", "1h", *url).out
+    assert redrive("audit", "export", "--since", "1h", *url).out.count("QUEUE_PAUSE") == 1
+    assert redrive("audit", "export", "--until", "2020-01-01T02:30", *url).out == ""
+    assert redrive("audit", "--since", "half past two", *url).code == 2
+
+
 @pytest.mark.anyio
 async def test_log_and_shared_memory_of_a_store_are_too(here: Path) -> None:
     app = App(f"sqlite:///{here}/wal.db")

@@ -221,6 +221,17 @@ async def test_the_audit_log_is_filtered_and_exported(any_app: App) -> None:
         rows = list(csv.DictReader(io.StringIO(exported.text)))
         assert rows
         assert all(not cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values() if cell)
+        shown = text_of(await page(client, "/audit?since=1h"))
+        assert "TASK_FORGET" in shown and rows[0]["at"][:10] in shown and " UTC" in shown
+        later = await page(client, "/audit?since=1h&until=5m")
+        assert "TASK_FORGET" not in text_of(later)
+        assert "export?format=csv&amp;since=1h&amp;until=5m" in later
+        assert "Since is not before until" in text_of(await page(client, "/audit?since=5m&until=1h", 422))
+        none = await client.get(f"{HOME}/audit/export?format=csv&until=2020-01-01T02:30&auditActor=a/b%22")
+        assert len(none.text.splitlines()) == 1
+        named = r'attachment; filename="redrive-audit_\d{8}T\d{6}Z_actor-a-b_until-20200101T023000Z.csv"'
+        assert re.fullmatch(named, none.headers["content-disposition"])
+        assert "0 rows would be removed" in text_of(await page(client, "/audit/prune?olderThanDays=0&until=2020-01-01"))
         dry = text_of(await page(client, "/audit/prune?olderThanDays=0"))
         assert "would be removed" in dry
 

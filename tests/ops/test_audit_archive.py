@@ -71,6 +71,7 @@ def test_written_and_found_again(address: str) -> None:
     assert list(Archive(address).read()) == [row(1), row(2), row(3, "bob"), row(4), row(5)]
     assert [found.id for found in archive.read(AuditFilter(actor="bob"))] == [3]
     assert [found.id for found in archive.read(AuditFilter(older_than=row(3).at))] == [1, 2]
+    assert [found.id for found in archive.read(AuditFilter(since=row(2).at, until=row(3).at))] == [2]
 
 
 def test_pieces_whose_stretches_overlap(address: str) -> None:

@@ -195,6 +195,19 @@ async def test_summaries_go_with_everything_and_not_by_a_filter(timed: SqliteHar
     assert await problems(timed) == []
 
 
+async def test_a_prune_of_a_stretch_of_time_is_no_tampering(timed: SqliteHarness) -> None:
+    begin = await timed.store.now()
+    await write(timed, 3)
+    await timed.advance(3600)
+    await write(timed, 2)
+    await audit_chain.seal(timed.store, **AT_ONCE)
+    await timed.advance(86_400 * 5)
+    first = AuditFilter(since=begin, until=begin + timedelta(minutes=30))
+    assert (await audit.prune(timed.store, first, older_than_days=1, actor="cy")).removed == 3
+    found = await audit_verify.verify(timed.store)
+    assert (found.problems, found.pruned, found.rows) == ([], 3, 2)
+
+
 async def test_the_end_cut_off_shows_only_by_the_head(harness: Harness) -> None:
     await sealed(harness)
     head = (await audit_verify.verify(harness.store)).head

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
@@ -11,8 +12,9 @@ from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import TheOperator
 from redrive.api.encode import json_answer
-from redrive.api.filters import WhichAudit, make_audit, one_of
+from redrive.api.filters import WhichAudit, one_of
 from redrive.api.problems import PROBLEMS
+from redrive.ops.audit_filters import file_name, make_audit
 
 router = APIRouter(prefix="/api/tasks/audit-logs", tags=["audit"], responses=PROBLEMS)
 _TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
@@ -30,6 +32,8 @@ class PruneIn(m.In):
     audit_action: str | None = None
     audit_actor: str | None = None
     batch_id: str | None = None
+    since: str | None = None
+    until: str | None = None
     dry_run: bool = False
     actor: str | None = None
 
@@ -63,7 +67,7 @@ async def export(
 ) -> StreamingResponse:
     """Everything that matches, streamed. Cells of the CSV that a spreadsheet would take for formulas begin with an
     apostrophe."""
-    name = f'attachment; filename="audit.{format}"'
+    name = f'attachment; filename="{file_name(which, format, datetime.now(UTC))}"'
     lines = operator.audit.export(which, format)
     return StreamingResponse(lines, media_type=_TYPES[format], headers={"Content-Disposition": name})
 
@@ -78,6 +82,8 @@ async def prune(body: PruneIn, operator: TheOperator) -> m.PruneOut:
         scope=one_of(body.episode_id, body.scope, "episodeId and scope"),
         kind=one_of(body.job_kind, body.kind, "jobKind and kind"),
         trace_id=body.trace_id,
+        since=body.since,
+        until=body.until,
     )
     acting = operator.named(body.actor)
     done = await acting.audit.prune(which, older_than_days=body.older_than_days, dry_run=body.dry_run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect as python
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Query
 
@@ -13,10 +13,10 @@ from redrive.api import models as m
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.task import check_text
-from redrive.kernel.trace import trace_id_of
 from redrive.ops import failed
-from redrive.ops.audit_rows import outside
+from redrive.ops.audit_filters import SINCE as DONE_SINCE
+from redrive.ops.audit_filters import UNTIL as DONE_UNTIL
+from redrive.ops.audit_filters import make_audit
 from redrive.ops.failed import parse_ids
 from redrive.ops.filters import FAILURE_FILTERS, FILTERS, TIMES, Filter
 
@@ -125,6 +125,8 @@ def audits(
     taskId: Text = None,
     scope: Text = None,
     kind: Text = None,
+    since: Annotated[str | None, Query(max_length=100, description=DONE_SINCE)] = None,
+    until: Annotated[str | None, Query(max_length=100, description=DONE_UNTIL)] = None,
 ) -> AuditFilter:
     """Returns the filter of audit rows of a query."""
     return make_audit(
@@ -135,14 +137,9 @@ def audits(
         scope=one_of(episodeId or None, scope or None, "episodeId and scope"),
         kind=one_of(jobKind or None, kind or None, "jobKind and kind"),
         trace_id=traceId or None,
+        since=since or None,
+        until=until or None,
     )
-
-
-def make_audit(task_id: str | None = None, **texts: str | None) -> AuditFilter:
-    """Returns a filter of audit rows, checked."""
-    checked: dict[str, Any] = {name: check_text(value, outside(name)) for name, value in texts.items()}
-    checked["trace_id"] = trace_id_of(checked.get("trace_id"))
-    return AuditFilter(**checked, task_id=None if task_id is None else parse_ids([task_id])[0])
 
 
 WhichFailed = Annotated[FailureFilter, Depends(failures)]

@@ -18,7 +18,19 @@ from redrive.ops.operator.control import Kind, Queue
 
 PAGE_SIZE = 50
 NAMES_PER_PAGE = 36  # queues, kinds and pauses, each with forms of its own
-AUDIT_FIELDS = ("auditAction", "auditActor", "batchId", "taskId", "jobKind", "episodeId", "traceId", "kind", "scope")
+AUDIT_FIELDS = (
+    "auditAction",
+    "auditActor",
+    "batchId",
+    "taskId",
+    "jobKind",
+    "episodeId",
+    "traceId",
+    "kind",
+    "scope",
+    "since",
+    "until",
+)
 
 
 @dataclass(slots=True, frozen=True)

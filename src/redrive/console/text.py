@@ -91,7 +91,7 @@ def age(seconds: float) -> str:
 
 
 def exact(moment: datetime) -> str:
-    """Returns a time of UTC to the second, for hovering; the browser adds the local one."""
+    """Returns a time of UTC to the second; for hovering the browser adds the local one."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

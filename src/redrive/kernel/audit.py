@@ -77,7 +77,8 @@ def skip_reason(state: str | None, means: str = "failed or cancelled") -> str:
 
 @dataclass(slots=True, frozen=True)
 class AuditFilter:
-    """Selects audit rows; None means any. ``kind``, ``scope`` and ``trace_id`` are those of the task acted on."""
+    """Selects audit rows; None means any. ``kind``, ``scope`` and ``trace_id`` are those of the task acted on.
+    ``since`` is the first moment, ``until`` the first that is too late."""
 
     action: str | None = None
     actor: str | None = None
@@ -86,4 +87,6 @@ class AuditFilter:
     kind: str | None = None
     scope: str | None = None
     trace_id: str | None = None
-    older_than: datetime | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    older_than: datetime | None = None  # of what is past its keep: these are read by their age

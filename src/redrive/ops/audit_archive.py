@@ -176,6 +176,8 @@ def _push(heads: list[tuple[int, str, AuditRow, Iterator[AuditRow]]], name: str,
 
 def _fits(row: AuditRow, which: AuditFilter) -> bool:
     names = ("action", "actor", "bulk_id", "task_id", "kind", "scope", "trace_id")
-    if which.older_than is not None and row.at >= which.older_than:
+    if which.since is not None and row.at < which.since:
+        return False
+    if any(end is not None and row.at >= end for end in (which.until, which.older_than)):
         return False
     return all(getattr(which, name) in (None, getattr(row, name)) for name in names)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -27,7 +26,7 @@ from redrive.ops import approvals, inspect, plans
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import PlannedAction, Rule, alone, judge
 from redrive.ops.matches import Matches, matching
-from redrive.ops.moments import parse_moment
+from redrive.ops.moments import parse_span
 from redrive.ops.pages import by_ids, in_pieces
 from redrive.ops.retry_log import log_retried
 
@@ -483,14 +482,8 @@ def failures(**texts: str | None) -> FailureFilter:
             raise InvalidInput(f"{given!r} is no {name.replace('_', ' ')}", hint=f"one of: {', '.join(values)}")
     checked: dict[str, Any] = {name: check_text(value, name) for name, value in texts.items()}
     checked["trace_id"] = trace_id_of(checked.get("trace_id"))
-    now = datetime.now(UTC)
-    for name in ("since", "until"):
-        if checked.get(name) is not None:
-            checked[name] = parse_moment(checked[name], name, now)
-    made = FailureFilter(**checked)
-    if made.since is not None and made.until is not None and made.since >= made.until:
-        raise InvalidInput("since is not before until", hint="since is the earlier one; until does not belong to it")
-    return made
+    checked["since"], checked["until"] = parse_span(checked.get("since"), checked.get("until"))
+    return FailureFilter(**checked)
 
 
 def parse_ids(values: Sequence[str]) -> tuple[UUID, ...]:

@@ -34,3 +34,13 @@ def parse_moment(text: str, name: str, now: datetime) -> datetime:
     except (ValueError, OverflowError):
         hint = "15m, 1h, 7d (ago), or 2026-03-01T08:30 (UTC), 2026-03-01T08:30+01:00"
         raise InvalidInput(f"{name} is no time: {given[:50]!r}", hint=hint) from None
+
+
+def parse_span(since: str | None, until: str | None) -> tuple[datetime | None, datetime | None]:
+    """Returns the first moment of a stretch of time, and the first after it; None is open."""
+    now = datetime.now(UTC)
+    begin = None if since is None else parse_moment(since, "since", now)
+    end = None if until is None else parse_moment(until, "until", now)
+    if begin is not None and end is not None and begin >= end:
+        raise InvalidInput("since is not before until", hint="since is the earlier one; until does not belong to it")
+    return begin, end

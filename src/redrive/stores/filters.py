@@ -134,7 +134,7 @@ _AUDIT = ("action", "actor", "bulk_id", "task_id", "kind", "scope", "trace_id")
 
 
 def of_audit(which: AuditFilter) -> list[Condition]:
-    """Returns columns of the audit log and the values they must have; its age is left to the store."""
+    """Returns columns of the audit log and the values they must have; its times are left to the store."""
     return [(name, value) for name in _AUDIT if (value := getattr(which, name)) is not None]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, TextIO
 
 import typer
 
@@ -22,11 +22,9 @@ from redrive.cli.support.session import operate
 from redrive.cli.support.written import on_chosen, refuse_all
 from redrive.errors import InvalidInput
 from redrive.files import write_private
-from redrive.kernel.audit import AuditFilter
-from redrive.kernel.task import check_text
-from redrive.kernel.trace import trace_id_of
-from redrive.ops import audit, audit_verify, inspect
+from redrive.ops import audit, audit_verify
 from redrive.ops.audit_archive import archive_at
+from redrive.ops.audit_filters import SINCE, UNTIL, make_audit
 from redrive.ops.audit_rows import PRUNE_SUMMARY, numbers_told, outside, values_of
 from redrive.ops.operator import Operator
 from redrive.ops.text import counted
@@ -44,6 +42,8 @@ ArchiveFolder = Annotated[
     str | None,
     typer.Option("--archive", metavar="PLACE", help="A folder or s3://bucket/prefix (else TASK_AUDIT_ARCHIVE)."),
 ]
+Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help=SINCE)]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help=UNTIL)]
 Task = Annotated[str | None, typer.Option("--task", metavar="ID", help="About this task.")]
 
 
@@ -57,6 +57,8 @@ def list_audit(
     scope: Scope = None,
     trace: Trace = None,
     task: Task = None,
+    since: Since = None,
+    until: Until = None,
     page: Annotated[int, typer.Option("--page", metavar="N", min=1, help="Which page.")] = 1,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="Rows of a page.")] = 50,
     before: Annotated[int | None, typer.Option("--before", metavar="N", min=1, help="Go on from a next.")] = None,
@@ -67,7 +69,17 @@ def list_audit(
     """What operators did, newest first."""
     if context.invoked_subcommand is not None:
         return
-    which = _which(action, by_actor, batch, kind, scope, trace, task)
+    which = make_audit(
+        task,
+        action=action,
+        actor=by_actor,
+        bulk_id=batch,
+        kind=kind,
+        scope=scope,
+        trace_id=trace,
+        since=since,
+        until=until,
+    )
 
     async def look(own: Operator) -> tuple[audit.Page, list[str]]:
         rows = await own.audit.query(which, page=page, page_size=limit, before=before)
@@ -121,12 +133,24 @@ def export(
     scope: Scope = None,
     trace: Trace = None,
     task: Task = None,
+    since: Since = None,
+    until: Until = None,
     url: Url = None,
     app: AppName = None,
 ) -> None:
     """All that matches, oldest first, as CSV, JSON or JSON lines; of any size. Of one connection: where there are
     several, --connection NAME says which."""
-    which = _which(action, by_actor, batch, kind, scope, trace, task)
+    which = make_audit(
+        task,
+        action=action,
+        actor=by_actor,
+        bulk_id=batch,
+        kind=kind,
+        scope=scope,
+        trace_id=trace,
+        since=since,
+        until=until,
+    )
     chosen = form or _format(to)
 
     async def write(own: Operator) -> None:
@@ -179,6 +203,8 @@ def prune(
     kind: Kind = None,
     scope: Scope = None,
     trace: Trace = None,
+    since: Since = None,
+    until: Until = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     by: By = None,
@@ -189,7 +215,17 @@ def prune(
     """Remove old rows; a TASK_AUDIT_PRUNE_SUMMARY says who did, how many and which. Of one connection: where there are
     several, --connection NAME says which."""
     refuse_all(url, app)
-    which = _which(action, by_actor, batch, kind, scope, trace, None)
+    which = make_audit(
+        None,
+        action=action,
+        actor=by_actor,
+        bulk_id=batch,
+        kind=kind,
+        scope=scope,
+        trace_id=trace,
+        since=since,
+        until=until,
+    )
     told = operate(url, app, lambda own: own.audit.prune(which, older_than_days=days, dry_run=True), by=by)
     if not dry_run and told.matched:
         confirm(f"remove {told.matched} audit rows older than {days:g} days?", yes)
@@ -287,6 +323,8 @@ def search(
     scope: Scope = None,
     trace: Trace = None,
     task: Task = None,
+    since: Since = None,
+    until: Until = None,
     url: Url = None,
     app: AppName = None,
 ) -> None:
@@ -294,20 +332,16 @@ def search(
     found = archive_at(archive or load(url, app).app.settings.audit_archive)
     if found is None:
         raise InvalidInput("no archive is named", hint="--archive FOLDER or s3://bucket/prefix, or TASK_AUDIT_ARCHIVE")
-    for row in found.read(_which(action, by_actor, batch, kind, scope, trace, task)):
+    which = make_audit(
+        task,
+        action=action,
+        actor=by_actor,
+        bulk_id=batch,
+        kind=kind,
+        scope=scope,
+        trace_id=trace,
+        since=since,
+        until=until,
+    )
+    for row in found.read(which):
         sys.stdout.write(jsonlib.dumps(values_of(row)) + "\n")
-
-
-def _which(
-    action: str | None,
-    by_actor: str | None,
-    batch: str | None,
-    kind: str | None,
-    scope: str | None,
-    trace: str | None,
-    task: str | None,
-) -> AuditFilter:
-    texts = {"action": action, "actor": by_actor, "bulk_id": batch, "kind": kind, "scope": scope, "trace_id": trace}
-    checked: dict[str, Any] = {name: check_text(value, outside(name)) for name, value in texts.items()}
-    checked["trace_id"] = trace_id_of(trace)
-    return AuditFilter(**checked, task_id=None if task is None else inspect.parse_id(task))

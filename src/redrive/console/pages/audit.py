@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from fastapi import Response
 from fastapi.responses import StreamingResponse
@@ -15,6 +16,7 @@ from redrive.console.verification import Verification
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.ops import views
+from redrive.ops.audit_filters import file_name
 
 router = pages_router()
 FORMS = {"json": "application/json", "csv": "text/csv"}
@@ -41,9 +43,12 @@ async def export(page: ThePage) -> Response:
     form = page.query.get("format", "json")
     if form not in FORMS:
         raise InvalidInput(f"there is no format {form[:20]!r}", hint="json or csv")
-    headers = {"Content-Disposition": f'attachment; filename="redrive-audit.{form}"'}
+    which = asked_for(page, "format")
+    name = file_name(which, form, datetime.now(UTC))
     return StreamingResponse(
-        page.operator.audit.export(asked_for(page, "format"), form), media_type=FORMS[form], headers=headers
+        page.operator.audit.export(which, form),
+        media_type=FORMS[form],
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 

@@ -81,7 +81,10 @@ def count_failed(which: FailureFilter) -> tuple[str, Where]:
 
 def audit(which: AuditFilter, documents: int | None = None) -> Where:
     where = Where(of_audit(which), documents)
-    return where if which.older_than is None else where.add(" and at < {}", which.older_than)
+    for sign, moment in ((">=", which.since), ("<", which.until), ("<", which.older_than)):
+        if moment is not None:
+            where.add(f" and at {sign} {{}}", moment)
+    return where
 
 
 def live(query: Query) -> Where | None:

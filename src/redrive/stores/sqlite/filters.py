@@ -119,9 +119,12 @@ def letters(query: Query) -> tuple[str, list[Any]]:
 
 def audit(which: AuditFilter) -> tuple[str, list[Any]]:
     sql, args = where(of_audit(which), _mark)
-    if which.older_than is not None:
-        sql += " and at < ?"
-        args.append(to_micros(which.older_than))
+    # A list by number is walked by number, and only what is past its keep found by its age: an index of times would be
+    # read from one end to the other, and sorted, for each page of a long stretch.
+    for column, moment in (("+at >=", which.since), ("+at <", which.until), ("at <", which.older_than)):
+        if moment is not None:
+            sql += f" and {column} ?"
+            args.append(to_micros(moment))
     return sql, [str(value) if isinstance(value, UUID) else value for value in args]
 
 

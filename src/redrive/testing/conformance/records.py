@@ -121,6 +121,24 @@ class TestAudit:
         assert await reasons(after=ids[4]) == ["1", "2"]
         assert await reasons(after=0) == ["0", "1"]
 
+    async def test_rows_of_a_stretch_of_time(self, harness: Harness) -> None:
+        for number in range(3):
+            await harness.store.apply(Commit(audits=[Audit("ann", "NOTE", str(number))]))
+            await harness.advance(3600)
+        times = [row.at for row in await harness.audit()][::-1]
+
+        async def reasons(**how: int) -> list[str | None]:
+            return [row.reason for row in await harness.store.audit(which, limit=10, **how)]
+
+        which = AuditFilter(since=times[1])
+        assert await reasons() == ["2", "1"] and await harness.store.count_audit(which) == 2
+        which = AuditFilter(until=times[1])
+        assert await reasons() == ["0"]
+        which = AuditFilter(actor="ann", since=times[0], until=times[2])
+        assert await reasons() == ["1", "0"] and await reasons(after=0) == ["0", "1"]
+        which = AuditFilter(actor="bob", since=times[0])
+        assert await reasons() == []
+
     async def test_past_its_keep_it_can_go(self, harness: Harness) -> None:
         for number in range(3):
             await harness.store.apply(Commit(audits=[Audit("ann", "NOTE", str(number))]))
