@@ -8,6 +8,7 @@ from html import unescape
 import pytest
 
 from redrive import App
+from redrive.kernel.ports.store import Heartbeat
 from redrive.ops import access
 from redrive.ops.access import Caller, Role
 from redrive.ops.inspect import parse_id
@@ -133,3 +134,13 @@ async def test_a_mistake_leads_back_to_where_it_was_made_and_nowhere_else(app: A
         )
         for other in ("https://elsewhere.example/ops/queue", f"{client.base_url}/api/tasks", "javascript:alert(1)"):
             assert ">Back" not in (await client.get(wrong, headers={"referer": other})).text
+
+
+async def test_a_queue_waits_for_the_pause_of_its_kind(app: App) -> None:
+    async with console(app) as client:
+        await app.enqueue("SEND", {"to": "a"})
+        paused = await done(client, "/queues/pause", {"target": "kind", "name": "SEND", "reason": "x"}, "/queues")
+        assert "no worker" in text_of(paused)
+        await (await app.store()).tick(Heartbeat("w1", "host", 1, ("default",), 4, 0, "0", {}))
+        html = text_of(await page(client, "/queues"))
+        assert re.search(r"paused kind SEND by [^:]*: 1", html) and "a free slot" not in html

@@ -36,6 +36,7 @@ PAGES = [
     ("paused", ("queue", "mail"), "/queues"),
     ("paused", ("schedule", "nightly"), "/schedules"),
     ("quota", ("kind", "SEND"), "/queues"),
+    ("held_backlog", ("kind", "SEND"), "/queues"),
     ("unknown_feature", None, "/tasks?state=queued"),
     ("size", None, "/settings"),
 ]

@@ -74,6 +74,23 @@ async def test_a_backlog_is_as_old_as_its_wait(harness: Harness) -> None:
     assert "backlog" not in found and found["paused"] is Level.NOTE
 
 
+async def test_a_backlog_of_a_paused_kind_names_who_paused_it(harness: Harness) -> None:
+    await harness.enqueue_many(3, "SHIP")
+    await actions.hold(harness.store, "kind", "SHIP", actor="carol", on=True)
+    await harness.advance(600)
+    await harness.tick("w1")
+    (found,) = [one for one in await examine(harness.store) if "backs up" in one.text]
+    assert (found.code, found.about) == ("held_backlog", ("kind", "SHIP"))
+    assert found.text.endswith("3 are queued: all 3 of kind SHIP, paused by carol 10 min ago")
+    assert found.fix == "redrive resume --kind SHIP"
+    queue = next(one for one in await operator(harness).control.queues() if one.name == "default")
+    assert queue.held is not None and queue.held.whole
+    await harness.enqueue("B")
+    assert (await said(harness, "held_backlog")).endswith("4 are queued: 3 of kind SHIP, paused by carol 10 min ago")
+    queue = next(one for one in await operator(harness).control.queues() if one.name == "default")
+    assert queue.held is not None and not queue.held.whole
+
+
 async def test_an_old_task_in_a_lane_of_its_own_is_seen(harness: Harness) -> None:
     await harness.limit("A", concurrency=1)
     await harness.enqueue("A")

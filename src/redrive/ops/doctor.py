@@ -20,6 +20,7 @@ from redrive.ops import approvals, audit_chain, causes, growth, handler_notes, i
 from redrive.ops.alerts import findings as alerts
 from redrive.ops.alerts.findings import Watched
 from redrive.ops.causes import Cause
+from redrive.ops.held import HeldQueue, held_queues
 from redrive.ops.text import counted, span
 from redrive.ops.workers import Lost, drivers, fell_silent, live_workers, lost
 
@@ -63,7 +64,7 @@ async def examine(
     found = [
         *_workers(overview, rows),
         *_lost(lost(await store.leases(), overview), overview.now, queue),
-        *_backlog(diagnosis, overview, rows),
+        *_backlog(diagnosis, stats, rows),
         *_leases(diagnosis),
         *(await handler_notes.findings(store, overview) if queue is None else ()),
         *_features(diagnosis),
@@ -157,20 +158,24 @@ def _silent(worker: WorkerRow, now: datetime) -> Finding:
     )
 
 
-def _backlog(diagnosis: Diagnosis, overview: Overview, queues: dict[str, dict[str, int]]) -> list[Finding]:
-    held = {hold.name for hold in overview.holds if hold.target == "queue"}
+def _backlog(diagnosis: Diagnosis, stats: inspect.Stats, queues: dict[str, dict[str, int]]) -> list[Finding]:
+    overview, held = stats.overview, held_queues(stats.counts, stats.overview)
     return [
-        Finding(
-            Level.WARNING,
-            "backlog",
-            f"queue {name} backs up: its first task waits since"
-            f" {span(diagnosis.now - since)}, {queues[name][State.QUEUED.value]} are queued",
-            f"redrive list --state queued --queue {shlex.quote(name)}, then redrive show ID: it says why",
-            ("queue", name),
-        )
+        _backs_up(name, diagnosis.now - since, queues[name][State.QUEUED.value], held.get(name), overview)
         for name, since in diagnosis.oldest.items()
-        if name in queues and name not in held and diagnosis.now - since > SLOW
+        if name in queues and overview.pause_of("queue", name) is None and diagnosis.now - since > SLOW
     ]
+
+
+def _backs_up(name: str, waited: timedelta, queued: int, held: HeldQueue | None, overview: Overview) -> Finding:
+    """Returns a queue whose first task waits for long; where a paused kind is behind it, who paused that."""
+    text = f"queue {name} backs up: its first task waits since {span(waited)}, {queued} are queued"
+    if held is None:
+        fix = f"redrive list --state queued --queue {shlex.quote(name)}, then redrive show ID: it says why"
+        return Finding(Level.WARNING, "backlog", text, fix, ("queue", name))
+    kind = held.kinds[0].pause.name
+    fix = f"redrive resume --kind {shlex.quote(kind)}"
+    return Finding(Level.WARNING, "held_backlog", f"{text}: {held.told(overview)}", fix, ("kind", kind))
 
 
 def _features(diagnosis: Diagnosis) -> list[Finding]:

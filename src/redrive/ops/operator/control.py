@@ -13,6 +13,7 @@ from redrive.kernel.task import State, Task, check_name
 from redrive.ops import actions, inspect
 from redrive.ops.access import Role
 from redrive.ops.handler_notes import strays
+from redrive.ops.held import HeldQueue, held_queues
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.session import Service
 from redrive.ops.workers import OUTSIDE, Standing, live_workers, standing
@@ -48,6 +49,7 @@ class Queue:
     paused: HoldRow | None
     workers: int
     totals: dict[str, int]
+    held: HeldQueue | None = None  # back by paused kinds
 
 
 @dataclass(slots=True, frozen=True)
@@ -100,8 +102,10 @@ class ControlService(Service):
         totals = Stats(list(counts), overview, []).by("queue")
         served = Counter(queue for row in live_workers(overview) for queue in set(row.queues))
         names = sorted(inspect.queues_of(counts, overview, self._session.queues))
+        held = held_queues(counts, overview)
         return [
-            Queue(name, overview.pause_of("queue", name), served[name], totals.get(name, _none())) for name in names
+            Queue(name, overview.pause_of("queue", name), served[name], totals.get(name, _none()), held.get(name))
+            for name in names
         ]
 
     def _kinds(self, stats: Stats) -> list[Kind]:
