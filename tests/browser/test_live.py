@@ -184,13 +184,13 @@ async def test_a_page_outlives_a_restart_of_the_server(tmp_path: Path, sit: Sit)
             heading = await ann.page.locator("h1").bounding_box()
         await expect(live).to_have_text("reconnecting")
         await expect(told).to_contain_text(f"What you see is as of {await as_of.inner_text()}")
-        dimmed = "(one) => Number(getComputedStyle(one).opacity)"
-        assert await ann.page.locator("#fleet table").evaluate(dimmed) < 0.7
+        filtered = "(one) => getComputedStyle(one).filter"
+        assert await ann.page.locator("#fleet table").evaluate(filtered) == "grayscale(1)"
         assert await ann.page.locator("h1").bounding_box() == heading  # nothing has moved
         async with up(tmp_path / "r.db", port):
             await expect(live).to_have_text("live")
             await expect(told).to_be_hidden()
-            assert await ann.page.locator("#fleet table").evaluate(dimmed) == 1
+            assert await ann.page.locator("#fleet table").evaluate(filtered) == "none"
             assert await ann.page.evaluate("window.same")
             await expect(ann.page.locator("#fleet").get_by_text("alive")).to_be_visible()
             await ann.page.get_by_role("link", name="Queues & limits").click()
