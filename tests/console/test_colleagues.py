@@ -8,6 +8,8 @@ from html import unescape
 import pytest
 
 from redrive import App
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.operation import Action
 from redrive.kernel.ports.store import Heartbeat
 from redrive.ops import access
 from redrive.ops.access import Caller, Role
@@ -144,3 +146,17 @@ async def test_a_queue_waits_for_the_pause_of_its_kind(app: App) -> None:
         await (await app.store()).tick(Heartbeat("w1", "host", 1, ("default",), 4, 0, "0", {}))
         html = text_of(await page(client, "/queues"))
         assert re.search(r"paused kind SEND by [^:]*: 1", html) and "a free slot" not in html
+
+
+async def test_who_approves_a_purge_reads_what_becomes_of_the_tasks(any_app: App) -> None:
+    async with console(any_app) as client:
+        for n in range(2):
+            await any_app.enqueue("SEND", {"to": str(n)})
+        carol = await any_app.operator(Caller("carol", Role.ADMIN))
+        await carol.control.pause("kind", "SEND", "flood")
+        begun = await carol.operations.begin(Action.PURGE, FailureFilter(kind="SEND"), reason="clean up")
+        assert begun.approval is not None
+        html = await page(client, "/approvals")
+        assert "2 waiting tasks become cancelled, and do not run; each can be retried by its id" in text_of(html)
+        assert "kind SEND was paused by carol" in text_of(html) and "The first waits since" in text_of(html)
+        assert f'href="{HOME}/tasks?kind=SEND&amp;state=queued"' in html

@@ -149,6 +149,7 @@ LOOKS = {
     "tasks.check_seen",
     "health.oldest_kinds",
     "approvals.is_own",
+    "approvals.waiting_tasks",
     "alerts.look",
     "alerts.services",
     "tasks.known",

@@ -429,6 +429,7 @@ class ApprovalOut(Out):
     filter: dict[str, Any]
     total: int
     needed: str
+    consequence: str = Field(description="What becomes of the tasks, and whether that can be taken back.")
     requested_by: str
     reason: str | None
     fixed: str | None

@@ -21,6 +21,7 @@ from redrive.ops import approvals
 from redrive.ops.access import Role
 from redrive.ops.audit_rows import outside
 from redrive.ops.causes import Cause
+from redrive.ops.consequences import consequence
 from redrive.ops.retried import Retried
 from redrive.ops.why import Reason
 
@@ -249,6 +250,7 @@ def approval(record: Record) -> View:
         id=record.id,
         state=record.state,
         operation_id=body["operation"],
+        consequence=consequence(body["action"], body["total"]),
         fixed=body.get("fixed"),
         idempotent=body.get("idempotent"),
         decision_reason=body.get("decision_reason"),

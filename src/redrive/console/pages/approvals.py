@@ -9,6 +9,7 @@ from redrive.console.page import TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
 from redrive.ops import views
+from redrive.ops.approvals import PENDING
 
 router = pages_router()
 
@@ -19,6 +20,7 @@ async def approvals(page: ThePage) -> Response:
     return await page.render(
         "approvals.html",
         approvals=[views.approval(one) for one in found],
+        waiting={one.id: await page.operator.approvals.waiting_tasks(one) for one in found if one.state == PENDING},
         own={one.id for one in found if page.operator.approvals.is_own(one)},
         before=found[-1].seq if len(found) == PAGE_SIZE else None,
     )

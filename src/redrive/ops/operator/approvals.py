@@ -7,6 +7,7 @@ import builtins
 from redrive.kernel.records import Record
 from redrive.ops import approvals
 from redrive.ops.access import Role
+from redrive.ops.consequences import WaitingTasks, waiting_tasks
 from redrive.ops.operator.session import Service
 
 
@@ -21,6 +22,11 @@ class ApprovalService(Service):
     async def show(self, approval_id: str) -> Record:
         self._session.may(Role.VIEWER)
         return await approvals.show(self._store, approval_id)
+
+    async def waiting_tasks(self, record: Record) -> WaitingTasks | None:
+        """Returns the waiting tasks that somebody wants to purge, as of now; None of other operations."""
+        self._session.may(Role.VIEWER)
+        return await waiting_tasks(self._store, record)
 
     async def approve(self, approval_id: str, reason: str | None = None) -> Record:
         """Approves, as somebody else than who asked; the operation begins with it."""
