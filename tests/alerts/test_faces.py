@@ -22,7 +22,7 @@ from redrive.ops.alerts.evaluate import Evaluator
 from redrive.settings import Settings, load_settings
 from tests.api.conftest import served
 from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
-from tests.console.conftest import HOME, console, done, fail_some, make_app, page, text_of
+from tests.console.conftest import HOME, console, done, fail_some, make_app, page, send, text_of
 
 AT_ONCE = Limits(Thresholds(failed_for=0))
 TEXT = "queue default has failed tasks: 2"
@@ -108,6 +108,11 @@ async def test_in_the_console(app: App) -> None:
         said = await done(client, "/alerts/unsilence", {"rule": "failed", "queue": "default"}, "/alerts")
         assert "The silence is over." in said
         assert TEXT in text_of(await page(client, "/tasks"))
+        night = {"rule": "failed", "for": "8h", "until": "08:00", "reason": "known"}
+        said = await done(client, "/alerts/silence", night, "/alerts")
+        assert " 08:00 UTC" in said and '<span class="tag silenced">' in said and "muted" not in said
+        wrong = await send(client, "/alerts/silence", {**night, "until": "at eight"}, "/alerts")
+        assert wrong.status_code == 422 and "is no time" in wrong.text
         refused = await client.post(f"{HOME}/alerts/silence", data={"rule": "failed", "for": "1h"})
         assert refused.status_code in (400, 403)
 

@@ -22,7 +22,7 @@ from redrive.ops import access
 from redrive.ops.access import Caller, Role
 from redrive.ops.operator import Operator
 from redrive.settings import Options
-from tests.console.conftest import HOME, console, fail_some, page, send, work
+from tests.console.conftest import HOME, console, fail_some, page, send, text_of, work
 
 pytestmark = pytest.mark.anyio
 
@@ -320,6 +320,7 @@ async def test_a_worker_is_drained_from_its_page(any_app: App) -> None:
         while 'action="/ops/queue/workers/drain"' not in (html := await page(client, "/workers")):
             await asyncio.sleep(0.2)
         [name] = re.findall(r'<option value="([^"]*)">', html)
+        assert f"{name} is the only worker of queue default (0 waiting)" in text_of(html)
         answer = await send(client, "/workers/drain", {"name": name, "reason": "a new version"}, "/workers")
         assert answer.status_code == 303
-        assert "asked to end" in await page(client, "/workers")
+        assert "draining since" in text_of(await page(client, "/workers"))

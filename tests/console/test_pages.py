@@ -174,6 +174,18 @@ async def test_queues_are_paused_resumed_and_limited(any_app: App) -> None:
         assert "known queues: default, nobody" in text_of(unknown.text)
 
 
+async def test_a_task_that_is_held_leads_to_what_ends_it(any_app: App) -> None:
+    async with console(any_app) as client:
+        await fail_some(any_app, 1)
+        await done(client, "/queues/pause", {"target": "kind", "name": "SEND", "reason": "deploy"}, "/queues")
+        where = f"/tasks/{(await any_app.enqueue('SEND', {'to': 't'})).id}"
+        held = await page(client, where)
+        assert "Kind SEND is paused since 2" in text_of(held) and f'href="{HOME}/queues?q=SEND"' in held
+        assert ">Resume kind SEND</button>" in held
+        said = text_of(await done(client, "/queues/resume", {"target": "kind", "name": "SEND"}, where))
+        assert "Resumed kind SEND." in said and "is paused since" not in said
+
+
 async def test_causes_are_annotated(any_app: App) -> None:
     async with console(any_app) as client:
         await fail_some(any_app, 1)

@@ -33,6 +33,8 @@ PAGES = [
     ("stale_leases", None, "/workers"),
     ("no_worker", ("queue", "a b"), "/tasks?queue=a+b&amp;state=queued"),
     ("backlog", ("queue", "mail"), "/tasks?queue=mail&amp;state=queued"),
+    ("surge", ("queue", "mail"), "/failures?queue=mail"),
+    ("failed", ("queue", "mail"), "/failures?queue=mail"),
     ("paused", ("queue", "mail"), "/queues"),
     ("paused", ("schedule", "nightly"), "/schedules"),
     ("quota", ("kind", "SEND"), "/queues"),

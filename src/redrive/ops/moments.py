@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from redrive.errors import InvalidInput
 
 _AGO = re.compile(r"(\d{1,6})\s*(s|m|min|h|d|w)")
+_TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)", re.ASCII)
 _UNITS = {
     "s": timedelta(seconds=1),
     "m": timedelta(minutes=1),
@@ -33,6 +34,21 @@ def parse_moment(text: str, name: str, now: datetime) -> datetime:
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError):
         hint = "15m, 1h, 7d (ago), or 2026-03-01T08:30 (UTC), 2026-03-01T08:30+01:00"
+        raise InvalidInput(f"{name} is no time: {given[:50]!r}", hint=hint) from None
+
+
+def parse_coming(text: str, name: str, now: datetime) -> datetime:
+    """Returns the moment to come that ``08:00``, the next one, or an ISO time means; without a zone it is of UTC."""
+    given = text.strip()
+    if found := _TIME_OF_DAY.fullmatch(given):
+        hour, minute = int(found[1]), int(found[2])
+        today = now.astimezone(UTC).replace(hour=hour, minute=minute, second=0, microsecond=0)
+        return today if today > now else today + timedelta(days=1)
+    try:
+        moment = datetime.fromisoformat(given)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        hint = "08:00 (UTC), 2026-03-01T08:00 (UTC), 2026-03-01T08:00+01:00"
         raise InvalidInput(f"{name} is no time: {given[:50]!r}", hint=hint) from None
 
 

@@ -206,11 +206,11 @@ def held_by(task: Task, overview: Overview) -> list[str]:
     """Returns in a few words each pause that keeps a waiting task from being claimed."""
     return [
         f"{hold.target} {hold.name} paused by {hold.actor}" + (f": {hold.reason}" if hold.reason else "")
-        for hold in (_pauses(task, overview.holds) if task.state in (State.QUEUED, State.DELAYED) else ())
+        for hold in (pauses(task, overview.holds) if task.state in (State.QUEUED, State.DELAYED) else ())
     ]
 
 
-def _pauses(task: Task, holds: Sequence[HoldRow]) -> list[HoldRow]:
+def pauses(task: Task, holds: Sequence[HoldRow]) -> list[HoldRow]:
     """Returns the pauses of its queue, kind or group; resuming one of several does not let it run yet."""
     names = {("queue", task.queue), ("kind", task.kind), ("group", task.group)}
     return [hold for hold in holds if (hold.target, hold.name) in names]
@@ -223,7 +223,7 @@ def _held(task: Task, holds: Sequence[HoldRow]) -> list[Reason]:
             f"{hold.target} {hold.name} was paused by {hold.actor}" + (f": {hold.reason}" if hold.reason else ""),
             f"redrive resume --{hold.target} {shlex.quote(hold.name)}",
         )
-        for hold in _pauses(task, holds)
+        for hold in pauses(task, holds)
     ]
 
 

@@ -3,6 +3,7 @@ worker alive that another calls silent."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -42,6 +43,14 @@ def standing(worker: WorkerRow, now: datetime) -> Standing:
 def live_workers(overview: Overview) -> list[WorkerRow]:
     """Returns those that serve queues, executors included."""
     return [worker for worker in overview.workers if standing(worker, overview.now) is Standing.ALIVE]
+
+
+def alone_at(overview: Overview) -> dict[str, list[str]]:
+    """Returns workers after which a queue would have none: each with those queues. Who drains is counted out."""
+    staying = [worker for worker in live_workers(overview) if worker.drain_at is None]
+    served = Counter(queue for worker in staying for queue in worker.queues)
+    alone = {worker.id: [queue for queue in worker.queues if served[queue] == 1] for worker in staying}
+    return {name: queues for name, queues in alone.items() if queues}
 
 
 def drivers(overview: Overview) -> list[WorkerRow]:

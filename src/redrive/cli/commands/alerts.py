@@ -17,6 +17,7 @@ from redrive.kernel.alerts.book import Silence
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.spans import EXAMPLES, seconds_of
 from redrive.kernel.task import check_seconds
+from redrive.ops.moments import parse_coming
 from redrive.ops.operator import Operator
 from redrive.ops.operator.alerts import Alerts, alerts_shown, silence_shown
 
@@ -47,7 +48,10 @@ def list_alerts(context: typer.Context, url: Url = None, app: AppName = None, js
 def silence(
     rule: Rule,
     queue: Queue = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="An end: 2026-01-31T09:00Z.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="TIME", help="08:00 (UTC), or 2026-01-31T09:00Z."),
+    ] = None,
     span: Annotated[str | None, typer.Option("--for", metavar="SPAN", help="Or for how long: 30m, 8h, 7d.")] = None,
     reason: Reason = None,
     by: By = None,
@@ -102,11 +106,7 @@ def _end(until: str | None, span: str | None) -> datetime:
         if seconds is None:
             raise typer.BadParameter(f"{span!r} is no span of time; write {EXAMPLES}")
         return datetime.now(UTC) + timedelta(seconds=check_seconds(seconds, "the span"))
-    try:
-        end = datetime.fromisoformat(until or "")
-    except ValueError:
-        raise typer.BadParameter(f"{until!r} is no time; for example 2026-01-31T09:00Z") from None
-    return end if end.tzinfo is not None else end.replace(tzinfo=UTC)
+    return parse_coming(until or "", "until", datetime.now(UTC))
 
 
 def _of_all(looked: Looked[Alerts], *, json: bool) -> NoReturn:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from fastapi import Response
 
-from redrive.console.page import TheForm, ThePage
+from redrive.console.page import FieldRefused, TheForm, ThePage
 from redrive.console.pages.causes import MUTES
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
+from redrive.ops.moments import parse_coming
 
 router = pages_router()
 
@@ -23,10 +26,7 @@ async def alerts(page: ThePage) -> Response:
 @router.post("/alerts/silence")
 async def silence(page: TheForm) -> Response:
     rule, queue = page.form.needed("rule", "the rule"), page.form.text("queue")
-    span = MUTES.get(page.form.text("for") or "")
-    if span is None:
-        raise InvalidInput(f"silence it for one of {', '.join(MUTES)}")
-    made = await page.operator.alerts.silence(rule, page.now + span, queue, page.form.text("reason"))
+    made = await page.operator.alerts.silence(rule, _end(page), queue, page.form.text("reason"))
     return page.back(f"{made.key} is silenced until {made.until:%Y-%m-%d %H:%M} UTC.")
 
 
@@ -35,3 +35,16 @@ async def unsilence(page: TheForm) -> Response:
     rule, queue = page.form.needed("rule", "the rule"), page.form.text("queue")
     await page.operator.alerts.unsilence(rule, queue, page.form.text("reason"))
     return page.back("The silence is over.")
+
+
+def _end(page: TheForm) -> datetime:
+    """Returns when a silence ends: at the time that was written, else after the span that was chosen."""
+    until, span = page.form.text("until"), MUTES.get(page.form.text("for") or "")
+    if until is not None:
+        try:
+            return parse_coming(until, "until", page.now)
+        except InvalidInput as error:
+            raise FieldRefused("until", error.message, hint=error.hint) from None
+    if span is None:
+        raise InvalidInput(f"silence it for one of {', '.join(MUTES)}, or until a time")
+    return page.now + span

@@ -19,6 +19,7 @@ from redrive.ops import filters, views
 from redrive.ops.access import Role
 from redrive.ops.filters import FILTERS
 from redrive.ops.inspect import parse_id, parse_states
+from redrive.ops.why import pauses
 
 router = pages_router()
 RELATED = 10
@@ -55,7 +56,9 @@ async def task(page: ThePage, task_id: str) -> Response:
     related = [one for one in await _related(page, found) if one.tasks]
     panel = await page.extensions.panel(operator, found, page=page, now=page.now)
     told, seen = tell(story, operator.sight, page.now), await operator.tasks.seen(found.id)
-    return await page.render("task.html", story=told, related=related, panel=panel, seen=seen)
+    around = await operator.tasks.surroundings([found])
+    holds = [] if around is None or found.state is State.RUNNING else pauses(found, around.holds)
+    return await page.render("task.html", story=told, related=related, panel=panel, seen=seen, holds=holds)
 
 
 @dataclass(slots=True, frozen=True)

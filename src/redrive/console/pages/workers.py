@@ -6,7 +6,7 @@ from fastapi import Response
 
 from redrive.console.page import TheForm, ThePage
 from redrive.console.routes import pages_router
-from redrive.ops.workers import Standing
+from redrive.ops.workers import Standing, alone_at
 
 router = pages_router()
 
@@ -17,7 +17,10 @@ async def workers(page: ThePage) -> Response:
     drainable = [
         one.row.id for one in fleet if one.row.hears and one.row.drain_at is None and one.standing is Standing.ALIVE
     ]
-    return await page.render("workers.html", fleet=fleet, drainable=drainable)
+    stats = await page.operator.health.stats()
+    return await page.render(
+        "workers.html", fleet=fleet, drainable=drainable, alone=alone_at(stats.overview), queues=stats.by("queue")
+    )
 
 
 @router.post("/workers/drain")
