@@ -14,6 +14,7 @@ from redrive.kernel.ports.store import Heartbeat
 from redrive.ops import access
 from redrive.ops.access import Caller, Role
 from redrive.ops.inspect import parse_id
+from redrive.ops.operation_runner import step
 from tests.console.conftest import HOME, console, done, fail_some, page, send, text_of
 
 pytestmark = pytest.mark.anyio
@@ -160,3 +161,11 @@ async def test_who_approves_a_purge_reads_what_becomes_of_the_tasks(any_app: App
         assert "2 waiting tasks become cancelled, and do not run; each can be retried by its id" in text_of(html)
         assert "kind SEND was paused by carol" in text_of(html) and "The first waits since" in text_of(html)
         assert f'href="{HOME}/tasks?kind=SEND&amp;state=queued"' in html
+        bob = await any_app.operator(Caller("bob", Role.OPERATOR))
+        await bob.approvals.approve(begun.approval.id)
+        store = await any_app.store()
+        while await step(store, begun.operation.id, "w1") is not None:
+            pass
+        path = f"/operations/{begun.operation.id}"
+        assert "2 tasks became cancelled" in text_of(await page(client, path))
+        assert "Retry of 2 tasks" in text_of(await done(client, path, {"do": "put_back"}, path))

@@ -10,12 +10,15 @@ from uuid import UUID
 import pytest
 
 from redrive.errors import ApprovalNeeded
+from redrive.ids import new_id
+from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
-from redrive.kernel.task import State
+from redrive.kernel.task import NewTask, State
 from redrive.ops import allowance, erase, failed, operations
 from redrive.ops.access import Role
 from redrive.ops.allowance import PlannedAction, Rule, judge
+from redrive.ops.operation_runner import step
 from redrive.ops.operator import Operator
 from redrive.ops.operator.operator import SERVICES
 from redrive.testing.conformance.harness import Harness
@@ -30,6 +33,17 @@ Try = Callable[[Operator, list[UUID]], Awaitable[Any]]
 
 async def _replay(own: Operator, ids: list[UUID]) -> Any:
     return await own.failures.replay(await own.failures.replay_set(A, 10))
+
+
+async def _put_back(own: Operator, ids: list[UUID]) -> Any:
+    store = own.operations._store
+    await store.apply(Commit(enqueues=[NewTask(new_id(), "W", "w", None)]))
+    purge, _ = await operations.begin(
+        store, Action.PURGE, FailureFilter(queue="w"), actor="app", rule=allowance.UNRESTRICTED
+    )
+    while await step(store, purge.id, "w1") is not None:
+        pass
+    return await own.operations.put_back(purge.id)
 
 
 # These run tasks again or give them up. Nobody may do so to a single one alone where the number is 0.
@@ -51,6 +65,7 @@ JUDGED: dict[str, list[Try]] = {
         lambda own, ids: own.operations.begin(Action.FORGET, **SAID),
         lambda own, ids: own.operations.begin(Action.PURGE, FailureFilter(queue="default")),
     ],
+    "operations.put_back": [_put_back],
     "erasures.begin": [
         lambda own, ids: own.erasures.begin(scope="s1"),
         lambda own, ids: own.erasures.begin(task_id=ids[0]),

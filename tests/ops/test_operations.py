@@ -23,6 +23,7 @@ from redrive.ops.operation_runner import drive, step
 from redrive.ops.retried import retried
 from redrive.testing.conformance.harness import TERMINAL, Harness
 from tests.ops.making import OTHER, fail, run
+from tests.ops.test_operator import operator
 
 pytestmark = pytest.mark.anyio
 A = FailureFilter(kind="A")
@@ -675,3 +676,23 @@ def test_an_operation_survives_being_written_down() -> None:
     record = Record("operation", "o1", "paused", 7, operation.body(), now, now, 1)
     assert Operation.of(record) == operation
     assert Operation.of(record).version == 7
+
+
+async def test_what_a_purge_gave_up_is_put_back(harness: Harness) -> None:
+    """Tasks that never failed have no dead letter: no filter of a retry finds them."""
+    ids = await harness.enqueue_many(6, "A")
+    purge = await to_the_end(harness.store, await begin(harness.store, Action.PURGE, A))
+    assert purge.done == 6
+    await harness.advance(5)
+    await actions.retry(harness.store, ids[:1], actor="bob")
+    await actions.cancel(harness.store, ids[:1], actor="bob")  # for a reason of his own
+    begun = await operator(harness).operations.put_back(purge.id)
+    assert begun.approval is None and begun.operation.total == 5
+    ended = await to_the_end(harness.store, begun.operation)
+    assert (ended.status, ended.done, ended.skipped) == (Status.COMPLETED, 5, 0)
+    assert [(await harness.task(task_id)).state for task_id in ids] == [State.CANCELLED, *[State.QUEUED] * 5]
+    with pytest.raises(InvalidTransition, match="cancelled any more"):
+        await operator(harness).operations.put_back(purge.id)
+    with pytest.raises(InvalidTransition, match="is a retry"):
+        await operator(harness).operations.put_back(ended.id)
+    await harness.check_totals()

@@ -310,7 +310,8 @@ class Operation:
 
     def _given_up(self, task: FailedRef) -> bool:
         """True if the task is meant as a cancelled one: those have their places behind all that are failed."""
-        return self.action is Action.RETRY and bool(self.letters) and (task.failed_seq or 0) > self.upto
+        meant = bool(self.letters or self.cancelled)  # those that never failed have no letter
+        return self.action is Action.RETRY and meant and (task.failed_seq or 0) > self.upto
 
     def _with_canaries(self, moved: Sequence[UUID]) -> Canary | None:
         if self.canary is None or self.canary.full:

@@ -22,7 +22,7 @@ def consequence(action: str, number: int) -> str:
             waiting = tasks.replace(" task", " waiting task")
             return (
                 f"{waiting} {becomes} cancelled, and {'does' if single else 'do'} not run; {it_can} be retried by its"
-                " id for as long as history keeps it, and no filter of a retry finds those that never failed"
+                " id for as long as history keeps it, or all are put back from the page of the operation"
             )
         case Action.FORGET:
             failed = tasks.replace(" task", " failed task")

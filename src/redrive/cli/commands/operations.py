@@ -20,6 +20,7 @@ from redrive.cli.support.operation_words import (
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
 from redrive.kernel.operation import Operation
+from redrive.ops.operator.operations import BegunOperation
 
 operations_cli = typer.Typer(
     help="Bulk operations: list, show, watch, pause, resume, cancel.", invoke_without_command=True
@@ -84,6 +85,14 @@ def watch(operation: Id, url: Url = None, app: AppName = None, json: Json = Fals
     follow(operation, url, app, json)
 
 
+def _begun(begun: BegunOperation, json: bool) -> None:
+    say_operation(begun.operation, json)
+    if begun.approval is not None and not json:
+        output.say(
+            output.suggest(f"somebody else has to agree: redrive approvals approve {begun.approval.id} --by NAME")
+        )
+
+
 changing(
     operations_cli,
     "pause",
@@ -107,4 +116,12 @@ changing(
     say_operation,
     having_operation,
     "End an operation; what it has done stays done.",
+)
+changing(
+    operations_cli,
+    "put-back",
+    lambda own, id, why: own.operations.put_back(id, why),
+    _begun,
+    having_operation,
+    "Retry what a purge gave up, up to 1,000 tasks at a time.",
 )

@@ -43,4 +43,8 @@ async def act(page: TheForm, operation_id: str) -> Response:
         case "cancel":
             await service.cancel(operation_id, reason)
             return page.back("Stopped; what it has done stays done.")
+        case "put_back":
+            begun = await service.put_back(operation_id, reason)
+            told = "They are put back." if begun.approval is None else "It waits for a second person."
+            return page.go(page.link(f"/operations/{begun.operation.id}"), told)
     raise InvalidInput("there is no such thing to do with an operation")

@@ -11,6 +11,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Operation, Status
 from redrive.ops import views
 from redrive.ops.operator import Operator
+from redrive.ops.put_back import can_put_back
 from redrive.ops.retried import Retried
 from redrive.ops.views import View
 
@@ -27,6 +28,7 @@ class Progress:
     has_driver: bool
     approval: View | None  # that it waits for
     causes: list[View]  # by which tasks failed again, those by which most did first
+    can_put_back: bool  # what it gave up
 
 
 async def look(operator: Operator, operation_id: str) -> Progress:
@@ -42,6 +44,7 @@ async def look(operator: Operator, operation_id: str) -> Progress:
         await operator.operations.has_driver(),
         await _awaited(operator, Operation.of(record)),
         [views.cause(one, operator.sight) for one in causes[:CAUSES_SHOWN]],
+        can_put_back(Operation.of(record)),
     )
 
 

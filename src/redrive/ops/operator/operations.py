@@ -14,6 +14,7 @@ from redrive.ops import approvals, operations, plans
 from redrive.ops.access import Role
 from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.operator.session import Service
+from redrive.ops.put_back import given_up_by
 from redrive.ops.retried import Retried, retried
 from redrive.ops.workers import drivers
 
@@ -133,6 +134,21 @@ class OperationService(Service):
         """Stops an operation; what it has done so far stays done."""
         who = self._session.may(Role.OPERATOR)
         return await operations.cancel(self._store, operation_id, actor=who, reason=reason)
+
+    async def put_back(self, operation_id: str, reason: str | None = None) -> BegunOperation:
+        """Retries what a purge gave up and is still cancelled, as an operation of its own, under the same rule."""
+        who = self._session.may(Role.OPERATOR)
+        ids = await given_up_by(self._store, await self.record(operation_id))
+        plan = await plans.make(self._store, FailureFilter(ids=tuple(ids)), who, cancelled=True, named=ids)
+        begun = await operations.begin(
+            self._store,
+            Action.RETRY,
+            actor=who,
+            reason=reason or f"puts back what {operation_id} gave up",
+            plan=plan.token,
+            rule=self._session.policy.alone,
+        )
+        return BegunOperation(*begun)
 
     async def retried(self, operation: Operation) -> Retried | None:
         """Returns what became of the tasks that it retried; None where it does something else."""
