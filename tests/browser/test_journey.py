@@ -32,8 +32,8 @@ async def test_the_whole_way_from_a_failure_to_its_retry(any_app: App, sit: Sit)
         assert await page.evaluate("window.same"), "the page was loaded again"
 
         await page.get_by_role("link", name="Look at the cause").click()
-        await expect(page.get_by_role("heading", name="TASK_PRECONDITION_FAILED")).to_be_visible()
-        await page.get_by_role("link", name="Preview Match: 60").click()
+        await expect(page.get_by_role("heading", name="is locked in SEND")).to_be_visible()
+        await page.get_by_role("link", name="Retry these 60…").click()
         await expect(page.get_by_role("heading", name="Preview: 60 tasks match")).to_be_visible()
         await expect(page.get_by_role("heading", name="Page 1 of 2")).to_be_visible()
         await page.get_by_role("link", name="Page 2 →").click()

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from html import unescape
+from pathlib import Path
 from uuid import uuid4
 
 import httpx
@@ -19,7 +20,7 @@ from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.operation import Status
 from redrive.kernel.reads import Overview
 from redrive.ops.access import Role
-from tests.console.conftest import HOME, console, done, fail_some, page, send, text_of, work
+from tests.console.conftest import HOME, console, done, fail_some, make_app, page, send, text_of, work
 
 pytestmark = pytest.mark.anyio
 PAGES = (
@@ -84,11 +85,12 @@ async def test_the_way_from_a_failure_to_its_retry(any_app: App) -> None:
         assert fingerprint
         assert f"/causes/{fingerprint[1]}" in await page(client, "/failures?kind=SEND")
         cause = await page(client, f"/causes/{fingerprint[1]}")
-        assert "60" in text_of(cause)
+        assert "is locked in SEND" in text_of(cause) and "Retry these 60…" in text_of(cause)
 
         first = await page(client, f"/failures/preview?fingerprint={fingerprint[1]}")
         assert "Preview: 60 tasks match" in text_of(first)
         assert "Page 1 of 2" in text_of(first)
+        assert 'href="#retry-all">Retry all 60…</a>' in first and '<section class="panel" id="retry-all">' in first
         following = re.search(r'rel="next" href="([^"]+)"', first)
         assert following
         second = (await client.get(following[1].replace("&amp;", "&"))).text
@@ -152,6 +154,28 @@ async def test_everything_needs_a_second_person(any_app: App) -> None:
         assert 'value="approve"' in await page(client, "/approvals")
         begun = await done(client, f"/approvals/{approval[1]}", {"do": "approve", "reason": "ok"}, "/approvals")
         assert "Approved; it has begun." in text_of(begun)
+
+
+async def test_an_approval_says_what_it_is_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDRIVE_APPROVALS_ABOVE", "3")
+    app = make_app(f"sqlite:///{tmp_path}/console.db")
+    async with console(app) as client:
+        await done(client, "/who", {"name": "ann"}, "/who")
+        await fail_some(app, 4)
+        found = re.search(r"/causes/([0-9a-f]{16})", await page(client))
+        assert found
+        fields = {"all": "1", "fingerprint": found[1], "reason": "unlocked", "canary": "3"}
+        await done(client, "/failures/retry", fields, f"/failures/preview?fingerprint={found[1]}")
+        asked = await page(client, "/approvals")
+        said = text_of(asked)
+        assert "ann wants to retry 4 tasks" in said and "is locked TASK_PRECONDITION_FAILED Kinds SEND" in said
+        assert f'href="{HOME}/causes/{found[1]}"' in asked
+        assert "3 are tried; the others follow when 100 % of these succeed" in said
+        approval = re.search(r'action="/ops/queue/approvals/([^"]+)"', asked)
+        assert approval
+        await done(client, "/who", {"name": "bob"}, "/who")
+        await done(client, f"/approvals/{approval[1]}", {"do": "reject", "reason": "not yet"}, "/approvals")
+        assert 'data-label="decided"><time' in await page(client, "/approvals")
 
 
 async def test_queues_are_paused_resumed_and_limited(any_app: App) -> None:

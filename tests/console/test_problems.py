@@ -61,6 +61,36 @@ def test_what_no_page_mends_has_a_command_to_copy(code: str) -> None:
     assert 'data-copy="vacuum &#34;redrive&#34;.&#34;task&#34;;"' in text
 
 
+@pytest.mark.parametrize(
+    ("fix", "commands"),
+    [
+        (
+            "redrive list --state queued --queue 'a b', then redrive show ID: it says why",
+            ["redrive list --state queued --queue 'a b'", "redrive show ID"],
+        ),
+        (
+            "redrive causes; was something deployed? redrive pause --queue q keeps the rest from failing",
+            ["redrive causes", "redrive pause --queue q"],
+        ),
+        ("redrive causes show 2da15414640532db; look for memory", ["redrive causes show 2da15414640532db"]),
+        ("redrive causes show abcdefabcdefabcd", ["redrive causes show abcdefabcdefabcd"]),
+        ("redrive limits mail --concurrency N", ["redrive limits mail --concurrency N"]),
+        ("start a worker: redrive work --app shop:app --queue q", ["redrive work --app shop:app --queue q"]),
+        ("end it where it runs, or: select pg_terminate_backend(12);", ["select pg_terminate_backend(12);"]),
+        ("check NTP on both", []),
+    ],
+)
+def test_only_commands_are_copied_each_by_its_button(fix: str, commands: list[str]) -> None:
+    text = shown(Finding(Level.CRITICAL, "code", "something", fix))
+    assert [unescape(one) for one in re.findall(r'data-copy="([^"]*)"', text)] == commands
+    assert unescape(re.sub(r"<[^>]*>", "", text)).count(fix) == 1
+
+
+def test_what_an_exception_says_comes_before_its_code() -> None:
+    text = shown(Finding(Level.WARNING, "failures", "SEND: 2 tasks failed by CODE", None, None, "KeyError: 'sku'"))
+    assert text.index("<strong>KeyError") < text.rindex("SEND: 2 tasks failed by CODE")
+
+
 def test_commands_among_our_words_reach_the_store() -> None:
     text = "redrive causes; mend it, then redrive causes retry FP, or redrive work --app module:app --queue q"
     at = shell_for("sqlite:////a b/x.db", "sqlite:////a b/x.db", "shop.tasks:app")
@@ -84,7 +114,7 @@ async def test_what_mends_a_problem_runs_elsewhere_as_it_is_copied(app: App, tmp
         await fail_some(app, 1)
         await app.enqueue("SEND", {"to": "x"}, queue="nobody")
         html = await page(client)
-        fixes = [unescape(one) for one in re.findall(r'data-copy="([^"]*)" aria-label="Copy what mends it"', html)]
+        fixes = [unescape(one) for one in re.findall(r'data-copy="([^"]*)" aria-label="Copy redrive', html)]
         work = next(one for one in fixes if one.startswith("redrive work"))
         assert f"--url sqlite:///{tmp_path}/console.db" in work and f"--app {app.spec} --queue nobody" in work
         cause = shlex.split(next(one for one in fixes if one.startswith("redrive causes show")))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from redrive.kernel.payload import JsonText, readable
 from redrive.ops.audit_rows import numbers_told
+from redrive.ops.shell import commands_in
+from redrive.ops.text import span
 
+_YEAR = timedelta(days=365)
 SHOWN = 40  # characters of a long value; its title has more
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
@@ -73,16 +76,13 @@ def milliseconds(value: float | None) -> str:
 
 
 def relative(moment: datetime, now: datetime) -> str:
-    """Returns "5 min ago" or "in 2 h"."""
+    """Returns "5 min ago" or "in 2 h", in the units and the rounding of all our texts."""
     seconds = (now - moment).total_seconds()
     if abs(seconds) < 1.5:
         return "now"
-    size = abs(seconds)
-    for length, unit in ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min"), (1, "s")):
-        if size >= length:
-            told = f"{int(size // length)} {unit}"
-            return f"{told} ago" if seconds > 0 else f"in {told}"
-    return "now"
+    size = timedelta(seconds=abs(seconds))
+    told = f"{size / _YEAR:.0f} y" if size >= 2 * _YEAR else span(size)
+    return f"{told} ago" if seconds > 0 else f"in {told}"
 
 
 def age(seconds: float) -> str:
@@ -133,6 +133,7 @@ def summary_text(summary: Any) -> str:
 
 
 FILTERS = {
+    "commands": commands_in,
     "numbers_told": numbers_told,
     "visible": visible,
     "visible_text": visible_text,

@@ -20,6 +20,11 @@ _ALONE = (
     "limits|drill|why|slo"
 )
 _COMMAND = re.compile(rf"\bredrive (?:(?:{_WITH_SUBCOMMANDS})(?: (?:{_WITHIN}))?|{_ALONE})\b")
+_VALUE = r"(?:'[^']*'|[^\s;,:']|[,:](?=[^\s]))+"
+_ARGUMENT = re.compile(
+    rf" (?:--[a-z-]+(?: (?!-|[,;])(?:{_VALUE}))?|[A-Z][A-Z_]*\b(?!\w)|(?=[^\s]*\d)[\w:@.-]*\w|[^\s;,:]+(?= --|$))"
+)
+_STATEMENT = re.compile(r"(?:^|: )([a-z]+ [^:]*;)$")  # of SQL
 # These are not about one of several connections.
 _ANY_APP = "--app module:app"
 _OF_NONE = ("up", "tokens", "smoke", "drill")
@@ -67,6 +72,20 @@ def _anywhere(url: str) -> str:
     """Returns the address of a file by its whole path: a shell is seldom where the server was started."""
     path = url.removeprefix(_FILE)
     return url if path == url or path.startswith(("/", ":")) else f"{_FILE}{Path(path).resolve()}"
+
+
+def commands_in(text: str) -> list[str]:
+    """Returns the commands that stand among our own words, each as it can be run: an option takes one value, and what
+    is named besides is an id or written in capitals. A statement of SQL is one as well."""
+    found = [text[one.start() : _end(text, one.end())] for one in _COMMAND.finditer(text)]
+    return found or [one[1] for one in [_STATEMENT.search(text)] if one is not None]
+
+
+def _end(text: str, place: int) -> int:
+    """Returns where a command ends whose name ends at this place."""
+    while word := _ARGUMENT.match(text, place):
+        place = word.end()
+    return place
 
 
 def with_options(text: str, options: str) -> str:

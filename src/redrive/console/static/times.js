@@ -58,8 +58,8 @@ function relative(seconds) {
   const size = Math.abs(seconds);
   if (size < 1.5) return "now";
   for (const [length, unit] of UNITS) {
-    if (size >= length) {
-      const told = `${Math.floor(size / length)} ${unit}`;
+    if (size >= 2 * length || length === 1) {
+      const told = `${Math.round(size / length)} ${unit}`;
       return seconds > 0 ? `${told} ago` : `in ${told}`;
     }
   }
