@@ -180,4 +180,4 @@ def test_places_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
     with pytest.raises(ConfigError, match="needs the package obstore") as missing:
         Archive("s3://bucket")
-    assert "redrive[s3]" in str(missing.value.hint)
+    assert "[s3]" in str(missing.value.hint)
