@@ -698,3 +698,21 @@ async def test_how_things_went(app: App) -> None:
         wrong = await client.get("/api/history", params={"period": "2h"})
         assert (wrong.status_code, wrong.json()["code"]) == (422, "INPUT_INVALID")
         assert (await client.get("/api/history", params={"kind": "NO"})).status_code == 422
+
+
+async def test_what_a_purge_gave_up_is_put_back_over_http(app: App) -> None:
+    async with served(app) as client:
+        tasks = await app.enqueue_many([{"kind": "SEND", "payload": {"to": "a"}, "delay": 3600}] * 3)
+        begun = await post(client, "/api/operations", {"action": "purge", "jobKind": "SEND", "actor": "ann"}, 202)
+        purge = begun["operation"]["id"]
+        early = await client.post(f"/api/operations/{purge}/put-back")
+        assert (early.status_code, early.json()["code"]) == (409, "TRANSITION_INVALID")
+        await post(client, f"/api/approvals/{begun['approval']['id']}/approve", {"actor": "bob"})
+        await work(app)
+        assert {(await app.get(task.id)).state for task in tasks} == {"cancelled"}
+        answer = await client.post(f"/api/operations/{purge}/put-back", json={"reason": "not these"})
+        assert answer.status_code == 202
+        assert (answer.json()["matched"], answer.json()["operation"]["reason"]) == (3, "not these")
+        app.mended = True  # type: ignore[attr-defined]
+        await work(app)
+        assert {(await app.get(task.id)).state for task in tasks} == {"completed"}

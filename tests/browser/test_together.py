@@ -25,7 +25,7 @@ async def test_each_sees_what_the_other_does(any_app: App, sit: Sit) -> None:
         await bob.is_live()
         await expect(bob.page.locator('[data-badge="failed"]')).to_have_text("3")
         await ann.go(f"/tasks/{failed}")
-        await ann.page.get_by_role("button", name="Retry").click()
+        await ann.page.get_by_role("button", name="Retry", exact=True).click()
         await expect(ann.page.get_by_text("It is queued again, with fresh attempts.")).to_be_visible()
         await expect(bob.page.locator('[data-badge="failed"]')).to_have_text("2")
         await expect(bob.page.locator("#news")).to_contain_text("This list has changed")
@@ -97,7 +97,7 @@ async def test_a_task_that_a_colleague_gives_up_says_so_and_nothing_moves(app: A
         await expect(ann.page.locator("#state")).to_have_text("cancelled")
         await expect(ann.page.locator("#news")).to_contain_text("This page has changed")
         assert await ann.page.evaluate("window.shifted") < 0.001, await ann.page.evaluate("window.moved")
-        await ann.page.get_by_role("button", name="Retry").click()
+        await ann.page.get_by_role("button", name="Retry", exact=True).click()
         await expect(ann.page.get_by_text("Nothing was done: the task has changed")).to_be_visible()
         assert await bea.tasks.seen(parse_id(failed)) == "cancelled:0"
 

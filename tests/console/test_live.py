@@ -324,3 +324,10 @@ async def test_a_worker_is_drained_from_its_page(any_app: App) -> None:
         answer = await send(client, "/workers/drain", {"name": name, "reason": "a new version"}, "/workers")
         assert answer.status_code == 303
         assert "draining since" in text_of(await page(client, "/workers"))
+
+
+def test_a_slow_sample_is_taken_less_often_but_one_by_chance_is_forgiven() -> None:
+    assert live._pause(took=0.2, before=0.2) == 0.8
+    assert live._pause(took=3.0, before=2.0) == 8.0, "a fifth of the time"
+    assert live._pause(took=4.0, before=0.1) == 0.4, "this one took long, and not those before it"
+    assert live._pause(took=4.0, before=0.0) == 0, "the first one"

@@ -47,6 +47,7 @@ WORDS = {
     "OperationService.preview": "begin and steer operations",
     "OperationService.begin PURGE": "purge",
     "OperationService.preview PURGE": "purge",
+    "OperationService.put_back": "put back",
     "ErasureService.begin": "erase",
     "ErasureService.preview": "erase",
     "TokenService.list": "list, create",

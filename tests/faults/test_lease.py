@@ -55,7 +55,7 @@ def test_a_handler_is_told_that_its_lease_is_lost(store: World) -> None:
     first = store.worker("first")
     store.wait_effect(task, "start")
     store.freeze(first)
-    second = store.worker("second")
+    second = store.worker("second", env=LONG)  # nor does it lose the task in its turn, on a busy machine
     second.wait_for("task.claimed", task_id=task.id)
     first.send(signal.SIGCONT)
     [event] = first.wait_for("task.lease_lost", task_id=task.id)

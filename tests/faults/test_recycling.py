@@ -15,7 +15,8 @@ N = 2
 
 def claiming(events: list[Event]) -> list[int]:
     """Returns how many processes were claiming after each line of the log that changes it: a process claims from its
-    first task on, until it says that it claims no more."""
+    first task on, or from when the store first answered it (others may have been quicker), until it says that it claims
+    no more."""
     at_work: set[str] = set()
     found = []
     for event in events:
@@ -23,6 +24,8 @@ def claiming(events: list[Event]) -> list[int]:
             break
         if event["event"] == "task.claimed":
             at_work.add(event["worker_id"])
+        elif event["event"] == "worker.relieved":
+            at_work.add(event["by"])
         elif event["event"] in ("worker.draining", "worker.had_enough", "worker.stopped"):
             at_work.discard(event["worker_id"])
         else:

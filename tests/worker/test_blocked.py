@@ -32,7 +32,7 @@ PAYING = Feature("paying", "tests.worker", react=_pays)
 
 @pytest.fixture
 async def app(postgres_url: str) -> AsyncIterator[App]:
-    app = App(settings=load_settings(url=postgres_url, log_format="off", lease_ms=2000), features=[PAYING])
+    app = App(settings=load_settings(url=postgres_url, log_format="off", lease_ms=6000), features=[PAYING])
 
     @app.task("SHORT")
     async def short(ctx: Context) -> None: ...

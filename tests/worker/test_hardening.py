@@ -459,11 +459,12 @@ async def test_a_worker_that_found_nothing_left_is_marked_as_stopped(app: App) -
 
 
 async def test_the_patience_of_a_stop_begins_with_the_stop(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.worker.settling.LAST_SETTLE_PATIENCE_S", 0.5)
-    app, done = make_app(grace_ms=3000), []
+    monkeypatch.setattr("redrive.worker.settling.LAST_SETTLE_PATIENCE_S", 15)
+    app, begun, done = make_app(grace_ms=3000), [], []
 
     @app.task("T")
     async def t(ctx: Context) -> None:
+        begun.append(1)
         await asyncio.sleep(1)
         done.append(1)
 
@@ -471,7 +472,7 @@ async def test_the_patience_of_a_stop_begins_with_the_stop(make_app: MakeApp, mo
     store: Any = await app.store()
     worker: Worker = app.worker(store, Options(concurrency=2))
     running = asyncio.create_task(worker.run())
-    await until(lambda: _is(worker.runs))
+    await until(lambda: _is(begun))  # what has not begun is handed back at once
 
     async def down(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("down")

@@ -10,6 +10,7 @@ from collections import defaultdict
 import pytest
 
 from redrive import App, Context
+from redrive.app.workers import _task_log
 from redrive.observe.logs import TaskLog
 from redrive.settings import Options
 
@@ -63,5 +64,5 @@ async def test_the_settings_are_the_workers(app: App, monkeypatch: pytest.Monkey
     monkeypatch.setenv("REDRIVE_LOG", "json")
     monkeypatch.setenv("REDRIVE_LOG_SAMPLE", "1000000")
     monkeypatch.setenv("REDRIVE_LOG_LEVEL", "warning")
-    chosen = App(app.url)._task_log()
+    chosen = _task_log(App(app.url).settings)
     assert (chosen._sample, chosen._least) == (1_000_000, 1)

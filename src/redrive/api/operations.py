@@ -1,4 +1,4 @@
-"""Routes for bulk operations: begin, list, show, pause, resume, cancel."""
+"""Routes for bulk operations: begin, list, show, pause, resume, cancel, put back."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary, Operation, Then
 from redrive.ops import operations, views
 from redrive.ops.operator import Operator
+from redrive.ops.operator.operations import BegunOperation
 
 router = APIRouter(prefix="/api", tags=["bulk"], responses=PROBLEMS)
 
@@ -103,6 +104,12 @@ async def cancel(operation_id: str, by: By) -> Response:
     return await show_operation(operation_id, by.operator)
 
 
+@router.post("/operations/{operation_id}/put-back", status_code=202, response_model=Begun)
+async def put_back(operation_id: str, by: By) -> Response:
+    """Retries what a purge gave up and nobody has retried since, up to 1,000 tasks at a time."""
+    return await _begun(await by.operator.operations.put_back(operation_id, by.reason), by.operator)
+
+
 async def begin_operation(
     action: Action, which: FailureFilter, body: BulkIn, operator: Operator, plan: str | None = None
 ) -> Response:
@@ -118,6 +125,10 @@ async def begin_operation(
         fixed=body.fixed,
         idempotent=body.idempotent,
     )
+    return await _begun(begun, operator)
+
+
+async def _begun(begun: BegunOperation, operator: Operator) -> Response:
     approval = begun.approval
     record = await operator.operations.record(begun.operation.id)
     return await json_answer(

@@ -96,7 +96,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Operate": {
         "causes": ("causes:causes_cli", "Failures by cause: list, show, note, mute, resolve, retry."),
-        "operations": ("operations:operations_cli", "Bulk operations: list, show, watch, pause, resume, cancel."),
+        "operations": (
+            "operations:operations_cli",
+            "Bulk operations: list, show, watch, pause, resume, cancel, put-back.",
+        ),
         "approvals": ("approvals:approvals_cli", "What waits for a second operator: list, approve, reject."),
         "audit": ("audit:audit_cli", "Who did what: list, export, prune, verify, search."),
         "schedules": ("schedules:schedules_cli", "Periodic tasks: list them, run one now."),

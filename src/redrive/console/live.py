@@ -25,7 +25,8 @@ from redrive.ops.access import Caller, Role, told
 
 logger = logging.getLogger("redrive.console")
 EVERY_S = 1.0
-# A sample that takes long is taken less often: at most a fifth of the time goes into it.
+# A sample that takes long is taken less often: at most a fifth of the time goes into it. One that took long by chance
+# (a cold store, a busy machine) keeps nobody waiting: the quicker one of the last two counts.
 SHARE = 5
 QUIET_S = 5.0  # without news a stream says as of when there are none, also so that proxies keep it
 LOOKED_AT_S = 5.0  # how often a stream looks whether its session still holds
@@ -228,7 +229,7 @@ class Live:
                 feed.task.cancel()
 
     async def _run(self, feed: Feed, sample: Sample) -> None:
-        caller = Caller("console", feed.role)
+        caller, before = Caller("console", feed.role), 0.0
         while True:
             begun = time.monotonic()
             try:
@@ -242,7 +243,13 @@ class Live:
                 )
                 feed.put({}, "something went wrong in the server; its log says more")
             took = time.monotonic() - begun
-            await asyncio.sleep(max(EVERY_S - took, took * (SHARE - 1)))
+            await asyncio.sleep(_pause(took, before))
+            before = took
+
+
+def _pause(took: float, before: float) -> float:
+    """Returns how long to wait after a sample that took so long, where the one before it took ``before``."""
+    return max(EVERY_S - took, min(took, before) * (SHARE - 1), 0)
 
 
 def _as_of(feeds: list[Feed]) -> str | None:

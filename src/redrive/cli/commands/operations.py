@@ -23,7 +23,7 @@ from redrive.kernel.operation import Operation
 from redrive.ops.operator.operations import BegunOperation
 
 operations_cli = typer.Typer(
-    help="Bulk operations: list, show, watch, pause, resume, cancel.", invoke_without_command=True
+    help="Bulk operations: list, show, watch, pause, resume, cancel, put-back.", invoke_without_command=True
 )
 
 

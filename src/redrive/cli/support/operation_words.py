@@ -12,6 +12,7 @@ from redrive.cli.support.session import operate
 from redrive.kernel.operation import Operation
 from redrive.kernel.records import Record
 from redrive.ops.connections import Look, having
+from redrive.ops.consequences import consequence
 from redrive.ops.operator import Operator
 from redrive.ops.retried import Retried
 
@@ -75,4 +76,5 @@ def retried_document(became: Retried | None) -> dict[str, Any]:
 
 def approval_document(record: Record) -> dict[str, Any]:
     """Returns an approval as the JSON document of ``--json``."""
-    return {"id": record.id, "state": record.state, "created_at": record.created_at, **record.body}
+    told = consequence(record.body["action"], record.body["total"])
+    return {"id": record.id, "state": record.state, "created_at": record.created_at, **record.body, "consequence": told}

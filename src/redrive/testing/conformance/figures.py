@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
@@ -115,11 +117,19 @@ class TestOverdue:
         for _ in range(2):
             await harness.stock(3_000, State.QUEUED, kind="A")
             await harness.advance(400)
-            await harness.store.overdue({"default": 300.0})
+            costs.append(await self.least_rows(harness))
+        assert costs[1] <= 1.1 * costs[0], costs
+
+    async def least_rows(self, harness: Harness) -> int:
+        """Returns how many rows it visits at best: versions of rows that the clock's move left behind count too, as
+        long as something else in the database may still see them."""
+        found = []
+        for _ in range(8):
             async with harness.measure(harness.store) as cost:
                 assert await harness.store.overdue({"default": 300.0}) == {"default": 1_000}
-            costs.append(cost.rows)
-        assert costs[1] <= 1.1 * costs[0], costs
+            found.append(cost.rows)
+            await asyncio.sleep(0.1)
+        return min(found)
 
     async def test_documents_of_alerts_come_with_the_figures(self, harness: Harness) -> None:
         put = [Put("alert", "book", {"at": None}), Put("alert", "silence:x", {"rule": "x"}, state="silence", keep=60)]
