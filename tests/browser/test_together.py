@@ -80,7 +80,7 @@ async def test_what_is_dangerous_is_asked_for_by_one_and_approved_by_another(app
             await bob.page.get_by_role("button", name="Approve").click()
             await expect(bob.page.get_by_text("Approved; it has begun.")).to_be_visible()
             await expect(ann.page.locator("#progress .tag").first).to_have_text("completed")
-        await expect(ann.page.get_by_text("It is over; there is nothing left to do with it.")).to_be_visible()
+        await expect(ann.page.get_by_text("The operation is over")).to_be_visible()
         await expect(ann.page.get_by_role("button", name="Stop")).to_be_hidden()
 
 

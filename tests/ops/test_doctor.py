@@ -74,6 +74,18 @@ async def test_a_backlog_is_as_old_as_its_wait(harness: Harness) -> None:
     assert "backlog" not in found and found["paused"] is Level.NOTE
 
 
+async def test_what_follows_from_a_queue_without_a_worker_is_said_with_it(harness: Harness) -> None:
+    await harness.tick("w1")
+    await harness.enqueue(queue="reports")
+    await harness.enqueue("B")
+    await harness.advance(3600)
+    await harness.tick("w1")
+    found = [one for one in await examine(harness.store) if one.about == ("queue", "reports")]
+    assert [(one.level, one.code) for one in found] == [(Level.CRITICAL, "no_worker")]
+    assert found[0].text == "no live worker serves queue reports, with 1 task waiting; so also backlog"
+    assert (await codes(harness))["backlog"] is Level.WARNING, "of the other queue"
+
+
 async def test_a_backlog_of_a_paused_kind_names_who_paused_it(harness: Harness) -> None:
     await harness.enqueue_many(3, "SHIP")
     await actions.hold(harness.store, "kind", "SHIP", actor="carol", on=True)

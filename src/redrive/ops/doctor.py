@@ -6,11 +6,21 @@ import logging
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
-from redrive.kernel.alerts.rules import AUDIT_CHAIN, AUDIT_UNSEALED, NO_WORKER
+from redrive.kernel.alerts.rules import (
+    AUDIT_CHAIN,
+    AUDIT_UNSEALED,
+    DEPTH,
+    NO_WORKER,
+    OLDEST_AGE,
+    PENDING,
+    SLO_FAST,
+    SLO_SLOW,
+)
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.failed import FailedCount
 from redrive.kernel.operation import Operation, Status
@@ -34,6 +44,8 @@ MOST_HOLDS = 20  # are named; anybody can pause thousands
 MANY = 1000  # the most tasks that are counted of an unknown feature
 CAUSES, SHOWN = 50, 5  # causes that are looked at, and told
 NO_MORE = Watched()
+# What a queue without a worker comes to, sooner or later.
+FOLLOWS = {"backlog", *(rule.name for rule in (DEPTH, PENDING, OLDEST_AGE, SLO_FAST, SLO_SLOW))}
 ORDER = {Level.CRITICAL: 0, Level.WARNING: 1, Level.NOTE: 2, Level.OK: 3}
 
 
@@ -79,7 +91,24 @@ async def examine(
     ]
     said = {finding.text for finding in found}
     found += [one for one in await alerts.findings(store, watched, queue) if one.text not in said]
+    found = _folded(found)
     return sorted(found, key=lambda finding: ORDER[finding.level]) or [Finding(Level.OK, "healthy", "nothing is wrong")]
+
+
+def _folded(found: Sequence[Finding]) -> list[Finding]:
+    """Returns the findings with what follows from another one named by that one: one trouble, one line."""
+    unserved = {one.about for one in found if one.code == NO_WORKER.name and one.about is not None}
+    follows = [one for one in found if one.about in unserved and one.code in FOLLOWS]
+    told = defaultdict[tuple[str, str] | None, list[str]](list)
+    for one in follows:
+        told[one.about].append(one.code)
+    return [
+        replace(one, text=f"{one.text}; so also {', '.join(sorted(set(told[one.about])))}")
+        if one.code == NO_WORKER.name and one.about in told
+        else one
+        for one in found
+        if one not in follows
+    ]
 
 
 async def _of_feature(name: str, look: Look) -> Sequence[Finding]:

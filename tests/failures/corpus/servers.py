@@ -15,6 +15,7 @@ from typing import Any
 
 import trustme
 
+SLOW_S = 3.0  # by far longer than any caller waits, also on a busy machine
 _OPENAI = {
     "quota": (429, "You exceeded your current quota", "insufficient_quota", "insufficient_quota"),
     "rate": (429, "Rate limit reached for gpt-x in organization org-{id} on tokens", "tokens", "rate_limit_exceeded"),
@@ -67,7 +68,7 @@ def _wish(to: _Handler) -> dict[str, str]:
 
 
 def _slow(to: _Handler) -> None:
-    time.sleep(0.4)
+    time.sleep(SLOW_S)
     to.close_connection = True
 
 
@@ -139,7 +140,7 @@ class _Redis(socketserver.StreamRequestHandler):
         if key.startswith("moved"):
             return b"-LOADING Redis is loading the dataset in memory\r\n"
         if key.startswith("slow"):
-            time.sleep(0.4)
+            time.sleep(SLOW_S)
         return b"+OK\r\n"
 
 
