@@ -18,8 +18,6 @@ from redrive.kernel.alerts.rules import (
     NO_WORKER,
     OLDEST_AGE,
     PENDING,
-    SLO_FAST,
-    SLO_SLOW,
 )
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.failed import FailedCount
@@ -45,7 +43,7 @@ MANY = 1000  # the most tasks that are counted of an unknown feature
 CAUSES, SHOWN = 50, 5  # causes that are looked at, and told
 NO_MORE = Watched()
 # What a queue without a worker comes to, sooner or later.
-FOLLOWS = {"backlog", *(rule.name for rule in (DEPTH, PENDING, OLDEST_AGE, SLO_FAST, SLO_SLOW))}
+FOLLOWS = {"backlog", DEPTH.name, PENDING.name, OLDEST_AGE.name}
 ORDER = {Level.CRITICAL: 0, Level.WARNING: 1, Level.NOTE: 2, Level.OK: 3}
 
 
