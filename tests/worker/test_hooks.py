@@ -205,6 +205,7 @@ async def test_whoever_recovers_is_told(app: App) -> None:
     async with working(app) as worker:
         worker._recover()
         await ended(app, task.id)
+        await until(lambda: _is(len(told) == 2))  # a worker that is stopped right after the move tells nobody
     assert {(event.name, event.kind, event.error_reason) for event in told} == {
         ("recovered", "IMPORT", "lease_expired"),
         ("failed", "IMPORT", "lease_expired"),
