@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from redrive.ops.failed_tasks import FailedTasks
     from redrive.ops.operator import Operator
     from redrive.ops.why import Reason
+    from redrive.remote.checked import RemoteProvider
+    from redrive.remote.provider import Provider
+    from redrive.remote.registry import ProviderRegistry
     from redrive.worker.options import WorkerOptions
     from redrive.worker.worker import Worker
 
@@ -102,6 +105,7 @@ class App:
         ):
             self._register(kind, function, {"max_attempts": 3})
         self._services: dict[Any, Any] = {}
+        self._providers: ProviderRegistry | None = None
         self._take_up(self.features)
 
     def _take_up(self, features: Iterable[Feature]) -> None:
@@ -276,6 +280,25 @@ class App:
         Failures of one name have one cause. One that raises is logged, and the failure is grouped as without it."""
         self.registry.rules.fingerprint.append(function)
         return function
+
+    def provider(self, name: str, provider: Provider) -> None:
+        """Register a provider of remote jobs by a name: ``app.provider("video", Video())``. One over HTTP can be
+        configured instead, as ``[providers.video]`` in ``redrive.toml``."""
+        self.providers.add(name, provider)
+
+    def provider_of(self, name: str) -> RemoteProvider:
+        """Returns a provider by its name, registered or configured; its answers are checked, and what it raises is
+        classified."""
+        return self.providers.of(name)
+
+    @property
+    def providers(self) -> ProviderRegistry:
+        """The providers of this application, by name."""
+        if self._providers is None:
+            from redrive.remote.registry import ProviderRegistry
+
+            self._providers = ProviderRegistry(self.settings.providers, self.registry.rules)
+        return self._providers
 
     def on(self, event: str) -> Callable[[Listener], Listener]:
         """Register a function that is told what became of tasks in this application's workers: ``@app.on("failed")``.
@@ -475,6 +498,8 @@ class App:
         if options is not None and given:
             raise InvalidInput("give the worker's options by name, or as one Options, not both")
         chosen = options or make_options(given, self.queues(), self.settings)
+        if self.settings.providers:
+            self.providers.check()
         return make_worker(self, chosen, self.at(on), store, log)
 
     def queues(self) -> tuple[str, ...]:
@@ -535,6 +560,8 @@ class App:
         A loop that is shut down in order, as ``asyncio.run`` does it, closes what it has open by itself.
         """
         await self.connections.close()
+        if self._providers is not None:
+            await self._providers.close()
         self.sync.close()
 
     async def __aenter__(self) -> App:

@@ -328,6 +328,9 @@ def classify(
     found = _by_application(error, rules)
     if found is not None:
         return found
+    own = evidence.look(error, "classification")  # whoever raised it knows
+    if isinstance(own, Classification):
+        return own
     if isinstance(error, RedriveError) and error.code in _NON_RETRYABLE:
         return Classification(error.code.lower(), _T.PARAM_ERROR, False, error.code)
     found = _by_table(error) or UNKNOWN

@@ -45,6 +45,6 @@ def _listed(settings: Values, feature: str | None = None) -> Iterator[Effective]
 
 def _text(value: object) -> str:
     """Returns a value as people write it: 24, not 24.0, and of tables what they say."""
-    if isinstance(value, dict):
+    if type(value) is dict:  # one of a class of its own says itself what may be shown
         value = {name: one.given if isinstance(one, Values) else one for name, one in value.items()}
     return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)

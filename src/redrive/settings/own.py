@@ -18,6 +18,7 @@ from redrive.settings.alerts import ALERTS_EXAMPLE, AlertSettings, parse_alerts
 from redrive.settings.connections import Connection, Route, WorkerGroup
 from redrive.settings.declare import FeatureSettings, Values, fields_by_name, names_of, setting, sourced
 from redrive.settings.load_feature import check_kind, load_feature
+from redrive.settings.providers import PROVIDERS_EXAMPLE, Providers, parse_providers
 from redrive.settings.sources import environment, file_values, read_file
 from redrive.settings.values import Problem, Unfit
 
@@ -210,6 +211,11 @@ class Settings(Values):
     alert_heartbeat: str | None = setting("REDRIVE_ALERT_HEARTBEAT", None, check=_http, repr=False)
     alert_runbooks: str = setting("REDRIVE_ALERT_RUNBOOKS", "docs/operations.md", max_length=500)
     internal_worker_secret: str | None = setting("INTERNAL_WORKER_SECRET", None, min_length=16, repr=False)
+    providers: Providers = setting(
+        "REDRIVE_PROVIDERS", Providers(), parse=parse_providers, examples=[PROVIDERS_EXAMPLE]
+    )
+    callback_base_url: str | None = setting("BATCH_CALLBACK_BASE_URL", None, check=_http)
+    callback_secret: str | None = setting("BATCH_CALLBACK_SECRET", None, min_length=16, repr=False)
     public_fields: dict[str, list[str]] = setting("REDRIVE_PUBLIC_FIELDS", {}, examples=['{"VIDEO_GEN": ["shot_id"]}'])
 
     def __init__(self, **given: Any) -> None:
@@ -243,6 +249,9 @@ class Settings(Values):
                 )
             ),
         ]
+        if self.callback_base_url is not None and self.callback_secret is None:
+            needs = "addresses for providers are signed: it needs BATCH_CALLBACK_SECRET, too"
+            problems.append(Problem(("callback_base_url",), needs, hint="openssl rand -hex 32 makes one"))
         address = self.connections[default].address if default in self.connections else None
         if address is not None and self.source_of("url") == "file":
             problems.append(Problem(("url",), f"the connection {default} has a URL of its own; say it once"))

@@ -1,0 +1,21 @@
+"""Work that somebody else does: providers, which run jobs elsewhere, and how they are spoken to."""
+
+from redrive.remote.callbacks import Callback, CallbackRefused, Callbacks
+from redrive.remote.checked import RemoteProvider
+from redrive.remote.errors import ProviderError, ProviderUnknown
+from redrive.remote.provider import Item, JobFailure, JobState, Polled, Provider, Status
+
+__all__ = [
+    "Callback",
+    "CallbackRefused",
+    "Callbacks",
+    "Item",
+    "JobFailure",
+    "JobState",
+    "Polled",
+    "Provider",
+    "ProviderError",
+    "ProviderUnknown",
+    "RemoteProvider",
+    "Status",
+]

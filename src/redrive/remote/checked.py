@@ -1,0 +1,153 @@
+"""Calls a provider, and sees to it that what comes back is what was agreed upon."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from redrive.errors import ConfigError, InvalidInput
+from redrive.kernel.classify import NO_RULES, UNKNOWN, FailureRules, by_words, classify
+from redrive.kernel.clean import clean
+from redrive.kernel.retry_after import retry_after
+from redrive.remote.errors import NONSENSE, ProviderError
+from redrive.remote.provider import Item, JobFailure, JobState, Polled, Provider, Status
+
+MAX_ID = 500
+MAX_KEY = 200
+MAX_MESSAGE = 2_000
+SHOWN = 200  # characters of what came that a message quotes
+
+
+class RemoteProvider:
+    """A provider of an application, by its name. Whatever it raises comes as ``ProviderError``, and of its answers only
+    what makes sense is returned."""
+
+    def __init__(self, name: str, provider: Provider, rules: FailureRules = NO_RULES) -> None:
+        self.name = name
+        self.provider = provider
+        self.max_poll = _max_poll(name, provider)
+        self._rules = rules
+
+    @property
+    def can_cancel(self) -> bool:
+        return callable(getattr(self.provider, "cancel", None)) and getattr(self.provider, "can_cancel", True)
+
+    async def start(self, item: Item, idempotency_key: str) -> str:
+        """Starts a job and returns its id; the same key always names the same job."""
+        if not 1 <= len(idempotency_key) <= MAX_KEY or not idempotency_key.isascii():
+            raise InvalidInput(f"an idempotency key has 1 to {MAX_KEY} ASCII characters")
+        found: object = await self._ask(self.provider.start, item, idempotency_key)
+        if isinstance(found, str) and 1 <= len(found) <= MAX_ID and found.isprintable():
+            return found
+        raise self._nonsense("start", f"an id of 1 to {MAX_ID} characters", found)
+
+    async def poll(self, ids: Sequence[str]) -> Polled:
+        """Returns what became of these jobs, by id, in as few calls as the provider allows; those that it does not know
+        are left out. If a call fails, its jobs have the error in place of a status; if all fail, the first is
+        raised."""
+        answers: dict[str, Status | ProviderError] = {}
+        errors: list[ProviderError] = []
+        parts = [*_parts(list(dict.fromkeys(ids)), self.max_poll)]
+        for part in parts:
+            try:
+                answers |= await self._poll_once(part)
+            except ProviderError as error:
+                errors.append(error)
+                answers |= dict.fromkeys(part, error)
+        if errors and len(errors) == len(parts):
+            raise errors[0]
+        return answers
+
+    async def cancel(self, job_id: str) -> None:
+        """Asks for the end of a job; its status says whether that helped."""
+        cancel = getattr(self.provider, "cancel", None)
+        if not self.can_cancel or cancel is None:
+            raise InvalidInput(f"the provider {self.name} cannot cancel", hint="its jobs end by themselves")
+        await self._ask(cancel, job_id)
+
+    async def close(self) -> None:
+        """Lets go of what the provider has open."""
+        close = getattr(self.provider, "close", None)
+        if close is not None:
+            await close()
+
+    async def _poll_once(self, part: Sequence[str]) -> dict[str, Status | ProviderError]:
+        found: object = await self._ask(self.provider.poll, part)
+        if not isinstance(found, Mapping):
+            raise self._nonsense("poll", "a status by id", found)
+        return {job: self._checked(job, found[job]) for job in part if job in found}
+
+    def _checked(self, job: str, found: object) -> Status | ProviderError:
+        if isinstance(found, ProviderError):
+            return self._named(found)
+        if not isinstance(found, Status) or not isinstance(found.state, JobState):
+            return self._nonsense(f"poll: {job}", "a Status", found)
+        known = replace(found, progress=_progress(found.progress))
+        if known.state is not JobState.FAILED:
+            return known
+        return replace(known, failure=self._typed(known.failure or JobFailure("the provider does not say why")))
+
+    def _typed(self, failure: JobFailure) -> JobFailure:
+        """Returns why a job failed with what that counts as: by rules and status, else by its words."""
+        message = clean(failure.message[:MAX_MESSAGE])[:MAX_MESSAGE]
+        told = ProviderError(message, provider=self.name, status_code=failure.status_code, code=failure.code)
+        found = classify(told, (), self._rules)
+        kind = by_words(message) if found == UNKNOWN else found.type
+        return replace(
+            failure,
+            message=message,
+            failure_type=failure.failure_type or kind,
+            reason=failure.reason or ("provider_failed" if found == UNKNOWN else found.reason),
+            retryable=bool(found.retryable) if failure.retryable is None else failure.retryable,
+        )
+
+    async def _ask(self, call: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
+        try:
+            return await call(*arguments)
+        except ProviderError as error:
+            raise self._named(error) from error.__cause__
+        except Exception as error:
+            raise self._made(error) from error
+
+    def _made(self, error: Exception) -> ProviderError:
+        wait = retry_after(error, datetime.now(UTC))
+        text = clean(str(error)[:MAX_MESSAGE]) or type(error).__name__
+        return ProviderError(
+            f"{self.name}: {text}",
+            provider=self.name,
+            retry_after=None if wait is None else f"{wait:g}",
+            classification=classify(error, (), self._rules),
+        )
+
+    def _named(self, error: ProviderError) -> ProviderError:
+        """Returns a provider's own error with its name, and with what it counts as here."""
+        if error.provider is None:
+            error.provider = self.name
+            error.message = f"{self.name}: {error.message}"
+            error.args = (error.message,)
+        error.classification = classify(error, (), self._rules)
+        return error
+
+    def _nonsense(self, call: str, wanted: str, found: object) -> ProviderError:
+        told = f"{self.name}: {call} returned {clean(repr(found)[:SHOWN])} where {wanted} was expected"
+        return ProviderError(told, provider=self.name, classification=NONSENSE)
+
+
+def _parts(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    yield from (ids[at : at + size] for at in range(0, len(ids), size))
+
+
+def _progress(given: object) -> float | None:
+    """Returns how much is done. What is no such number is unknown: an item is not held up for it."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or given != given:
+        return None
+    return float(min(max(given, 0), 100))
+
+
+def _max_poll(name: str, provider: object) -> int:
+    found = getattr(provider, "max_poll", 1)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise ConfigError(f"max_poll of the provider {name} is {found!r}, and has to be a number of jobs, at least 1")
+    return found

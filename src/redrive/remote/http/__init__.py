@@ -1,0 +1,1 @@
+"""A provider over HTTP that is configured instead of written."""

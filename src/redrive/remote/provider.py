@@ -1,0 +1,109 @@
+"""What a provider is: somebody who runs jobs elsewhere. They are started, then looked at until they have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
+
+from redrive.kernel.classify import FailureType
+from redrive.remote.errors import ProviderError
+
+
+class JobState(StrEnum):
+    """Where a job is, as its provider says."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self in _ENDED
+
+
+_ENDED = frozenset((JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED))
+
+
+@dataclass(slots=True, frozen=True)
+class JobFailure:
+    """Why a job failed at its provider. ``status_code`` and ``code`` are what it says; ``failure_type``, ``reason`` and
+    ``retryable`` follow from them, by the application's rules first, unless the provider knows better."""
+
+    message: str
+    status_code: int | None = None
+    code: str | None = None
+    failure_type: FailureType | None = None
+    reason: str | None = None
+    retryable: bool | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Status:
+    """What became of a job so far. ``progress`` is from 0 to 100; None where the provider does not say."""
+
+    state: JobState
+    progress: float | None = None
+    result: Any = None
+    failure: JobFailure | None = None
+
+    @classmethod
+    def pending(cls) -> Status:
+        return cls(JobState.PENDING)
+
+    @classmethod
+    def running(cls, progress: float | None = None) -> Status:
+        return cls(JobState.RUNNING, progress)
+
+    @classmethod
+    def succeeded(cls, result: Any = None) -> Status:
+        return cls(JobState.SUCCEEDED, 100.0, result)
+
+    @classmethod
+    def failed(
+        cls,
+        message: str,
+        *,
+        status_code: int | None = None,
+        code: str | None = None,
+        failure_type: FailureType | str | None = None,
+    ) -> Status:
+        known = None if failure_type is None else FailureType(failure_type)
+        return cls(JobState.FAILED, failure=JobFailure(message, status_code, code, known))
+
+    @classmethod
+    def cancelled(cls) -> Status:
+        return cls(JobState.CANCELLED)
+
+
+@dataclass(slots=True, frozen=True)
+class Item:
+    """What is to be done: an item's id and payload, and where the provider may call when it is done."""
+
+    id: str
+    payload: Any = None
+    callback_url: str | None = None
+
+
+# A job that could not be looked at, while others could, has its error in place of a status.
+Polled = Mapping[str, Status | ProviderError]
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """Starts jobs and says what became of them. What it raises is classified like any failure of a handler.
+
+    It may also have ``max_poll`` (how many ids one call of ``poll`` takes; 1 if it has none), ``async cancel(job_id)``
+    and ``async close()``.
+    """
+
+    async def start(self, item: Item, idempotency_key: str) -> str:
+        """Starts a job and returns its id. The same key never starts a second job: it returns the first one's id."""
+        ...
+
+    async def poll(self, ids: Sequence[str]) -> Polled:
+        """Returns the status of each of these jobs; those that the provider does not know are left out."""
+        ...

@@ -1,0 +1,1 @@
+"""Providers, and how they are spoken to."""

@@ -1,0 +1,45 @@
+"""Signed addresses for callbacks: only ours are taken, for the item they were made for, and not for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.errors import ConfigError
+from redrive.remote.callbacks import LIFETIME, PATH, Callback, CallbackRefused, Callbacks
+
+OURS = Callbacks("https://here.example/", "0123456789abcdef0123")
+ITEM = Callback("0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b", 2)
+NOW = 1_800_000_000.0
+
+
+def test_an_address_leads_back_to_its_item() -> None:
+    url = OURS.url(ITEM, NOW)
+    assert url.startswith(f"https://here.example{PATH}{ITEM.item}.2.")
+    assert OURS.verify(url.rpartition("/")[2], NOW + LIFETIME) == ITEM
+
+
+def test_what_is_forged_changed_or_old_is_refused() -> None:
+    token = OURS.token(ITEM, NOW)
+    item, round_, until, signature = token.split(".")
+    other = Callbacks("https://here.example", "another secret of ours")
+    bad = [
+        other.token(ITEM, NOW),
+        f"{item}.3.{until}.{signature}",
+        f"{item}.{round_}.{int(until) + 1}.{signature}",
+        f"{item[:-1]}c.{round_}.{until}.{signature}",
+        f"{token}x",
+        token[:-1],
+        "",
+        "a.b.c.d",
+        "é" * 50,
+    ]
+    for one in bad:
+        with pytest.raises(CallbackRefused, match="not valid"):
+            OURS.verify(one, NOW)
+    with pytest.raises(CallbackRefused):
+        OURS.verify(token, NOW + LIFETIME + 1)
+
+
+def test_a_short_secret_is_refused() -> None:
+    with pytest.raises(ConfigError, match="at least 16"):
+        Callbacks("https://here.example", "short")
