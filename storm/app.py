@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -66,6 +67,20 @@ async def slow(ctx: Context, n: int, ms: float = 500) -> None:
     """Always some of these run: whoever is killed dies in the middle of one."""
     with recorded(ctx):
         await asyncio.sleep(ms / 1000)
+
+
+@app.task("GOOD", max_attempts=1)
+async def good(ctx: Context, n: int, ms: float = 50) -> None:
+    """May be tried but once: somebody else's crash must not use that up."""
+    with recorded(ctx):
+        await asyncio.sleep(ms / 1000)
+
+
+@app.task("POISON", **POLICY)
+async def poison(ctx: Context, n: int, ms: float = 0) -> None:
+    """Takes its worker along."""
+    with recorded(ctx):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @app.task("BLOCKING", **POLICY)

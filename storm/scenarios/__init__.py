@@ -6,9 +6,11 @@ from storm.scenario import Scenario
 from storm.scenarios.chaos import Chaos
 from storm.scenarios.clock import WrongClock
 from storm.scenarios.disk import PostgresDiskFull, ServerDiskFull, SqliteDiskFull
+from storm.scenarios.herd import Herd
 from storm.scenarios.killed import EverythingKilled, KilledAgainAndAgain, OneKilled
 from storm.scenarios.migrated import MigrationKilled, SqliteMigrationKilled
 from storm.scenarios.network import Cut, HalfOpen, Healed, Slow, Stranded
+from storm.scenarios.poison import Poison, SqlitePoison
 from storm.scenarios.pressure import Burst, HorizonPinned, Overload, Readers
 from storm.scenarios.quiet import Idle, IdleFleet
 from storm.scenarios.restarted import RollingRestart
@@ -24,6 +26,8 @@ ALL: tuple[type[Scenario], ...] = (
     OneKilled,
     KilledAgainAndAgain,
     EverythingKilled,
+    Poison,
+    SqlitePoison,
     Paused,
     LoopBlocked,
     RollingRestart,
@@ -46,6 +50,7 @@ ALL: tuple[type[Scenario], ...] = (
     Idle,
     IdleFleet,
     Gone,
+    Herd,
     Chaos,
     Soak,
     MigrationKilled,

@@ -19,7 +19,8 @@ from tests import cluster
 pytestmark = [pytest.mark.storms, pytest.mark.xdist_group("storms"), pytest.mark.timeout(300)]
 # Kin of others that are here; a full run has them, and so has ./dev storm.
 KIN = {"idle-fleet", "idle-connections", "repeatable-readers", "network-slow", "burst", "kill-repeatedly"} | {
-    "backends-terminated"
+    "backends-terminated",
+    "sqlite-poison",
 }
 QUICK = [
     pytest.param(scenario, marks=[pytest.mark.repeats] if scenario.name in KIN else [], id=scenario.name)

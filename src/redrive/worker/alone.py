@@ -91,7 +91,10 @@ class Alone:
             self._signal.look()  # for what was not claimed meanwhile
 
     def _others(self, run: Run) -> bool:
-        return any(other.awaited and other is not run for other in self._runs.everything())
+        """Returns whether the death of this worker would meet another task: one that runs, and one that has ended or
+        is handed back, as long as the store has not heard of it."""
+        held = any(other is not run for other in self._runs.values())
+        return held or any(other.awaited for other in self._runs.everything() if other is not run)
 
     async def _note(self, run: Run, *, waits: bool) -> bool:
         """Tells the store that it waits, and that it does so no more, unless it was never told. False when the store

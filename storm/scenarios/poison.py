@@ -1,0 +1,70 @@
+"""A task that kills whoever runs it, among others that do nothing wrong."""
+
+from __future__ import annotations
+
+import time
+
+from storm.account import audit
+from storm.processes import until
+from storm.scenario import Scenario
+from storm.verdict import Result, judge_books
+from storm.world import World
+
+DEATHS = 3
+# Leases outlast the storm: what comes back does so because its worker was found dead.
+SETTINGS = {"TASK_WORKER_LEASE_MS": "600000", "TASK_WORKER_DEAD_AFTER_MS": "2000"}
+FAILED = "select error_reason, attempt_count from {} where kind = 'POISON'"
+
+
+class Poison(Scenario):
+    name = "poison"
+    about = "one task that kills its workers among 1,000 good ones, each with a single attempt: it fails alone"
+    workers = 0
+    concurrency = 20
+
+    def run(self) -> Result:
+        result = Result(self.name, self.about, self.store)
+        started = time.monotonic()
+        with self.world() as world:
+            self._fill(world, int(self.pace.pick(fast=200, quick=1000, full=1000)))
+            self._serve(world)
+            result.account, _ = audit(world)
+            result.account.wrong.pop("failed")
+            poisoned = result.account.samples.pop("failed", [])
+            judge_books(result)
+            self._judge_poison(world, result, poisoned)
+            result.figures = {"worker_deaths": world.fleet.started - 2}
+        result.seconds = time.monotonic() - started
+        return result
+
+    def _fill(self, world: World, good: int) -> None:
+        world.feed.tell("only GOOD")
+        world.feed.burst(good // 2, 60)
+        world.feed.tell("one POISON 0")
+        world.feed.burst(good - good // 2, 60)
+
+    def _serve(self, world: World) -> None:
+        """Two workers, each started again by somebody when it has died."""
+        for name in ("w1", "w2"):
+            world.fleet.start(name, env=self._settings)
+        until(lambda: self._keep(world) and world.waiting() == 0, "everything has ended", self.pace.limit)
+
+    def _keep(self, world: World) -> bool:
+        for name, worker in list(world.fleet.workers.items()):
+            if not worker.alive:
+                world.fleet.start(name, env=self._settings)
+        return True
+
+    @property
+    def _settings(self) -> dict[str, str]:
+        return {**SETTINGS, "TASK_MAX_WORKER_DEATHS": str(DEATHS)}
+
+    def _judge_poison(self, world: World, result: Result, failed: list[str]) -> None:
+        found = world.sql(FAILED.format(world.table("v_failures")))
+        result.judge("poison", found == [("worker_lost", DEATHS)], str(found))
+        result.judge("it alone failed", len(failed) == 1, "; ".join(failed))
+
+
+class SqlitePoison(Poison):
+    name = "sqlite-poison"
+    store = "sqlite"
