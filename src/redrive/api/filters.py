@@ -89,6 +89,7 @@ class FilterIn(m.In):
     error_reason: str | None = None
     failure_type: str | None = None
     fingerprint: str | None = None
+    batch_id: str | None = None
     since: str | None = None
     until: str | None = None
 
@@ -98,7 +99,8 @@ class FilterIn(m.In):
             ids,
             kind=one_of(self.job_kind, self.kind, "jobKind and kind"),
             scope=one_of(self.episode_id, self.scope, "episodeId and scope"),
-            **{name: getattr(self, name) for name in same},
+            **{name: getattr(self, name) for name in same if name != "join"},
+            join=self.batch_id,
         )
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from redrive.kernel.task import State, Task
 
-_COLUMNS = {"fingerprint": "error_fingerprint", "bulk_id": "last_replayed_bulk_id"}
+_COLUMNS = {"fingerprint": "error_fingerprint", "bulk_id": "last_replayed_bulk_id", "join": "join_id"}
 _NO_COLUMNS = ("ids", "since", "until")
 
 
@@ -30,11 +30,13 @@ class FailureFilter:
     ids: tuple[UUID, ...] | None = None
     since: datetime | None = None  # failed then or later
     until: datetime | None = None  # and before this
+    join: str | None = None  # members of this one, a batch for instance
 
     def unlike(self, task: Task) -> str | None:
         """Returns why a task does not match, whatever its state; None when it matches."""
         for name, wanted in asdict(self).items():
             found = getattr(task, _COLUMNS.get(name, name), None)
+            found = str(found) if isinstance(found, UUID) else found
             if name not in _NO_COLUMNS and wanted is not None and found != wanted:
                 return f"its {name.replace('_', ' ')} is {found or 'none'}, not {wanted}"
         return self._outside(task.failed_at)

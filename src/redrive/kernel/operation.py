@@ -7,7 +7,7 @@ on with it, after a crash or beside another worker, goes on exactly where it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -16,7 +16,7 @@ from uuid import UUID
 
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit, BulkAction
-from redrive.kernel.commit import Commit
+from redrive.kernel.commit import CancelRequest, Commit
 from redrive.kernel.failed import FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.records import Put, Record
@@ -27,12 +27,15 @@ TASKS_PER_PIECE = 500
 PACE = 0.5  # seconds of work in a piece, when there is a rate
 MOST_CANARIES = 500
 MOST_FINGERPRINTS = 200
+MOST_ROUNDS = 5  # of a cancel
+LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"  # behind every task
 
 
 class Action(StrEnum):
     RETRY = "retry"  # tasks run again that are failed, or were given up after they had failed
     FORGET = "forget"  # failed tasks are given up: they go to history, from where they can be retried for a while
     PURGE = "purge"  # waiting tasks are given up, in the same way
+    CANCEL = "cancel"  # members of a join that wait are given up, and those that run are asked to stop
     ERASE = "erase"  # what is known about a scope or a task is removed for good
 
     @property
@@ -42,9 +45,13 @@ class Action(StrEnum):
     @property
     def means(self) -> str:
         """The states of the tasks that it is for."""
-        return {"retry": "failed or cancelled", "forget": "failed", "purge": "waiting", "erase": "not running"}[
-            self.value
-        ]
+        return {
+            "retry": "failed or cancelled",
+            "forget": "failed",
+            "purge": "waiting",
+            "cancel": "waiting",
+            "erase": "not running",
+        }[self.value]
 
 
 class Status(StrEnum):
@@ -57,6 +64,7 @@ class Status(StrEnum):
 
 
 FINAL = (Status.COMPLETED, Status.STOPPED, Status.CANCELLED)
+OF_WAITING = (Action.PURGE, Action.CANCEL)  # actions that are about tasks that have not ended
 
 
 class Then(StrEnum):
@@ -80,7 +88,8 @@ class Canary:
 @dataclass(slots=True, frozen=True)
 class Operation:
     """A bulk operation with its progress. ``upto``: the last ``failed_seq`` that is meant, for a purge the time until
-    which tasks were made. ``cursor``: how far it has come, a ``failed_seq``, or for a purge the id of the last task."""
+    which tasks were made. ``cursor``: how far it has come, a ``failed_seq``, for a purge the id of the last task, for
+    a cancel its round and that id."""
 
     id: str
     action: Action
@@ -171,26 +180,31 @@ class Operation:
         return 0.0 if self.rate is None else self.last_piece / self.rate
 
     def means(self, task: Task) -> bool:
-        """True if a purge is about this task: it waited when the operator decided. What ran or was retried since came
-        back later."""
+        """True if a purge or cancel is about this task: it waited when the operator decided. What ran or was retried
+        since came back later."""
+        if self.action is Action.CANCEL:  # whenever it was added; but not what somebody has retried since
+            return task.last_replayed_at is None or moment(task.last_replayed_at) <= self.upto
         since = [task.created_at, task.last_attempt_at, task.last_replayed_at]
         return all(moment(when) <= self.upto for when in since if when is not None)
 
-    def carry_out(self, tasks: Sequence[FailedRef], driver: str) -> Commit:
-        """Returns the Commit of one piece: these tasks, and how far the operation has come with them."""
+    def carry_out(self, tasks: Sequence[FailedRef], driver: str, running: Collection[UUID] = ()) -> Commit:
+        """Returns the Commit of one piece: these tasks, and how far the operation has come with them. Those that are
+        ``running`` are asked to stop."""
         after = replace(
             self, cursor=self._place(tasks[-1]), last_piece=len(tasks), fingerprints=self._seen(tasks), driver=driver
         )
 
         def body(applied: Applied) -> Mapping[str, Any]:
-            moved = [task.id for task in tasks if task.id not in applied.skipped]
+            moved = [task.id for task in tasks if task.id not in applied.skipped and task.id not in applied.lost]
             skipped = len(tasks) - len(moved)
             done = replace(after, done=self.done + len(moved), skipped=self.skipped + skipped)
             return replace(done, canary=self._with_canaries(moved)).body()
 
         bulk = BulkAction(self.id, self.actor, self.action.audited, self.reason, means=self.action.means, summary=False)
         put = Put(COLLECTION, self.id, body, self.version, self.status.value)
-        return Commit(transitions=[self._move(task) for task in tasks], bulk=bulk, puts=[put])
+        moves = [self._move(task) for task in tasks if task.id not in running]
+        asks = [CancelRequest(task.id, self.actor, self.reason) for task in tasks if task.id in running]
+        return Commit(transitions=moves, controls=asks, bulk=bulk, puts=[put])
 
     def ended(self, status: Status, note: str | None = None) -> Commit:
         """Returns the Commit that ends it, with the row that sums it up."""
@@ -286,7 +300,21 @@ class Operation:
         return None
 
     def _place(self, task: FailedRef) -> int | str:
+        if self.action is Action.CANCEL:
+            return f"{self.round} {task.id}"
         return str(task.id) if self.action is Action.PURGE else task.failed_seq or 0
+
+    @property
+    def round(self) -> int:
+        """How often a cancel has begun anew: what was claimed, or came back from its worker, between the look and the
+        act is met by the next round."""
+        return int(str(self.cursor).partition(" ")[0])
+
+    def next_round(self) -> Operation | None:
+        """Returns a cancel at the beginning of its next round; None when a round has met nothing, or there were enough:
+        what is left cannot be cancelled here."""
+        begun = str(self.cursor).partition(" ")[2] != LAST_ID
+        return replace(self, cursor=f"{self.round + 1} {LAST_ID}") if begun and self.round < MOST_ROUNDS else None
 
     def _seen(self, tasks: Sequence[FailedRef]) -> tuple[str, ...]:
         if not self.stop_on_return:
@@ -304,8 +332,8 @@ class Operation:
             reason=self.reason,
             action=f"{self.action.audited}_ITEM",
             bulk_id=self.id,
-            seen=None if self.action is Action.PURGE or given_up else task.failed_seq,
-            sources=WAITING if self.action is Action.PURGE else (State.CANCELLED,) if given_up else None,
+            seen=None if self.action in OF_WAITING or given_up else task.failed_seq,
+            sources=WAITING if self.action in OF_WAITING else (State.CANCELLED,) if given_up else None,
         )
 
     def _given_up(self, task: FailedRef) -> bool:

@@ -30,6 +30,7 @@ class Query:
     # None: documents as values. Else as ``JsonText``, for pages: longer ones than so many bytes are ``CUT``, no memo.
     documents: int | None = None
     failure_type: str | None = None
+    join: str | None = None  # members of this one, a batch for instance
 
 
 @dataclass(slots=True, frozen=True)

@@ -36,6 +36,7 @@ BULK = {
     Action.RETRY: "redrive retry with a filter",
     Action.FORGET: "redrive forget with a filter",
     Action.PURGE: "redrive purge of waiting tasks by queue or kind, redrive forget of failed ones with a filter",
+    Action.CANCEL: "redrive batch cancel",
     Action.ERASE: "redrive erase",
 }
 T = TypeVar("T")

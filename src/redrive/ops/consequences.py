@@ -24,6 +24,10 @@ def consequence(action: str, number: int) -> str:
                 f"{waiting} {becomes} cancelled, and {'does' if single else 'do'} not run; {it_can} be retried by its"
                 " id for as long as history keeps it, or all are put back from the page of the operation"
             )
+        case Action.CANCEL:
+            return (
+                f"{tasks} that {'has' if single else 'have'} not ended {becomes} cancelled; what runs is asked to stop"
+            )
         case Action.FORGET:
             failed = tasks.replace(" task", " failed task")
             return f"{failed} {becomes} cancelled; {it_can} be retried, by id or by a filter, while history keeps it"

@@ -482,6 +482,8 @@ def failures(**texts: str | None) -> FailureFilter:
             raise InvalidInput(f"{given!r} is no {name.replace('_', ' ')}", hint=f"one of: {', '.join(values)}")
     checked: dict[str, Any] = {name: check_text(value, name) for name, value in texts.items()}
     checked["trace_id"] = trace_id_of(checked.get("trace_id"))
+    if checked.get("join") is not None:
+        checked["join"] = str(inspect.parse_id(checked["join"]))
     checked["since"], checked["until"] = parse_span(checked.get("since"), checked.get("until"))
     return FailureFilter(**checked)
 

@@ -21,15 +21,21 @@ class Filter:
     metavar: str
     help: str
     earlier: str | None = None
+    said: tuple[str, str] | None = None  # what users call it, where that is not its field: as an option, over HTTP
 
     @property
     def option(self) -> str:
-        return f"--{self.field.replace('_', '-')}"
+        return f"--{self.field.replace('_', '-')}" if self.said is None else self.said[0]
 
     @property
     def parameter(self) -> str:
         first, *rest = self.field.split("_")
-        return first + "".join(part.capitalize() for part in rest)
+        return first + "".join(part.capitalize() for part in rest) if self.said is None else self.said[1]
+
+    @property
+    def words(self) -> str:
+        """What it is called in a sentence."""
+        return self.field.replace("_", " ") if self.said is None else self.said[0].removeprefix("--")
 
 
 FILTERS = (
@@ -43,6 +49,7 @@ FILTERS = (
     Filter("failure_type", "TYPE", "model_error, param_error, timeout, network or unknown."),
     Filter("dead_reason", "REASON", "non_retryable or max_attempts_exceeded."),
     Filter("fingerprint", "ID", "Failed by this cause, as redrive causes lists them; its beginning will do."),
+    Filter("join", "ID", "Of this batch.", said=("--batch", "batchId")),
 )
 
 # Only of what is failed now.

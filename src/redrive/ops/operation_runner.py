@@ -14,7 +14,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailedRef, FailureFilter
 from redrive.kernel.operation import COLLECTION, Action, Operation, Status
 from redrive.kernel.ports.store import Query, Store
-from redrive.kernel.task import WAITING, Task
+from redrive.kernel.task import WAITING, State, Task
 from redrive.ops import erase, plans
 from redrive.ops.operations import matches_of
 from redrive.ops.retry_log import log_retried
@@ -109,6 +109,8 @@ async def step(store: Store, operation_id: str, driver: str) -> float | None:
     if operation.stop_on_return and (why := await _came_back(store, operation)) is not None:
         await _end(store, operation, Status.STOPPED, why)
         return None
+    if operation.action is Action.CANCEL:
+        return await _cancel(store, operation, driver)
     tasks = await _next(store, operation)
     if not tasks and operation.filling and operation.canary is not None and operation.canary.ids:
         await store.apply(operation.no_more_canaries())
@@ -121,6 +123,29 @@ async def step(store: Store, operation_id: str, driver: str) -> float | None:
         retried = [task.id for task in tasks if task.id not in applied.skipped]
         await log_retried(store, retried, actor=operation.actor, reason=operation.reason, bulk_id=operation.id)
     return len(tasks) / operation.rate if operation.rate else 0.0
+
+
+async def _cancel(store: Store, operation: Operation, driver: str) -> float | None:
+    """Cancels the next members of a join that wait, and asks those that run to stop."""
+    place = UUID(str(operation.cursor).partition(" ")[2])
+    while found := await store.find(_unended(operation, place)):
+        if meant := [task for task in found if operation.means(task) and task.cancel_requested_at is None]:
+            running = {task.id for task in meant if task.state is State.RUNNING}
+            refs = [FailedRef(task.id, None, None) for task in meant]
+            await store.apply(operation.carry_out(refs, driver, running))
+            return 0.0
+        place = found[-1].id  # all of these were asked before
+    again = operation.next_round()
+    if again is None:
+        await _end(store, operation, Status.COMPLETED)
+        return None
+    await store.apply(Commit(puts=[again.put()]))
+    return 0.0
+
+
+def _unended(operation: Operation, before: UUID) -> Query:
+    states = (*WAITING, State.RUNNING)
+    return Query(states, join=operation.which.join, limit=operation.piece, before=before, brief=True)
 
 
 async def _end(store: Store, operation: Operation, status: Status, why: str | None = None) -> None:

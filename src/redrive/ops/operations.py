@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from uuid import UUID
 
 from redrive.errors import ApprovalNeeded, ChangedMeanwhile, InvalidInput, InvalidTransition, OperationUnknown
 from redrive.ids import new_id
@@ -14,6 +15,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import (
     COLLECTION,
     FINAL,
+    LAST_ID,
     MOST_CANARIES,
     Action,
     Canary,
@@ -32,7 +34,6 @@ from redrive.ops.matches import Matches, matching
 
 WRITE_TRIES = 50
 SLOWEST_RATE = 0.001
-LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 async def begin(
@@ -50,9 +51,11 @@ async def begin(
     bound: Operation | None = None,
     fixed: str | None = None,
     idempotent: bool | None = None,
+    beside: Callable[[str], Commit] | None = None,
 ) -> tuple[Operation, Record | None]:
     """Begins an operation, or asks for it: dangerous and large ones wait for a second operator, and their approval is
-    returned too. ``bound``: what ``preview`` returned, to do exactly that."""
+    returned too. ``bound``: what ``preview`` returned, to do exactly that. ``beside`` gets its id, and returns rows and
+    controls that land with its beginning, if it needs nobody to agree."""
     who, why = check_actor(actor), check_text(reason, "reason")
     _check(action, canary, rate, stop_on_return)
     operation = Operation(
@@ -82,15 +85,19 @@ async def begin(
             cancelled=bound.cancelled,
             given_up_until=bound.given_up_until,
         )
-    return await start(store, operation, rule)
+    return await start(store, operation, rule, None if beside is None else beside(operation.id))
 
 
-async def start(store: Store, operation: Operation, rule: Rule) -> tuple[Operation, Record | None]:
+async def start(
+    store: Store, operation: Operation, rule: Rule, beside: Commit | None = None
+) -> tuple[Operation, Record | None]:
     """Writes the operation down: running, or waiting for a second operator."""
+    more = beside or Commit()
 
     async def write(puts: Sequence[Put]) -> None:
         row = _note(operation, operation.actor, "OPERATION_START", operation.reason)
-        await store.apply(Commit(puts=[operation.put(), *puts], audits=[row]))
+        written = [operation.put(), *puts]
+        await store.apply(Commit(puts=written, audits=[row, *more.audits], rows=more.rows, controls=more.controls))
 
     try:
         await alone(store, rule, operation.actor, approvals.planned_action(operation), write)
@@ -219,6 +226,8 @@ async def _bounded(store: Store, operation: Operation, *, counted: bool = True) 
         raise InvalidInput("erasing has a way of its own", hint="redrive erase, or POST /api/erase")
     if operation.action is Action.PURGE:
         return await _purged(store, operation)
+    if operation.action is Action.CANCEL:
+        return await _cancelled(store, operation)
     if operation.plan is not None:
         if operation.which != EVERY_FAILURE:
             raise InvalidInput("a plan says which tasks are meant", hint="leave the filters out")
@@ -253,3 +262,12 @@ async def _purged(store: Store, operation: Operation) -> Operation:
         if count.state in WAITING and which.kind in (None, count.kind) and which.queue in (None, count.queue)
     )
     return replace(operation, total=total, cursor=LAST_ID, upto=moment(await store.now()))
+
+
+async def _cancelled(store: Store, operation: Operation) -> Operation:
+    which = operation.which
+    if which.join is None or operation.plan is not None or which != FailureFilter(join=which.join):
+        raise InvalidInput("tasks that have not ended are cancelled by batch", hint="leave other filters out")
+    found = await store.joins([UUID(which.join)])
+    total = sum(join.pending for join in found)
+    return replace(operation, total=total, cursor=f"0 {LAST_ID}", upto=moment(await store.now()))

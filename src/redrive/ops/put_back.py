@@ -6,7 +6,7 @@ from uuid import UUID
 
 from redrive.errors import InvalidTransition
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.operation import FINAL, Action, Operation
+from redrive.kernel.operation import FINAL, OF_WAITING, Operation
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Record
 from redrive.kernel.task import State
@@ -15,7 +15,7 @@ MOST_PUT_BACK = 1000  # are listed at a time; those that are left are found by a
 
 
 def can_put_back(operation: Operation) -> bool:
-    return operation.action is Action.PURGE and operation.status in FINAL and bool(operation.done)
+    return operation.action in OF_WAITING and operation.status in FINAL and bool(operation.done)
 
 
 async def given_up_by(store: Store, record: Record) -> list[UUID]:
@@ -24,7 +24,7 @@ async def given_up_by(store: Store, record: Record) -> list[UUID]:
     if not can_put_back(operation):
         raise InvalidTransition(
             f"operation {operation.id} is a {operation.action}, is {operation.status}, and has {operation.done} done",
-            hint="only what a purge gave up can be put back, when it is over; failures are retried by a filter",
+            hint="what a purge or cancel gave up can be put back when it is over; failures are retried by a filter",
         )
     items = AuditFilter(bulk_id=operation.id, action=f"{operation.action.audited}_ITEM")
     found, before = list[UUID](), None

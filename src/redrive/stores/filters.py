@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.ports.store import Query
-from redrive.kernel.task import State
+from redrive.kernel.task import HISTORY, LIVE, State
 
 # What the totals are kept by: a filter of these alone needs no rows to be counted.
 _COUNTED = {
@@ -27,8 +28,9 @@ _COLUMNS = _COUNTED | {
     "scope": "scope",
     "trace_id": "trace_id",
     "bulk_id": "last_replayed_bulk_id",
+    "join": "join_id",
 }
-_NOT_COUNTED = ("ids", "scope", "trace_id", "bulk_id", "since", "until")
+_NOT_COUNTED = ("ids", "scope", "trace_id", "bulk_id", "since", "until", "join")
 Condition = tuple[str, Any]
 # Failures get their places in the order in which they happen, but for those that happen at the same time. So the places
 # of a time are found by the index of times, and whatever else is asked for by its own index, between these places.
@@ -59,8 +61,9 @@ _LETTERS = {
 
 def of_cancelled(which: FailureFilter, labels: str) -> list[Condition] | None:
     """Returns columns of cancelled tasks (h) and of their last dead letters (d); None when nothing can match: the bulk
-    action that retried a task last is not kept with it. Both have labels; ``labels`` says whose are looked at."""
-    if which.bulk_id is not None:
+    action that retried a task last is not kept with it, and dead letters know no join. Both have labels; ``labels``
+    says whose are looked at."""
+    if which.bulk_id is not None or which.join is not None:
         return None
     columns = {name: f"{labels}.{column}" for name, column in _LABELS.items()} | _LETTERS
     return [(column, value) for name, column in columns.items() if (value := getattr(which, name)) is not None]
@@ -100,7 +103,14 @@ def largest(rows: Iterable[Any], limit: int) -> dict[str, dict[str, int]]:
     return found
 
 
-_SHARED = {"kind": "kind", "queue": "queue", "group": "task_group", "scope": "scope", "trace_id": "trace_id"}
+_SHARED = {
+    "kind": "kind",
+    "queue": "queue",
+    "group": "task_group",
+    "scope": "scope",
+    "trace_id": "trace_id",
+    "join": "join_id",
+}
 _ERRORS = {
     "error_code": "error_code",
     "error_reason": "error_reason",
@@ -136,6 +146,18 @@ _AUDIT = ("action", "actor", "bulk_id", "task_id", "kind", "scope", "trace_id")
 def of_audit(which: AuditFilter) -> list[Condition]:
     """Returns columns of the audit log and the values they must have; its times are left to the store."""
     return [(name, value) for name in _AUDIT if (value := getattr(which, name)) is not None]
+
+
+def by_state(query: Query) -> tuple[list[Query], list[Query]]:
+    """Returns what to ask of the live table and of history. Members of a join are asked for state by state: their
+    index has the state before the id, so that the few of one state are not looked for among a million others."""
+    if query.join is None:
+        return [query], [query]
+    named = query.states or tuple(State)
+    live, history = (
+        [replace(query, states=(state,)) for state in named if state in among] for among in (LIVE, HISTORY)
+    )
+    return live, history
 
 
 def where(wanted: list[Condition], mark: Callable[[int], str], first: int = 1) -> tuple[str, list[Any]]:

@@ -13,7 +13,11 @@ from redrive.errors import InvalidInput, SchemaError
 from redrive.kernel.feature import Feature
 from redrive.stores.sql import folder_of
 
-_INDEX = re.compile(r"^create (?:unique )?index (\w+)", re.MULTILINE)
+_INDEX = re.compile(
+    r"^(create) (?:unique )?index (?:if not exists )?(\w+)|^(drop) index (?:if exists )?(?:redrive\.)?(\w+)",
+    re.MULTILINE,
+)
+_BEFOREHAND = re.compile(r"^-- beforehand: (create index concurrently if not exists (\w+) .+);$", re.MULTILINE)
 _TABLE = re.compile(r"\bcreate\s+(?:unlogged\s+)?table\s+(?:if\s+not\s+exists\s+)?([\w.\"]+)", re.IGNORECASE)
 _COMMENT = re.compile(r"--.*")
 _FILE = re.compile(r"(\d{4})_(\w+)\.(up|down)\.sql")
@@ -115,7 +119,17 @@ def load(package: str, folder: str = "migrations") -> tuple[Migration, ...]:
 @cache
 def index_names(package: str) -> frozenset[str]:
     """Returns the indexes that the migrations make, for whoever looks whether one is missing."""
-    return frozenset(name for step in load(package) for name in _INDEX.findall(step.up))
+    found = dict[str, bool]()
+    for step in load(package):
+        for made, name, _, dropped in _INDEX.findall(step.up):
+            found[name or dropped] = bool(made)
+    return frozenset(name for name, there in found.items() if there)
+
+
+def beforehand(step: Migration) -> list[tuple[str, str]]:
+    """Returns indexes that are made while everybody works, before the step that would make them itself: each by its
+    name and statement. Where they are there, the step passes them by."""
+    return [(name, text) for text, name in _BEFOREHAND.findall(step.up)]
 
 
 def steps_up(steps: tuple[Migration, ...], version: int, to: int | None) -> list[Migration]:

@@ -41,9 +41,7 @@ def _option(one: Filter) -> Any:
 def filter_text(which: FailureFilter) -> str:
     """Returns a filter in words."""
     given = [
-        f"{one.field.replace('_', ' ')} {getattr(which, one.field)}"
-        for one in FAILURE_FILTERS
-        if getattr(which, one.field) is not None
+        f"{one.words} {getattr(which, one.field)}" for one in FAILURE_FILTERS if getattr(which, one.field) is not None
     ]
     return ", ".join(given) or "all failures"
 

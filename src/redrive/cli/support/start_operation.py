@@ -18,7 +18,7 @@ from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.cli.support.written import on_chosen, on_this
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import Action, Canary, Then
+from redrive.kernel.operation import OF_WAITING, Action, Canary, Then
 from redrive.ops import operations
 from redrive.ops.connections import having
 from redrive.ops.operator import Operator
@@ -125,7 +125,7 @@ def _begin_here(
         _say_preview(name, seen, subject, how, ask)
         return
     also = ""
-    if action is not Action.PURGE and seen.bound.which == FailureFilter():
+    if action not in OF_WAITING and seen.bound.which == FailureFilter():
         how |= _answers(how.get("fixed"), how.get("idempotent"))
         also = _unanswered(how["fixed"], how["idempotent"])
     confirm(f"{name} {subject}?", ask.yes, also)

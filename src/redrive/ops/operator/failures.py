@@ -110,6 +110,8 @@ class FailureService(Service):
         self._session.may(Role.VIEWER)
         if which.ids is not None:
             raise InvalidInput("dead letters are not filtered by taskIds", hint="/api/tasks/failed is")
+        if which.join is not None:
+            raise InvalidInput("dead letters are not filtered by batch", hint="failed tasks are: /api/tasks/failed")
         query = filters.query(which, limit=limit, before=before)
         if not self._session.paged:
             return await self._store.dead_letters(query)

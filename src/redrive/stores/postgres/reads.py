@@ -26,7 +26,7 @@ from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
 from redrive.stores.features import PERSONAL, Features, place_of, subject_of
-from redrive.stores.filters import largest
+from redrive.stores.filters import by_state, largest
 from redrive.stores.postgres import filters
 from redrive.stores.postgres.calls import fetch, value
 from redrive.stores.postgres.pool import Pool
@@ -77,7 +77,8 @@ class Reads:
         names = ("find_brief" if query.brief else "find_live", "find_history")
         if query.documents is not None:
             names = ("page_live", "page_history")
-        parts = list(zip(names, (filters.live(query), filters.history(query)), strict=True))
+        live, history = by_state(query)
+        parts = [(names[0], filters.live(one)) for one in live] + [(names[1], filters.history(one)) for one in history]
 
         async def look(connection: Any) -> list[Any]:
             found: list[Any] = []

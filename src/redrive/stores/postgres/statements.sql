@@ -230,7 +230,7 @@ select *, state::text as state_name from redrive.task where true
 -- find_brief: live tasks without what they carry; filters and order follow
 select id, state::text as state_name, kind, queue, null as payload, priority, attempt_count, max_attempts, task_group, scope,
   trace_id, idempotency_key, timeout_ms, created_at, run_at, next_attempt_at, last_attempt_at, lease_token, worker_id, paused_by,
-  replay_count, last_replayed_at
+  replay_count, last_replayed_at, cancel_requested_at, join_id
 from redrive.task where true
 
 -- find_history: finished tasks; filters and order follow

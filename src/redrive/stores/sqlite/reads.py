@@ -27,7 +27,7 @@ from redrive.kernel.ports.store import (
 from redrive.kernel.records import Record
 from redrive.kernel.task import LIVE, AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.features import PERSONAL, Features, place_of, subject_of
-from redrive.stores.filters import DIMENSIONS, largest
+from redrive.stores.filters import DIMENSIONS, by_state, largest
 from redrive.stores.rows import each_once
 from redrive.stores.sql import statements
 from redrive.stores.sqlite import codec, filters
@@ -335,6 +335,9 @@ def _among_cancelled(
 
 def _of_live(session: Session, query: Query) -> Iterator[filters.Filter]:
     """Yields what to look for among live tasks: states that have few tasks one by one, each by its own index."""
+    if query.join is not None:
+        yield from (filters.live(one) for one in by_state(query)[0])
+        return
     named = [state for state in query.states if state in LIVE]
     if not named or any(getattr(query, one) is not None for one in ("scope", "trace_id")):  # found by those
         yield filters.live(query)
@@ -351,7 +354,8 @@ def _find(session: Session, query: Query) -> list[Task]:
     live, history, first = "find_brief" if query.brief else "find_live", "find_history", list[Any]()
     if query.documents is not None:
         live, history, first = "page_live", "page_history", [query.documents]
-    for name, wanted in (*((live, one) for one in _of_live(session, query)), (history, filters.history(query))):
+    finished = (filters.history(one) for one in by_state(query)[1])
+    for name, wanted in (*((live, one) for one in _of_live(session, query)), *((history, one) for one in finished)):
         if wanted is not None:
             sql, args = wanted
             found += _rows(session, SQL[name] + sql, [*first, *args])

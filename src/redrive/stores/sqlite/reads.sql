@@ -16,7 +16,7 @@ from redrive_history h where id in (select value from json_each(?1))
 -- find_brief: live tasks without what they carry; filters and order follow
 select id, state, kind, queue, null as payload, priority, attempt_count, max_attempts, task_group, scope, trace_id,
   idempotency_key, timeout_ms, created_at, run_at, next_attempt_at, last_attempt_at, lease_token, worker_id, paused_by,
-  replay_count, last_replayed_at
+  replay_count, last_replayed_at, cancel_requested_at, join_id
 from redrive_task where true
 
 -- find_live: live tasks; filters and order follow

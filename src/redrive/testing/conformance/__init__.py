@@ -30,6 +30,7 @@ from redrive.testing.conformance.landings import TestLandings  # noqa: E402
 from redrive.testing.conformance.ledger import TestLedger  # noqa: E402
 from redrive.testing.conformance.limits import TestLimits  # noqa: E402
 from redrive.testing.conformance.liveness import TestLiveness  # noqa: E402
+from redrive.testing.conformance.members import TestMembers  # noqa: E402
 from redrive.testing.conformance.operators import TestOperators  # noqa: E402
 from redrive.testing.conformance.pages import TestPages  # noqa: E402
 from redrive.testing.conformance.reactions import TestReactions  # noqa: E402
@@ -66,6 +67,7 @@ __all__ = [
     "TestLedger",
     "TestLimits",
     "TestLiveness",
+    "TestMembers",
     "TestOperators",
     "TestOverdue",
     "TestPages",
