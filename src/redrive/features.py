@@ -25,7 +25,7 @@ BUILT_IN: tuple[str, ...] = ()
 _TAKEN = """
 alerts approvals audit cancel causes connections dead_letters deploy docs doctor drill enqueue erase executors failed
 failure_groups failures find flush forget groups history kinds limits list live migrate operations overview pause
-purge queues rates replay resume retry routes schedules settings show sign_in sign_out slo smoke static stats
+purge queues rates replay resume retry routes schedules settings show sign_in sign_out simulate slo smoke static stats
 task_groups tasks theme tokens up version who why work worker workers
 """
 _TABLES = """

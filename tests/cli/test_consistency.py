@@ -77,6 +77,8 @@ STORELESS = {
     "smoke",
     "audit search",
     "deploy",
+    "simulate",
+    "simulate provider",
     *(f"deploy {what}" for what in ("compose", "grafana", "kubernetes", "prometheus", "supervisor", "systemd")),
 }
 UNKNOWN = [

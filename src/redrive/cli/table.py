@@ -27,6 +27,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "deploy:deploy_cli",
             "Files for deployment and monitoring, printed: supervisor, systemd, kubernetes, compose, grafana, prometheus.",
         ),
+        "simulate": (
+            "simulate:simulate_cli",
+            "Somebody else, for demonstrations and tests: a provider of remote jobs.",
+        ),
     },
     "Look": {
         "list": ("list:list_tasks", "Tasks, newest first, each with the one thing worth knowing about it."),
@@ -129,6 +133,10 @@ EXAMPLES: dict[str, list[str]] = {
         "redrive deploy compose --image shop > compose.yaml",
         "redrive deploy grafana > redrive-dashboard.json",
         "redrive deploy prometheus > redrive-rules.yml",
+    ],
+    "simulate": [
+        "redrive simulate provider --duration 5 --failures timeout=0.1,param_error=0.05",
+        "redrive simulate provider --port 9000 --rate 20 --down-for 30",
     ],
     "list": ["redrive list --state failed,running --kind BUILD_REPORT --limit 20"],
     "show": ["redrive show 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --stack"],

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 # These serve one, are about all of them, or about none.
-WITHOUT = ("work", "up", "version", "tokens", "smoke", "drill")
+WITHOUT = ("work", "up", "version", "tokens", "smoke", "drill", "simulate")
 Connection = Annotated[
     str | None,
     typer.Option(

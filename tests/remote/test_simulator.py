@@ -1,0 +1,215 @@
+"""The simulated provider, as the process that it is, and the configured provider against it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from redrive import App
+from redrive.errors import InvalidInput
+from redrive.remote import Item, JobState, ProviderError, RemoteProvider, Status
+from redrive.remote.simulator.behaviour import Behaviour, changed
+from redrive.remote.simulator.faults import Trouble
+from redrive.remote.simulator.jobs import Jobs
+from redrive.remote.simulator.table import toml_of
+from redrive.settings import load_settings
+from redrive.testing.provider import SimulatedProvider, simulated_provider
+
+pytestmark = pytest.mark.anyio
+MEMORY = "sqlite:///:memory:"
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[SimulatedProvider]:
+    with simulated_provider("--duration", "0", "--spread", "0", "--page-size", "2") as made:
+        yield made
+
+
+@pytest.fixture
+def simulated(running: SimulatedProvider) -> Iterator[SimulatedProvider]:
+    request = urllib.request.Request(f"{running.url}/_seen", method="DELETE")
+    urllib.request.urlopen(request).close()
+    before = running.control()
+    yield running
+    running.control(**before)
+
+
+@pytest.fixture
+async def provider(simulated: SimulatedProvider) -> Any:
+    app = App(MEMORY, settings=load_settings(url=MEMORY, providers={"video": {**simulated.table, "timeout": 2}}))
+    yield app.provider_of("video")
+    await app.close()
+
+
+async def fails(call: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        await call
+    return caught.value
+
+
+async def test_jobs_run_and_end_as_their_items_wish(simulated: SimulatedProvider, provider: RemoteProvider) -> None:
+    wishes: dict[str, dict[str, Any]] = {
+        "fine": {},
+        "slow": {"duration": 600},
+        "late": {"waiting": 600},
+        "network": {"outcome": "network"},
+        "param_error": {"outcome": "param_error"},
+        "model_error": {"outcome": "model_error"},
+        "timeout": {"outcome": "timeout"},
+        "unknown": {"outcome": "unknown"},
+    }
+    jobs = {name: await provider.start(Item(name, {"simulate": wish}), f"key-{name}") for name, wish in wishes.items()}
+    found = {name: (await provider.poll([*jobs.values()]))[job] for name, job in jobs.items()}
+    assert found["fine"] == Status.succeeded({"echo": {"simulate": {}}})
+    assert found["slow"] == Status.running(0.0) and found["late"] == Status(JobState.PENDING, 0.0)
+    for name in ("network", "param_error", "model_error", "timeout", "unknown"):
+        status = found[name]
+        assert isinstance(status, Status) and status.failure is not None and status.failure.failure_type == name
+    seen = simulated.seen()
+    assert seen["poll_requests"] == 8 * 4, "eight jobs on pages of two"
+    await provider.cancel(jobs["slow"])
+    assert await provider.poll([jobs["slow"], "job-999999"]) == {jobs["slow"]: Status.cancelled()}
+
+
+async def test_a_key_starts_one_job_however_often_it_is_sent(
+    simulated: SimulatedProvider, provider: RemoteProvider
+) -> None:
+    jobs = {await provider.start(Item("i1", {"n": 1}), "key-1") for _ in range(3)}
+    assert len(jobs) == 1 and await provider.start(Item("i2", {"n": 1}), "key-2") not in jobs
+    seen = simulated.seen()
+    assert (seen["jobs"], seen["starts"], seen["keys"]) == (2, 4, {"key-1": 3, "key-2": 1})
+
+
+async def test_a_start_whose_answer_was_lost_is_found_again(
+    simulated: SimulatedProvider, provider: RemoteProvider
+) -> None:
+    simulated.control(lost_share=1)
+    error = await fails(provider.start(Item("i1"), "key-1"))
+    assert (error.transient, error.reason) == (True, "connect")
+    simulated.control(lost_share=0)
+    assert await provider.start(Item("i1"), "key-1") == "job-000001"
+    assert simulated.seen()["keys"] == {"key-1": 2}
+
+
+@pytest.mark.parametrize(("how", "reason"), [("503", "http_5xx"), ("drop", "connect"), ("hang", "timeout")])
+async def test_an_outage_begins_and_ends(simulated: SimulatedProvider, how: str, reason: str) -> None:
+    table = {**simulated.table, "timeout": 0.5}
+    app = App(MEMORY, settings=load_settings(url=MEMORY, providers={"video": table}))
+    provider = app.provider_of("video")
+    assert simulated.control(down_for=600, down_as=how)["down_for"] > 590
+    for call in (provider.start(Item("i1"), "key-1"), provider.poll(["job-1"])):
+        error = await fails(call)
+        assert (error.transient, error.reason) == (True, reason)
+    assert simulated.seen()["keys"] == {} and simulated.seen()["refused"] == 2
+    simulated.control(down_for=0)
+    assert await provider.start(Item("i1"), "key-1")
+    await app.close()
+
+
+async def test_errors_and_limits(simulated: SimulatedProvider, provider: RemoteProvider) -> None:
+    simulated.control(error_share=1)
+    assert (await fails(provider.start(Item("i1"), "key-1"))).status_code == 500
+    simulated.control(error_share=0, rate=0.01)
+    errors = [await fails(provider.start(Item("i1"), "key-1")) for _ in range(2)]
+    assert errors[-1].status_code == 429 and errors[-1].reason == "http_429"
+    assert 1 <= int(errors[-1].headers["Retry-After"]) <= 101
+
+
+async def test_it_calls_back_when_a_job_has_ended(simulated: SimulatedProvider, provider: RemoteProvider) -> None:
+    called: list[str] = []
+    heard = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            called.append(f"{self.path} {self.rfile.read(int(self.headers['Content-Length'])).decode()}")
+            self.send_response(204)
+            self.end_headers()
+            heard.set()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}/cb/token-1"
+    await provider.start(Item("i1", {}, url), "key-1")
+    import asyncio
+
+    assert await asyncio.to_thread(heard.wait, 30)
+    server.shutdown()
+    server.server_close()
+    assert len(called) == 1 and called[0].startswith("/cb/token-1") and '"succeeded"' in called[0]
+
+
+def test_bad_requests_are_refused(simulated: SimulatedProvider) -> None:
+    for path, body in [
+        ("/_control", b'{"failures": {"flood": 1}}'),
+        ("/_control", b'{"failures": {"timeout": 0.7, "network": 0.7}}'),
+        ("/_control", b'{"latncy": 1}'),
+        ("/_control", b'{"down_for": -1}'),
+        ("/_control", b"[]"),
+        ("/jobs", b"{"),
+        ("/jobs", b'{"simulate": {"outcome": "magic"}}'),
+        ("/jobs", b'{"simulate": {"duration": "long"}}'),
+        ("/jobs/search", b"{}"),
+    ]:
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(f"{simulated.url}{path}", body)
+        assert caught.value.code == 400, (path, body)
+        assert b"message" in caught.value.read()
+    assert simulated.control()["failures"] == {}
+
+
+async def test_a_token_is_asked_for_and_sigterm_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    with simulated_provider("--token", "only-a-game") as made:
+        assert made.table["auth_env"] == "SIMULATOR_TOKEN"
+        monkeypatch.setenv("SIMULATOR_TOKEN", "wrong")
+        app = App(MEMORY, settings=load_settings(url=MEMORY, providers={"video": made.table}))
+        error = await fails(app.provider_of("video").start(Item("i1"), "k"))
+        assert (error.status_code, error.failure_type) == (401, "model_error") and "wrong" not in str(error).split(":")
+        monkeypatch.setenv("SIMULATOR_TOKEN", "only-a-game")
+        app = App(MEMORY, settings=load_settings(url=MEMORY, providers={"video": made.table}))
+        assert await app.provider_of("video").start(Item("i1"), "k")
+        await app.close()
+        made.process.send_signal(signal.SIGTERM)
+        assert made.process.wait(20) == 0
+
+
+def test_what_it_prints_for_the_file_is_what_it_is(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "redrive.toml").write_text(toml_of("http://127.0.0.1:8330"))
+    assert str(load_settings(url=MEMORY).providers) == "simulated (http, 127.0.0.1:8330)"
+
+
+def test_the_mix_of_failures_is_the_one_that_was_asked_for() -> None:
+    behaviour = changed(Behaviour(), {"failures": {"timeout": 0.2, "param_error": 0.1}})
+    jobs = Jobs(seed=1)
+    found = [jobs.start(f"key-{n}", None, behaviour, 0.0)[0].outcome for n in range(2000)]
+    assert 300 < found.count("timeout") < 500 and 130 < found.count("param_error") < 270
+    again = Jobs(seed=1)
+    assert found == [again.start(f"key-{n}", None, behaviour, 9.0)[0].outcome for n in range(2000)]
+
+
+def test_progress_is_told_in_steps() -> None:
+    jobs = Jobs()
+    job, _ = jobs.start("k", None, changed(Behaviour(), {"duration": 10, "spread": 0, "steps": 4}), 100.0)
+    assert [job.document(100.0 + at).get("progress") for at in (0, 2, 3, 6, 8, 9.9, 10)] == [0, 0, 25, 50, 75, 75, 100]
+
+
+def test_the_rate_is_kept() -> None:
+    now = [0.0]
+    trouble = Trouble(changed(Behaviour(), {"rate": 10}), clock=lambda: now[0])
+    let_through = 0
+    for tenth in range(100):  # ten seconds, forty requests a second
+        now[0] = tenth / 10
+        let_through += sum(trouble.wait_for_room() is None for _ in range(4))
+    assert 95 <= let_through <= 110
+    with pytest.raises(InvalidInput, match="rate"):
+        changed(Behaviour(), {"rate": -1})
