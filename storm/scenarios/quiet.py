@@ -11,6 +11,8 @@ from storm.verdict import Result
 from storm.world import World
 
 STATEMENTS = 2.0
+CONNECTIONS = 3  # hints, beat, work
+CONNECTED = "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'redrive'"
 CORE_SHARE = 0.01
 
 
@@ -78,12 +80,15 @@ class IdleFleet(Counted):
         time.sleep(self.pace.baseline)
         end_of_baseline = time.time()
         self.log_statements(world)
+        [(before,)] = world.sql(CONNECTED)
         for number in range(count):
             world.fleet.start(f"idle{number}", queue="elsewhere", as_it_comes=True)
         world.wait_beating(count + 1, 120)
         time.sleep(2)
         began = time.time()
         world.figures |= self._measured(world, count)
+        [(after,)] = world.sql(CONNECTED)
+        world.figures["idle_connections"] = round((after - before) / count, 2)
         ended = time.time()
         calm, over = self._recover(world)
         return Phases(baseline, began, ended, calm, over, end_of_baseline)
@@ -112,3 +117,7 @@ class IdleFleet(Counted):
         share, statements = world.figures["idle_cpu_mean"], world.figures["idle_statements_per_s"]
         result.judge("idle CPU", share < CORE_SHARE, f"{share:.2%} of a core")
         result.judge("idle statements", statements <= STATEMENTS, f"{statements:.1f}/s each")
+        connections = world.figures["idle_connections"]
+        # In a short run the pools have not closed yet what their start needed.
+        if self.pace.name == "full":
+            result.judge("idle connections", round(connections) <= CONNECTIONS, f"{connections:.2f} each")
