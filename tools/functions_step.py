@@ -23,6 +23,7 @@ SOURCES = (
     "add",
     "enqueue",
     "joins",
+    "circuits",
     "candidates",
     "claim",
     "limits",

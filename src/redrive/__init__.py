@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from redrive.handlers.bulk import Bulk, Item
     from redrive.handlers.context import Context
     from redrive.handlers.events import TaskEvent
+    from redrive.kernel.circuit import Circuit
     from redrive.kernel.classify import Classification
     from redrive.kernel.outcome import Cancel, Done, Fail, Retry, Snooze, StopReason
     from redrive.kernel.task import State, Task
@@ -20,6 +21,7 @@ __all__ = [
     "App",
     "Bulk",
     "Cancel",
+    "Circuit",
     "Classification",
     "Context",
     "Done",
@@ -45,6 +47,7 @@ _HOMES = {
     "handlers.bulk": ("Bulk", "Item"),
     "handlers.context": ("Context",),
     "handlers.events": ("TaskEvent",),
+    "kernel.circuit": ("Circuit",),
     "kernel.classify": ("Classification",),
     "kernel.outcome": ("Cancel", "Done", "Fail", "Retry", "Snooze", "StopReason"),
     "kernel.task": ("State", "Task"),

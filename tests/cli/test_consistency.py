@@ -31,6 +31,7 @@ LISTS = [
 ]
 # What each command needs to get as far as its store.
 ARGUMENTS = {
+    **{f"circuits {verb}": ["far"] for verb in ("open", "close", "probe")},
     "schedules run": ["nightly"],
     "alerts silence": ["failed", "--for", "1h"],
     "alerts unsilence": ["failed"],

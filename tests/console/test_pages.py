@@ -16,6 +16,7 @@ from fastapi import FastAPI, Response
 from redrive import App, Context
 from redrive.console.navigation import ACTIONS, SECTIONS, actions_named
 from redrive.console.routes import pages_router
+from redrive.kernel.circuit import SetCircuit
 from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.operation import Status
 from redrive.kernel.reads import Overview
@@ -196,6 +197,27 @@ async def test_queues_are_paused_resumed_and_limited(any_app: App) -> None:
         unknown = await send(client, "/queues/pause", {"target": "queue", "name": "defualt"}, "/queues")
         assert unknown.status_code == 422
         assert "known queues: default, nobody" in text_of(unknown.text)
+
+
+async def test_circuits_are_shown_opened_probed_and_closed(any_app: App) -> None:
+    async with console(any_app) as client:
+        assert "Circuits" not in text_of(await page(client, "/queues")), "nobody has one"
+        store = await any_app.store()
+        await store.apply(Commit(controls=[SetCircuit("far", 0, ("SEND",), True, 300, "connect: refused", "w1", 2, 1)]))
+        task = await any_app.enqueue("SEND", {"to": "t"})
+        seen = text_of(await page(client, "/queues"))
+        assert "far open" in seen and "connect: refused" in seen and ", 2 failed" in seen
+        assert "circuit far" in seen
+        assert "circuit far is open since" in text_of(await page(client, f"/tasks/{task.id}")).lower()
+        asked = {"name": "far", "reason": "they say so"}
+        said = text_of(await done(client, "/queues/circuit", {"verb": "probe", **asked}, "/queues"))
+        assert "the next task" in said
+        said = text_of(await done(client, "/queues/circuit", {"verb": "close", **asked}, "/queues"))
+        assert "Circuit far is closed since" in said
+        said = text_of(await done(client, "/queues/circuit", {"verb": "close", **asked}, "/queues"))
+        assert "Nothing to do with far." in said
+        refused = await send(client, "/queues/circuit", {"verb": "burn", **asked}, "/queues")
+        assert refused.status_code == 422
 
 
 async def test_a_task_that_is_held_leads_to_what_ends_it(any_app: App) -> None:

@@ -15,10 +15,11 @@ import sqlite3
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
-from redrive import App, Context, Retry, Snooze
+from redrive import App, Circuit, Context, Retry, Snooze
 
 DIRECTORY = Path(os.environ.get("FAULT_DIR", "."))
 SCHEMA = "create table if not exists effect (task_id text, attempt integer, what text, pid integer, at real)"
@@ -52,6 +53,14 @@ def record(ctx: Context, what: str) -> None:
 def opened(ctx: Context, name: str) -> bool:
     """The test opened this gate, for everybody or for this worker alone."""
     return (DIRECTORY / f"go-{name}").exists() or (DIRECTORY / f"go-{name}-{ctx.worker_id}").exists()
+
+
+@app.task("CALL", max_attempts=3, backoff_base=0.05, circuit=Circuit("far", failures=3, delay=0.5, max_delay=1.0))
+def call(ctx: Context, url: str) -> None:
+    """Calls a service that may be down. Its circuit is opened before attempts are used up."""
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        answer.read()
+    record(ctx, "end")
 
 
 @app.task("QUICK", backoff_base=0.05)

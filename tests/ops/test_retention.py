@@ -44,6 +44,7 @@ TABLES = {
     "task_join": "the same on PostgreSQL",
     "join_delta": "folded within seconds",
     "kind": "a row for each kind, which are names in code",
+    "circuit": "a row for each circuit, which are names in code",
     "hold": "until it is resumed",
     "resuming": "until its tasks are back",
     "schedule": "as long as an application declares it",

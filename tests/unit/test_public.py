@@ -12,6 +12,7 @@ def test_exported_names() -> None:
         "App",
         "Bulk",
         "Cancel",
+        "Circuit",
         "Classification",
         "Context",
         "Done",

@@ -311,8 +311,24 @@ class KindOut(Out):
     rate_limit_ms: int | None
     running: int | None
     limited_by: str | None
+    circuit: str | None = Field(description="The open circuit that its tasks wait for.")
     totals: dict[str, int]
     dead_letters: int
+
+
+class CircuitOut(Out):
+    name: str
+    state: str = Field(description="closed, open, or half_open: a probe runs, or the next task is one.")
+    told: str = Field(description="The same in a sentence.")
+    kinds: list[str]
+    since: datetime = Field(description="Open or closed.")
+    until: datetime | None = Field(description="When the next probe may start.")
+    reason: str | None = Field(description="Why it opened, or why the last probe failed.")
+    actor: str | None = Field(description="The worker or person that opened or closed it.")
+    failed_probes: int
+    opened: int = Field(description="How many times.")
+    probe: UUID | None = Field(description="The task that was let through last.")
+    queued: int = Field(description="Tasks of its kinds that are queued.")
 
 
 class WorkerOut(Out):
@@ -449,6 +465,11 @@ class HoldChange(Out):
     target: str
     name: str
     paused: bool
+    changed: bool
+
+
+class CircuitChange(Out):
+    circuit: CircuitOut
     changed: bool
 
 

@@ -14,6 +14,7 @@ from redrive.ops import views
 from redrive.ops.causes import Cause
 from redrive.ops.failed import BulkResult
 from redrive.ops.operator import Operator
+from redrive.ops.operator.circuits import CircuitView, Turned
 from redrive.ops.operator.control import Kind, Queue, Worker
 from redrive.ops.operator.schedules import Schedule
 from redrive.ops.operator.tasks import Story
@@ -124,7 +125,18 @@ def kind(found: Kind) -> m.KindOut:
         rate_limit_ms=None if limit is None else limit.rate_ms,
         running=limit.running if limit is not None and limit.concurrency is not None else None,
         limited_by=None if limit is None else limit.actor,
+        circuit=None if found.circuit is None else found.circuit.row.name,
     )
+
+
+def circuit(found: CircuitView) -> m.CircuitOut:
+    names = ("name", "kinds", "since", "until", "reason", "actor", "failed_probes", "opened", "probe")
+    values = {name: getattr(found.row, name) for name in names}
+    return m.CircuitOut(**values, state=found.state.value, told=found.told, queued=found.queued)
+
+
+def turned(found: Turned) -> m.CircuitChange:
+    return m.CircuitChange(circuit=circuit(found.circuit), changed=found.changed)
 
 
 def _hold(found: HoldRow | None) -> m.HoldOut | None:

@@ -27,6 +27,7 @@ from redrive.handlers.kinds import DEFAULTS
 from redrive.handlers.new_task import GivenTask, NewTasks, as_enqueued, make_task
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
 from redrive.kernel.applied import Applied
+from redrive.kernel.circuit import Circuit
 from redrive.kernel.classify import Classification
 from redrive.kernel.commit import Commit, Schedule
 from redrive.kernel.machine import Policy
@@ -167,6 +168,7 @@ class App:
         backoff_max: float | None = None,
         public: Iterable[str] = (),
         history: str | float | None = DEFAULT_HISTORY,
+        circuit: Circuit | bool | None = None,
     ) -> TaskDecorator:
         """Register a handler for a kind.
 
@@ -176,6 +178,8 @@ class App:
         another attempt would not cure. ``public`` names payload fields that viewers may see (short values only): an
         order's number, not its address. ``history`` says how long completed tasks of this kind are kept, if shorter
         than ``REDRIVE_HISTORY_DAYS``: ``"15m"``, ``"1h"``, ``"2d"`` or seconds; ``None``: they leave nothing.
+        ``circuit``: while its other side is down, tasks of this kind wait and use no attempts: ``True``, or a
+        ``Circuit`` that says when.
         """
         if callable(kind):  # @app.task, as other queues have it; the function would be gone without a word
             raise ConfigError(
@@ -197,6 +201,7 @@ class App:
             "backoff_max": backoff_max,
             "public": public,
             "history": check_history(kind, history),
+            "circuit": circuit,
         }
         return TaskDecorator(self, self._register, kind, options)
 

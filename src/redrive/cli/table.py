@@ -108,6 +108,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "audit": ("audit:audit_cli", "Who did what: list, export, prune, verify, search."),
         "schedules": ("schedules:schedules_cli", "Periodic tasks: list them, run one now."),
         "workers": ("workers:workers_cli", "Workers: list them, have them end."),
+        "circuits": ("circuits:circuits_cli", "Circuits: list them, open, close or probe one."),
         "tokens": ("tokens:tokens_cli", "Access tokens of the HTTP API: list, create, revoke."),
     },
 }
@@ -195,5 +196,6 @@ EXAMPLES: dict[str, list[str]] = {
     ],
     "resume": ["redrive resume --kind BUILD_REPORT"],
     "workers": ["redrive workers", "redrive workers drain --all --reason 'a new machine'"],
+    "circuits": ["redrive circuits", "redrive circuits close stripe --reason 'they say that it is mended'"],
     "schedules": ["redrive schedules", "redrive schedules run nightly --reason 'the night was too short'"],
 }

@@ -21,6 +21,7 @@ from redrive.kernel.alerts.brought import AlertRule
 from redrive.kernel.alerts.rules import Unit
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit
+from redrive.kernel.circuit import Circuit
 from redrive.kernel.commit import CloseJoin, Commit
 from redrive.kernel.diagnosis import Dependency, Finding, Level
 from redrive.kernel.duty import Duty
@@ -49,6 +50,7 @@ __all__ = [
     "Belongs",
     "Caller",
     "Cancel",
+    "Circuit",
     "CloseJoin",
     "Commit",
     "ConfigError",

@@ -29,6 +29,7 @@ DEFAULTS: Mapping[str, Any] = {
     "concurrency": None,
     "rate_limit_ms": None,
     "deterministic": (),
+    "circuit": None,
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from uuid import UUID
 
 from redrive.errors import InvalidInput
+from redrive.kernel.circuit import Circuit
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -64,6 +65,7 @@ class KindOptions(TypedDict, total=False):
     backoff_max: float | None
     public: Iterable[str]
     history: str | float | None
+    circuit: Circuit | bool | None
 
 
 def check_options(options: EnqueueOptions) -> EnqueueOptions:

@@ -14,6 +14,7 @@ from redrive.handlers.events import Hook
 from redrive.handlers.functions import check_callable, origin_of, runs_on_the_loop
 from redrive.handlers.routing import Routing
 from redrive.handlers.signature import PayloadSpec
+from redrive.kernel.circuit import Circuit, circuit_of
 from redrive.kernel.classify import NO_RULES, FailureRules
 from redrive.kernel.machine import Policy
 from redrive.kernel.task import check_attempts, check_int, check_name, check_priority, check_timeout
@@ -47,6 +48,7 @@ class Handler:
     deterministic: tuple[type[BaseException], ...] = ()
     public: tuple[str, ...] = ()  # payload fields that everybody may see who may look at all
     rules: FailureRules = NO_RULES
+    circuit: Circuit | None = None  # with its name
 
     @property
     def max_attempts(self) -> int:
@@ -134,6 +136,7 @@ def make_handler(
     deterministic: tuple[type[BaseException], ...],
     names: Mapping[str, Any] | None = None,
     public: Iterable[str] = (),
+    circuit: Circuit | bool | None = None,
 ) -> Handler:
     """Returns a handler after checking everything an application said about its kind, at import time."""
     check_name(kind, "kind")
@@ -167,6 +170,7 @@ def make_handler(
         rate_ms=rate_limit_ms,
         deterministic=final,
         public=check_public(kind, public),
+        circuit=circuit_of(kind, circuit),
     )
 
 

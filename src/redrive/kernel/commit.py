@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from redrive.errors import IdempotencyConflict
+from redrive.kernel.circuit import SetCircuit
 
 if TYPE_CHECKING:
     from redrive.kernel.applied import Applied
@@ -117,7 +118,7 @@ class CloseJoin:
     join_id: UUID
 
 
-Control = Hold | Limit | CancelRequest | Drain | Declare | CloseJoin
+Control = Hold | Limit | CancelRequest | Drain | Declare | CloseJoin | SetCircuit
 
 
 @dataclass(slots=True)

@@ -35,11 +35,15 @@ class Verdict(Exception):
 
 
 class Snooze(Verdict):
-    """Run again later. Uses no attempt; ``state`` comes back as ``ctx.state``. This is how remote work is polled."""
+    """Run again later. Uses no attempt; ``state`` comes back as ``ctx.state``. This is how remote work is polled.
 
-    def __init__(self, seconds: float, *, state: Any = None) -> None:
+    ``down`` says that the other side is down, and why: that counts for the circuit of the kind, if it has one. It is
+    shown to everybody, so name the service and the trouble, and no data."""
+
+    def __init__(self, seconds: float, *, state: Any = None, down: str | None = None) -> None:
         self.seconds = check_seconds(seconds, "Snooze(seconds)")
         self.state = state
+        self.down = check_text(down, "Snooze(down=)")
         super().__init__(f"snooze for {self.seconds:g} s")
 
 

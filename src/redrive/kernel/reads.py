@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from redrive.kernel.circuit import CircuitRow
 from redrive.kernel.task import State
 
 
@@ -135,13 +136,14 @@ class CauseRow:
 
 @dataclass(slots=True)
 class Overview:
-    """The small tables as a whole: workers, schedules, limits, pauses."""
+    """The small tables as a whole: workers, schedules, limits, pauses, circuits."""
 
     now: datetime
     holds: list[HoldRow]
     limits: list[LimitRow]
     workers: list[WorkerRow]
     schedules: list[ScheduleRow]
+    circuits: list[CircuitRow] = field(default_factory=list)
     _pauses: dict[tuple[str, str], HoldRow] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -150,3 +152,7 @@ class Overview:
     def pause_of(self, target: str, name: str) -> HoldRow | None:
         """Returns the pause of a queue, kind, group or schedule; None when it is not paused."""
         return self._pauses.get((target, name))
+
+    def circuit_of(self, kind: str) -> CircuitRow | None:
+        """Returns the open circuit that tasks of this kind wait for; None when there is none."""
+        return next((row for row in self.circuits if row.open and kind in row.kinds), None)

@@ -28,6 +28,7 @@ from redrive.ops import approvals, audit_chain, causes, growth, handler_notes, i
 from redrive.ops.alerts import findings as alerts
 from redrive.ops.alerts.findings import Watched
 from redrive.ops.causes import Cause
+from redrive.ops.circuits import told
 from redrive.ops.held import HeldQueue, held_queues
 from redrive.ops.text import counted, span
 from redrive.ops.workers import Lost, drivers, fell_silent, live_workers, lost
@@ -79,6 +80,7 @@ async def examine(
         *(await handler_notes.findings(store, overview) if queue is None else ()),
         *_features(diagnosis),
         *_holds(overview, queue),
+        *_circuits(overview, stats, queue),
         *_quotas(overview, stats.by("kind")),
         *await _failures(store, overview.now, rows),
         *await _bulk(store, overview),
@@ -195,14 +197,16 @@ def _backlog(diagnosis: Diagnosis, stats: inspect.Stats, queues: dict[str, dict[
 
 
 def _backs_up(name: str, waited: timedelta, queued: int, held: HeldQueue | None, overview: Overview) -> Finding:
-    """Returns a queue whose first task waits for long; where a paused kind is behind it, who paused that."""
+    """Returns a queue whose first task waits for long; where a paused kind or an open circuit is behind it, that."""
     text = f"queue {name} backs up: its first task waits since {span(waited)}, {queued} are queued"
     if held is None:
         fix = f"redrive list --state queued --queue {shlex.quote(name)}, then redrive show ID: it says why"
         return Finding(Level.WARNING, "backlog", text, fix, ("queue", name))
-    kind = held.kinds[0].pause.name
-    fix = f"redrive resume --kind {shlex.quote(kind)}"
-    return Finding(Level.WARNING, "held_backlog", f"{text}: {held.told(overview)}", fix, ("kind", kind))
+    first = held.kinds[0]
+    fix = f"redrive resume --kind {shlex.quote(first.kind)}"
+    if first.pause is None and first.circuit is not None:
+        fix = f"mend the other side of circuit {first.circuit.name}: redrive circuits"
+    return Finding(Level.WARNING, "held_backlog", f"{text}: {held.told(overview)}", fix, ("kind", first.kind))
 
 
 def _features(diagnosis: Diagnosis) -> list[Finding]:
@@ -294,6 +298,24 @@ def _holds(overview: Overview, queue: str | None) -> list[Finding]:
         )
         for hold in held[:MOST_HOLDS]
     ] + rest
+
+
+def _circuits(overview: Overview, stats: inspect.Stats, queue: str | None) -> list[Finding]:
+    """Finds open circuits: a note while they are fresh, a warning when the outage lasts."""
+    found = []
+    for row in overview.circuits:
+        waiting = sum(
+            one.n
+            for one in stats.counts
+            if one.kind in row.kinds and one.state is State.QUEUED and queue in (None, one.queue)
+        )
+        if not row.open or (queue is not None and not waiting):
+            continue
+        level = Level.WARNING if overview.now - row.since > SLOW else Level.NOTE
+        text = f"circuit {row.name} is {told(row, overview.now)}; {counted(waiting)} of {', '.join(row.kinds)} waiting"
+        fix = f"mend the other side; redrive circuits probe {shlex.quote(row.name)} tries it now"
+        found.append(Finding(level, "circuit_open", text, fix, ("circuit", row.name)))
+    return found
 
 
 async def _audit(store: Store, overview: Overview) -> list[Finding]:

@@ -14,6 +14,7 @@ from redrive.kernel.operation import Operation, Status
 from redrive.kernel.ports.store import HoldRow, LimitRow, Overview, Query, Store, WorkerRow
 from redrive.kernel.task import State, Task
 from redrive.ops import handler_notes
+from redrive.ops.circuits import told
 from redrive.ops.text import span
 from redrive.ops.workers import OUTSIDE, is_lost, live_workers
 
@@ -51,7 +52,9 @@ async def _reasons(store: Store, task: Task) -> list[Reason]:
             return await _paused(store, task)
         case State.DELAYED:
             unknown = await _unknown_feature(store, task)
-            return [*unknown, _delayed(task, await store.now()), *_held(task, (await store.overview()).holds)]
+            overview = await store.overview()
+            due = _delayed(task, await store.now())
+            return [*unknown, due, *_held(task, overview.holds), *_circuit(task, overview)]
         case State.QUEUED:
             return await _queued(store, task)
         case State.RUNNING:
@@ -195,6 +198,7 @@ async def _queued(store: Store, task: Task) -> list[Reason]:
     known = [
         *await _unknown_feature(store, task),
         *_held(task, overview.holds),
+        *_circuit(task, overview),
         *await _limited(store, task, overview),
     ]
     # That free workers leave it alone needs no guess where something is known to keep them from it.
@@ -203,11 +207,14 @@ async def _queued(store: Store, task: Task) -> list[Reason]:
 
 
 def held_by(task: Task, overview: Overview) -> list[str]:
-    """Returns in a few words each pause that keeps a waiting task from being claimed."""
+    """Returns in a few words each pause or open circuit that keeps a waiting task from being claimed."""
+    if task.state not in (State.QUEUED, State.DELAYED):
+        return []
+    circuit = overview.circuit_of(task.kind)
     return [
         f"{hold.target} {hold.name} paused by {hold.actor}" + (f": {hold.reason}" if hold.reason else "")
-        for hold in (pauses(task, overview.holds) if task.state in (State.QUEUED, State.DELAYED) else ())
-    ]
+        for hold in pauses(task, overview.holds)
+    ] + ([] if circuit is None else [f"circuit {circuit.name} {told(circuit, overview.now)}"])
 
 
 def pauses(task: Task, holds: Sequence[HoldRow]) -> list[HoldRow]:
@@ -225,6 +232,15 @@ def _held(task: Task, holds: Sequence[HoldRow]) -> list[Reason]:
         )
         for hold in pauses(task, holds)
     ]
+
+
+def _circuit(task: Task, overview: Overview) -> list[Reason]:
+    """Returns the open circuit that tasks of its kind wait for."""
+    row = overview.circuit_of(task.kind)
+    if row is None:
+        return []
+    text = f"circuit {row.name} is {told(row, overview.now)}; it waits, and uses no attempts"
+    return [Reason("circuit", text, f"redrive circuits close {shlex.quote(row.name)}")]
 
 
 async def _limited(store: Store, task: Task, overview: Overview) -> list[Reason]:

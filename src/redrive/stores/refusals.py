@@ -36,6 +36,10 @@ def changed_meanwhile(put: Put) -> ChangedMeanwhile:
     return ChangedMeanwhile(f"{put.collection} {put.id} was changed by somebody else", hint="look at it and try again")
 
 
+def circuit_changed(name: str) -> ChangedMeanwhile:
+    return ChangedMeanwhile(f"circuit {name} was changed by somebody else", hint="look at it and try again")
+
+
 def overdrawn(detail: str | None) -> str | None:
     """Returns the account that PostgreSQL's DETAIL shows: "… (customer:bob, -5)." in whatever language."""
     row = _ACCOUNT_ROW.search(detail or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from redrive.kernel.circuit import CircuitRow
 from redrive.kernel.failed import FailedCount, FailedRef
 from redrive.kernel.machine import Event
 from redrive.kernel.payload import CUT, page_text, readable
@@ -209,6 +210,23 @@ def hold(row: Row) -> HoldRow:
 
 def limit(row: Row) -> LimitRow:
     return LimitRow(row["kind"], row["concurrency"], row["rate_ms"], row["running"], row["actor"], row["next_at"])
+
+
+def circuit(row: Row) -> CircuitRow:
+    return CircuitRow(
+        row["name"],
+        row["version"],
+        tuple(row["kinds"]),
+        bool(row["open"]),
+        row["since"],
+        row["until"],
+        row["reason"],
+        row["actor"],
+        row["failed_probes"],
+        row["opened"],
+        row["probe"],
+        row["token"],
+    )
 
 
 def worker(row: Row) -> WorkerRow:

@@ -22,6 +22,7 @@ from redrive.kernel.task import Claimed
 from redrive.worker.alone import Alone
 from redrive.worker.bulk import BulkCalls
 from redrive.worker.carriers import Carriers
+from redrive.worker.circuits import Circuits
 from redrive.worker.config import WorkerConfig
 from redrive.worker.report import Report
 from redrive.worker.run import Run, Runner, RunState, failed_unexpectedly, outcome_of, stopped
@@ -49,6 +50,7 @@ class Attempts:
         settling: Settling,
         report: Report,
         runner: Runner,
+        circuits: Circuits | None = None,
     ) -> None:
         self._worker_id = config.id
         self._handlers = config.registry.handlers
@@ -65,6 +67,7 @@ class Attempts:
         self._settling = settling
         self._report = report
         self._runner = runner
+        self._circuits = circuits
         # Handlers that did not stop and have not ended yet.
         self._strays: set[asyncio.Future[Any]] = set()
         self._most_strays = max(config.options.concurrency, FEWEST_STRAYS)
@@ -173,6 +176,11 @@ class Attempts:
             outcome = await self._runner.run(run) if run.stop is None else stopped(run)
         except BaseException as error:
             outcome = self._broken(run, error)
+            if isinstance(error, GeneratorExit):  # its loop has ended: there is nothing to wait for any more
+                self.finish(run, outcome)
+                return
+        if self._circuits is not None:
+            (outcome,) = await self._circuits.judge([run], [outcome])
         self.finish(run, outcome)
 
     async def _attempt_bulk(self, runs: list[Run]) -> None:
@@ -186,6 +194,14 @@ class Attempts:
             outcomes = await self._runner.run_bulk(runs)
         except BaseException as error:
             outcomes = [self._broken(run, error) for run in runs]
+            if isinstance(error, GeneratorExit):
+                self._finish_all(runs, outcomes)
+                return
+        if self._circuits is not None:
+            outcomes = await self._circuits.judge(runs, outcomes)
+        self._finish_all(runs, outcomes)
+
+    def _finish_all(self, runs: list[Run], outcomes: list[Outcome]) -> None:
         for run, outcome in zip(runs, outcomes, strict=True):
             self.finish(run, outcome)
 
@@ -276,7 +292,10 @@ class Attempts:
             self._runs.free_slot(run)
             self._left(run)
         else:
-            self.finish(run, stopped(run))
+            outcome = stopped(run)
+            if self._circuits is not None:
+                self._circuits.judge_later(run, outcome)
+            self.finish(run, outcome)
         run.state, run.slot = RunState.ABANDONED, slot
 
     async def stop_all(self, patience: float) -> None:

@@ -6,16 +6,18 @@ import difflib
 import logging
 from dataclasses import dataclass, replace
 
-from redrive.errors import StoreUnavailable
+from redrive.errors import ChangedMeanwhile, StoreUnavailable
 from redrive.handlers.cron import next_after
 from redrive.handlers.registry import Registry
+from redrive.kernel.circuit import declare
 from redrive.kernel.commit import Commit, Control, Declare, Limit
-from redrive.kernel.ports.store import Store
+from redrive.kernel.ports.store import Overview, Store
 from redrive.settings import Settings
 from redrive.worker.life import Life
 from redrive.worker.outage import Outage
 
 logger = logging.getLogger("redrive.worker")
+MOST_TRIES = 5
 UNNAMED_APP = "default"  # the name of every App that was given none
 
 
@@ -33,9 +35,27 @@ class Preparation:
         for text in unhandled_limits(self.registry, self.settings):
             logger.warning("%s", text, extra={"event": "limit.unhandled"})
         await self.store.open()
-        controls: list[Control] = [*await self._limits(), *await self._schedules()]
+        overview = await self.store.overview()
+        controls: list[Control] = [*self._limits(overview), *await self._schedules()]
         if controls:
             await self.store.apply(Commit(controls=controls))
+        await self._circuits(overview)
+
+    async def _circuits(self, overview: Overview) -> None:
+        """Says which kinds have which circuit. Others that start at the same time may do so too: those that lose look
+        again."""
+        handlers = self.registry.handlers.items()
+        kinds = {kind: None if one.circuit is None else one.circuit.name for kind, one in handlers}
+        rows = overview.circuits
+        for _ in range(MOST_TRIES):
+            changes = declare(rows, kinds)
+            if not changes:
+                return
+            try:
+                await self.store.apply(Commit(controls=changes))
+                return
+            except ChangedMeanwhile:
+                rows = await self.store.circuits()
 
     async def _schedules(self) -> list[Declare]:
         """Returns the schedules with their first runs, planned from the store's clock; a schedule that the store knows
@@ -51,13 +71,16 @@ class Preparation:
         planned = tuple(replace(s, next_at=next_after(s.cron, s.timezone, now)) for s in schedules)
         return [Declare(owner, planned)]
 
-    async def _limits(self) -> list[Limit]:
+    def _limits(self, overview: Overview) -> list[Limit]:
         """Returns what configuration limits now, and the end of what it limited before. An operator's limit stays."""
         settings, wanted = self.settings, limits(self.registry, self.settings)
         ours = {*self.registry.handlers, *settings.kind_concurrency, *settings.kind_rate_limit_ms}
         free = ours - {limit.kind for limit in wanted}
-        rows = (await self.store.overview()).limits
-        lifted = [row for row in rows if row.kind in free and row.actor is None and (row.concurrency or row.rate_ms)]
+        lifted = [
+            row
+            for row in overview.limits
+            if row.kind in free and row.actor is None and (row.concurrency or row.rate_ms)
+        ]
         return [*wanted, *(Limit(row.kind) for row in lifted)]
 
 

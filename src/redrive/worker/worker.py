@@ -22,6 +22,7 @@ from redrive.observe.logs import TaskLog
 from redrive.worker.announce import Announcer
 from redrive.worker.attempts import Attempts
 from redrive.worker.beat import Beats
+from redrive.worker.circuits import Circuits
 from redrive.worker.config import WorkerConfig
 from redrive.worker.duty_runner import DutyRunner
 from redrive.worker.handler_notes import HandlerNotes
@@ -88,7 +89,10 @@ class Worker:
         self.settling = Settling(config, store, state, self.report, self.ticker.due_in)
         runner = self._runner(config)
         runner.keeps_errors = hooks is not None
-        self.attempts = Attempts(config, store, state, self.settling, self.report, runner)
+        circuits = None
+        if any(handler.circuit is not None for handler in config.registry.handlers.values()):
+            circuits = Circuits(store, config.id, config.registry, log.worker)
+        self.attempts = Attempts(config, store, state, self.settling, self.report, runner, circuits)
         self.leases = LeaseKeeper(
             store,
             config.settings,

@@ -16,10 +16,11 @@ from redrive.cli.support.options import AppName, Json, Url
 from redrive.errors import InvalidInput
 from redrive.kernel.reads import WorkerRow
 from redrive.kernel.task import State
+from redrive.ops.circuits import next_probe
 from redrive.ops.handler_notes import stray_told
 from redrive.ops.history import PERIODS, History
 from redrive.ops.inspect import Stats
-from redrive.ops.text import counted
+from redrive.ops.text import counted, span
 from redrive.ops.workers import Standing, standing
 from redrive.settings import load_settings
 
@@ -103,6 +104,7 @@ def _print(found: Stats) -> None:
     _totals(found)
     now = found.overview.now
     _holds(found, now)
+    _circuits(found, now)
     _limits(found)
     _workers(found, now)
     _causes(found, now)
@@ -118,6 +120,11 @@ def _document(found: Stats) -> dict[str, Any]:
         "kinds": found.by("kind"),
         "counts": [asdict(count) for count in found.counts],
         "holds": [asdict(row) for row in overview.holds],
+        "circuits": [
+            {"name": row.name, "kinds": row.kinds, "since": row.since, "until": row.until, "reason": row.reason}
+            for row in overview.circuits
+            if row.open
+        ],
         "limits": [asdict(row) for row in overview.limits],
         "workers": [
             asdict(row) | {"running": found.held_by(row)} for row in overview.workers if not _gone(row, overview.now)
@@ -172,6 +179,15 @@ def _holds(found: Stats, now: datetime) -> None:
         for hold in found.overview.holds
     ]
     _section("paused", ["what", "name", "by", "since", "reason"], rows)
+
+
+def _circuits(found: Stats, now: datetime) -> None:
+    rows: list[list[object]] = [
+        [row.name, ", ".join(row.kinds), span(now - row.since), next_probe(row, now), row.reason or ""]
+        for row in found.overview.circuits
+        if row.open
+    ]
+    _section("open circuits", ["circuit", "kinds", "since", "next probe", "reason"], rows)
 
 
 def _limits(found: Stats) -> None:

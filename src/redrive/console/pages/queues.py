@@ -1,4 +1,4 @@
-"""Queues, kinds and groups: pause, resume, quotas and rates."""
+"""Queues, kinds and groups: pause, resume, quotas and rates, circuits."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from redrive.errors import ChangedMeanwhile, InvalidInput
 
 router = pages_router()
 LIMITS = {"concurrency": "the number at once", "rate_ms": "the spacing"}
+MOST_CIRCUITS = 200
 TARGETS = ("queue", "kind", "group")
 
 
@@ -29,6 +30,7 @@ async def queues(page: ThePage) -> Response:
         next_kind=next_kind,
         holds=[one.row for one in holds],
         next_hold=next_hold,
+        circuits=(await page.operator.circuits.list())[:MOST_CIRCUITS],
     )
 
 
@@ -44,6 +46,17 @@ async def resume(page: TheForm) -> Response:
     target, name = _target(page), page.form.needed("name", "the name")
     was = await page.operator.control.resume(target, name, page.form.text("reason"))
     return page.back(f"Resumed {target} {name}." if was else f"{target.capitalize()} {name} was not paused.")
+
+
+@router.post("/queues/circuit")
+async def circuit(page: TheForm) -> Response:
+    verb, name = page.form.needed("verb", "what to do"), page.form.needed("name", "the circuit")
+    service = page.operator.circuits
+    turn = {"open": service.open, "close": service.close, "probe": service.probe}.get(verb)
+    if turn is None:
+        raise InvalidInput(f"a circuit can be opened, closed or probed, not {verb[:50]!r}")
+    done = await turn(name, page.form.text("reason"))
+    return page.back(f"Circuit {name} is {done.circuit.told}." if done.changed else f"Nothing to do with {name}.")
 
 
 @router.post("/queues/limit")

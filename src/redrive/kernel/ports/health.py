@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from redrive.kernel.circuit import CircuitRow
     from redrive.kernel.diagnosis import Diagnosis
     from redrive.kernel.figures import Figures
     from redrive.kernel.reads import Count, Overview, WorkerLeases
@@ -42,6 +43,9 @@ class HealthReads(Protocol):
     async def counts(self) -> list[Count]: ...
 
     async def overview(self) -> Overview: ...
+
+    async def circuits(self) -> list[CircuitRow]:
+        """Returns the circuits of all kinds that have one, open or not."""
 
     async def leases(self) -> list[WorkerLeases]:
         """Returns who has the leases of the tasks that run now; costs no more than there are of those."""

@@ -12,6 +12,7 @@ from redrive.kernel.ports.store import Count, HoldRow, LimitRow, Overview, Query
 from redrive.kernel.task import State, Task, check_name
 from redrive.ops import actions, inspect
 from redrive.ops.access import Role
+from redrive.ops.circuits import OpenCircuit, open_circuit
 from redrive.ops.handler_notes import strays
 from redrive.ops.held import HeldQueue, held_queues
 from redrive.ops.inspect import Stats
@@ -61,6 +62,7 @@ class Kind:
     dead_letters: int = 0
     unserved: tuple[str, ...] = ()  # queues in which tasks of it wait, and that no live worker serves
     stopped: tuple[str, ...] = ()  # queues in which tasks of it wait, and that are paused
+    circuit: OpenCircuit | None = None  # that its tasks wait for
 
 
 @dataclass(slots=True, frozen=True)
@@ -240,6 +242,7 @@ def _kinds(names: Sequence[str], stats: Stats) -> list[Kind]:
             letters.get(name, 0),
             tuple(queue for queue in waiting.get(name, ()) if queue not in served),
             tuple(queue for queue in waiting.get(name, ()) if overview.pause_of("queue", queue) is not None),
+            open_circuit(overview, name),
         )
         for name in names
     ]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from redrive.ops.operator.approvals import ApprovalService
     from redrive.ops.operator.audit import AuditService
     from redrive.ops.operator.causes import CauseService
+    from redrive.ops.operator.circuits import CircuitService
     from redrive.ops.operator.control import ControlService
     from redrive.ops.operator.erasures import ErasureService
     from redrive.ops.operator.executors import ExecutorService
@@ -42,6 +43,7 @@ SERVICES = {
     "approvals": "ApprovalService",
     "audit": "AuditService",
     "causes": "CauseService",
+    "circuits": "CircuitService",
     "control": "ControlService",
     "erasures": "ErasureService",
     "executors": "ExecutorService",
@@ -63,6 +65,7 @@ class Operator:
     approvals: ApprovalService
     audit: AuditService
     causes: CauseService
+    circuits: CircuitService
     control: ControlService
     erasures: ErasureService
     executors: ExecutorService

@@ -12,6 +12,7 @@ import asyncpg
 from redrive.errors import MayHaveLanded, RedriveError, StoreBlocked, StoreUnavailable
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import FOREIGN, UNUSABLE, BulkAction
+from redrive.kernel.circuit import SetCircuit
 from redrive.kernel.commit import CancelRequest, CloseJoin, Commit, Control, Declare, Drain, Hold, Limit
 from redrive.kernel.records import Put
 from redrive.kernel.task import Enqueued
@@ -27,7 +28,7 @@ from redrive.stores.postgres.ledger import post
 from redrive.stores.postgres.patience import patiently
 from redrive.stores.postgres.pool import Connection, Pool
 from redrive.stores.postgres.settle import landed_before, settle
-from redrive.stores.refusals import changed_meanwhile, may_have_landed
+from redrive.stores.refusals import changed_meanwhile, circuit_changed, may_have_landed
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
@@ -183,6 +184,8 @@ async def _control(connection: Connection, control: Control, applied: Applied) -
                 applied.repeated.add(f"{target.value}:{name}")
         case Limit(kind, concurrency, rate_ms, actor):
             await connection.fetchval(SQL["limit"], kind, concurrency, rate_ms, actor)
+        case SetCircuit():
+            await _set_circuit(connection, control)
         case CancelRequest(task_id, actor, reason):
             match await connection.fetchval(SQL["cancel"], task_id, actor, reason):
                 case None:
@@ -196,3 +199,9 @@ async def _control(connection: Connection, control: Control, applied: Applied) -
             await connection.fetchval(SQL["declare"], owner, codec.schedules(schedules))
         case CloseJoin():
             pass  # all of them together
+
+
+async def _set_circuit(connection: Connection, new: SetCircuit) -> None:
+    values = (new.open, new.wait, new.reason, new.actor, new.failed_probes, new.opened)
+    if not await connection.fetchval(SQL["circuit"], new.name, new.version, list(new.kinds), *values):
+        raise circuit_changed(new.name)

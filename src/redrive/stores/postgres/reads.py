@@ -10,6 +10,7 @@ from uuid import UUID
 
 from redrive.ids import time_of
 from redrive.kernel.audit import AuditFilter
+from redrive.kernel.circuit import CircuitRow
 from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.joins import Join
 from redrive.kernel.ports.store import (
@@ -33,6 +34,7 @@ from redrive.stores.postgres.pool import Pool
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
+SMALL_TABLES = ("now", "holds", "limits", "workers", "schedules", "circuits")
 
 
 class Reads:
@@ -298,16 +300,20 @@ class Reads:
 
     async def overview(self) -> Overview:
         async def look(connection: Any) -> list[Any]:
-            return [await connection.fetch(SQL[name]) for name in ("now", "holds", "limits", "workers", "schedules")]
+            return [await connection.fetch(SQL[name]) for name in SMALL_TABLES]
 
-        now, holds, limits, workers, schedules = await self._snapshot(look)
+        now, holds, limits, workers, schedules, circuits = await self._snapshot(look)
         return Overview(
             now[0][0],
             [rows.hold(r) for r in holds],
             [rows.limit(r) for r in limits],
             [rows.worker(r) for r in workers],
             [rows.schedule(r) for r in schedules],
+            [rows.circuit(r) for r in circuits],
         )
+
+    async def circuits(self) -> list[CircuitRow]:
+        return [rows.circuit(row) for row in await fetch(self.pool, "circuits")]
 
     async def leases(self) -> list[WorkerLeases]:
         return [rows.worker_leases(row) for row in await self._rows("leases")]

@@ -147,6 +147,9 @@ where t.state = 'running' and t.lease_expires_at >= (select clock_timestamp()) +
 -- hold: pause or resume a queue, kind or group
 select redrive.set_hold($1, $2, $3, $4, $5);
 
+-- circuit: open, close or change a circuit
+select redrive.set_circuit($1, $2, $3, $4, $5, $6, $7, $8, $9);
+
 -- limit: what the fleet may do with a kind
 select redrive.set_limit($1, $2, $3, $4);
 
@@ -404,6 +407,9 @@ select * from redrive.hold order by at;
 
 -- limits: kinds with a lane of their own
 select * from redrive.kind order by kind;
+
+-- circuits: which kinds have which, and whether they are open
+select * from redrive.circuit order by name;
 
 -- workers: workers seen lately
 select * from redrive.worker order by id;

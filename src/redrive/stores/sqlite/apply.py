@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import FOREIGN, UNUSABLE, Audit, BulkAction
+from redrive.kernel.circuit import SetCircuit
 from redrive.kernel.commit import (
     CancelRequest,
     CloseJoin,
@@ -22,7 +23,7 @@ from redrive.kernel.commit import (
 from redrive.kernel.records import Put
 from redrive.kernel.task import Enqueued
 from redrive.stores.features import with_callbacks
-from redrive.stores.refusals import changed_meanwhile
+from redrive.stores.refusals import changed_meanwhile, circuit_changed
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.audit import add_audits
 from redrive.stores.sqlite.audit import values as _audit
@@ -121,6 +122,8 @@ def _control(session: Session, control: Control, applied: Applied) -> None:
         case Hold():
             if not _hold(session, control):
                 applied.repeated.add(f"{control.target.value}:{control.name}")
+        case SetCircuit():
+            _set_circuit(session, control)
         case Limit():
             _limit(session, control)
         case CancelRequest():
@@ -165,6 +168,18 @@ def _drain(session: Session, drain: Drain) -> bool:
     target = f"worker:{drain.worker_id}"
     add_audits(session, [[drain.actor, "WORKER_DRAIN", drain.reason, None, None, target, before, after]])
     return True
+
+
+def _set_circuit(session: Session, new: SetCircuit) -> None:
+    kinds, wait = dumps(list(new.kinds)), None if new.wait is None else micros(new.wait)
+    values = (new.name, kinds, int(new.open), wait, new.reason, new.actor, new.failed_probes, new.opened, session.now)
+    if not session.run(*((SQL["circuit"], *values, new.version) if new.version else (SQL["circuit_new"], *values))):
+        raise circuit_changed(new.name)
+    if new.open:
+        session.run(SQL["lanes"], kinds)
+    session.run(SQL["circuit_kinds"], new.name, kinds, int(new.open))
+    if not new.open or new.wait == 0:
+        session.wakes.anything = True
 
 
 def _limit(session: Session, limit: Limit) -> bool:

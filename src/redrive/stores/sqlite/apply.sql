@@ -10,11 +10,29 @@ delete from redrive_hold where target = ? and name = ?
 -- lane: a kind gets a lane of its own
 insert into redrive_kind (kind) values (?) on conflict (kind) do nothing
 
+-- lanes: the same for several kinds
+insert into redrive_kind (kind) select value from json_each(?) where true on conflict (kind) do nothing
+
 -- resume: a group's tasks are to come back
 insert into redrive_resuming (task_group) values (?) on conflict do nothing
 
 -- stay: the group is held again before all of them were back
 delete from redrive_resuming where task_group = ?
+
+-- circuit_new: a circuit that must not exist yet
+insert into redrive_circuit (name, version, kinds, open, since, until, reason, actor, failed_probes, opened)
+values (?1, 1, ?2, ?3, ?9, ?9 + ?4, ?5, ?6, ?7, ?8) on conflict (name) do nothing
+
+-- circuit: one that must still be the one that was seen
+update redrive_circuit set version = version + 1, kinds = ?2, open = ?3,
+  since = case when open = ?3 then since else ?9 end, until = case when ?3 then coalesce(?9 + ?4, until) end,
+  reason = ?5, actor = ?6, failed_probes = ?7, opened = ?8,
+  probe = case when ?3 and ?4 is null then probe end, token = case when ?3 and ?4 is null then token end
+where name = ?1 and version = ?10
+
+-- circuit_kinds: kinds wait for an open circuit, or do so no more
+update redrive_kind set circuit = case when ?3 and kind in (select value from json_each(?2)) then ?1 end
+where circuit = ?1 or (?3 and kind in (select value from json_each(?2)))
 
 -- limit: what a kind is allowed now
 select concurrency, rate_ms, actor from redrive_kind where kind = ?

@@ -36,6 +36,7 @@ class Rules:
     groups: frozenset[str]
     lanes: frozenset[str]
     room: dict[str, int]
+    circuits: dict[str, str]  # open circuits that let a probe start, by kind
 
 
 @dataclass(slots=True)
@@ -49,7 +50,7 @@ class Found:
 
 
 def claim(session: Session, want: ClaimRequest) -> list[Claimed]:
-    holds, kinds = _held_and_limited(session)
+    holds, kinds, _ = _held_and_limited(session)
     lease = _Lease(session, want)
     if not kinds and want.handles is None and want.only is None and not any(h[0] == "group" for h in holds):
         closed = {name for target, name in holds if target == "queue"}
@@ -59,22 +60,23 @@ def claim(session: Session, want: ClaimRequest) -> list[Claimed]:
     return lease.claimed()
 
 
-def _held_and_limited(session: Session) -> tuple[list[Row], list[Row]]:
-    row = session.row(SQL["rules"])
+def _held_and_limited(session: Session) -> tuple[list[Row], list[Row], list[str]]:
+    row = session.row(SQL["rules"], session.now)
     assert row is not None
-    return json.loads(row[0]), json.loads(row[1])
+    return json.loads(row[0]), json.loads(row[1]), json.loads(row[2])
 
 
 def _claim_by_lanes(session: Session, want: ClaimRequest, lease: _Lease) -> None:
     for _ in range(MOST_ROUNDS_PER_CLAIM):
         left = want.count - lease.count
-        found = _look(session, _rules(session, want), left, left)
+        rules = _rules(session, want)
+        found = _look(session, rules, left, left)
         if found.away or found.held:
             # Usually the next ones may run. If some have to be set aside, nothing runs before that is done, with all of
             # them that can be seen from here: what is behind them, or they themselves in their lane, may be the next.
             found = _look(session, _rules(session, want), left, left + MOST_ROWS_PER_ROUND)
         elif found.run:
-            lease.claim_rows(found.run)
+            lease.claim_rows(found.run, rules.circuits)
         if found.away:
             session.run(SQL["add_lanes"], dumps(sorted(found.kinds)))
             session.run(SQL["set_aside"], dumps(found.away))
@@ -109,8 +111,10 @@ class _Lease:
                 return
             self._take(CLAIM_OPEN_ROWS, queue, left)
 
-    def claim_rows(self, rowids: list[int]) -> None:
+    def claim_rows(self, rowids: list[int], circuits: dict[str, str]) -> None:
         rows = self._take(CLAIM_PICKED_ROWS, dumps(rowids))
+        for probe in (row for row in rows if row[2] in circuits):
+            self._session.run(SQL["probe"], probe[1], str(self._token), circuits[probe[2]])
         counts = dumps(list(Counter(row[2] for row in rows).items()))
         self._session.run(SQL["take_places"], self._session.now, counts)
 
@@ -201,13 +205,18 @@ def _claimed(row: Row, token: UUID, created_at: datetime, now: int) -> Claimed:
 
 
 def _rules(session: Session, want: ClaimRequest) -> Rules:
-    holds, kinds = _held_and_limited(session)
+    holds, kinds, shut = _held_and_limited(session)
     held = {target: frozenset(name for t, name in holds if t == target) for target in ("queue", "kind", "group")}
     handles = None if want.handles is None else frozenset(want.handles)
     room: dict[str, int] = {} if want.only is not None else {"": want.count + MOST_ROWS_PER_ROUND}
-    for kind, concurrency, rate_ms, running, next_at in kinds:
+    circuits: dict[str, str] = {}
+    for kind, concurrency, rate_ms, running, next_at, circuit in kinds:
         if kind in held["kind"] or kind != (want.only or kind) or (handles is not None and kind not in handles):
             continue
+        if circuit is not None:
+            if circuit in shut:
+                continue
+            circuits[kind] = circuit
         free = want.count if concurrency is None else concurrency - running
         if rate_ms is not None:
             # Further ahead than one step (and a minute): by a clock that was wrong.
@@ -216,7 +225,7 @@ def _rules(session: Session, want: ClaimRequest) -> Rules:
         if free > 0:
             room[kind] = free
     queues = tuple(queue for queue in want.queues if queue not in held["queue"])
-    return Rules(queues, handles, held["group"], frozenset(row[0] for row in kinds), room)
+    return Rules(queues, handles, held["group"], frozenset(row[0] for row in kinds), room, circuits)
 
 
 def _look(session: Session, rules: Rules, left: int, reach: int) -> Found:
@@ -239,6 +248,8 @@ def _judge(row: Row, rules: Rules, found: Found) -> None:
     elif rules.room[lane] > 0:
         rules.room[lane] -= 1
         found.run.append(rowid)
+        if (circuit := rules.circuits.get(lane)) is not None:  # one task is the probe, whatever kinds share it
+            rules.room.update({kind: 0 for kind, own in rules.circuits.items() if own == circuit})
 
 
 def _ready(session: Session, queue: str, room: dict[str, int], reach: int) -> Iterator[Row]:

@@ -1,9 +1,11 @@
 -- Statements that look for ready rows name their index: with statistics (ANALYZE) SQLite would read a large queue from
 -- end to end, expecting to find something soon.
 
--- rules: what is paused, and kinds with a lane of their own
+-- rules: what is paused, kinds with a lane of their own, and open circuits that let no probe start now
 select (select json_group_array(json_array(target, name)) from redrive_hold),
-  (select json_group_array(json_array(kind, concurrency, rate_ms, running, next_at)) from redrive_kind)
+  (select json_group_array(json_array(kind, concurrency, rate_ms, running, next_at, circuit)) from redrive_kind),
+  (select json_group_array(c.name) from redrive_circuit c where c.open and (c.until > ? or exists (
+    select 1 from redrive_task t where t.id = c.probe and t.state = 'running' and t.lease_token = c.token)))
 
 -- rows: what running a task needs, of the rows that are looked for
 select json_group_array(json_array(c.rowid, c.id, c.kind, c.queue, c.priority, c.position,
@@ -57,6 +59,9 @@ update redrive_kind set running = running + case when concurrency is null then 0
   next_at = case when rate_ms is null then null else ? + rate_ms * 1000 end
 from (select json_extract(j.value, '$[0]') as kind, json_extract(j.value, '$[1]') as n from json_each(?) j) v
 where redrive_kind.kind = v.kind and (concurrency is not null or rate_ms is not null)
+
+-- probe: this task tries whether the other side is back
+update redrive_circuit set probe = ?, token = ? where name = ?
 
 -- free_places: limited kinds have ended some
 update redrive_kind set running = max(0, running - v.n)

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from redrive.ids import from_text, is_id
+from redrive.kernel.circuit import CircuitRow
 from redrive.kernel.failed import FailedCount, FailedRef
 from redrive.kernel.ports.store import CauseRow, HoldRow, LimitRow, ScheduleRow, WorkerLeases, WorkerRow
 from redrive.kernel.records import Record
@@ -19,6 +20,8 @@ from redrive.stores.sqlite.clock import to_datetime
 
 _TIMES = frozenset(
     {
+        "since",
+        "until",
         "created_at",
         "run_at",
         "next_attempt_at",
@@ -45,7 +48,7 @@ _TIMES = frozenset(
     }
 )
 FIRST_SHOWN_TIME, LAST_SHOWN_TIME = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
-_IDS = frozenset({"task_id", "sample_task", "lease_token", "join_id"})
+_IDS = frozenset({"task_id", "sample_task", "lease_token", "join_id", "probe", "token"})
 
 
 def task(row: sqlite3.Row, as_text: bool = False) -> Task:
@@ -92,6 +95,12 @@ def hold(row: sqlite3.Row) -> HoldRow:
 
 def limit(row: sqlite3.Row) -> LimitRow:
     return common.limit(_typed(row))
+
+
+def circuit(row: sqlite3.Row) -> CircuitRow:
+    values = _typed(row)
+    values["kinds"] = json.loads(values["kinds"])
+    return common.circuit(values)
 
 
 def schedule(row: sqlite3.Row) -> ScheduleRow:

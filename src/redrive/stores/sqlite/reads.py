@@ -12,6 +12,7 @@ from uuid import UUID
 
 from redrive.ids import is_id
 from redrive.kernel.audit import AuditFilter
+from redrive.kernel.circuit import CircuitRow
 from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.joins import Join
 from redrive.kernel.ports.store import (
@@ -272,6 +273,9 @@ class Reads:
     async def overview(self) -> Overview:
         return await self.read(_overview)
 
+    async def circuits(self) -> list[CircuitRow]:
+        return await self.read(_circuits)
+
     async def leases(self) -> list[WorkerLeases]:
         return await self.read(lambda session: [codec.worker_leases(row) for row in _rows(session, SQL["leases"])])
 
@@ -386,4 +390,9 @@ def _overview(session: Session) -> Overview:
         [codec.limit(row) for row in _rows(session, SQL["limits"])],
         [codec.worker(row) for row in _rows(session, SQL["workers"])],
         [codec.schedule(row) for row in _rows(session, SQL["schedules"])],
+        _circuits(session),
     )
+
+
+def _circuits(session: Session) -> list[CircuitRow]:
+    return [codec.circuit(row) for row in _rows(session, SQL["circuits"])]

@@ -183,6 +183,9 @@ select * from redrive_hold order by at
 -- limits: kinds with a lane of their own
 select * from redrive_kind order by kind
 
+-- circuits: which kinds have which, and whether they are open
+select * from redrive_circuit order by name
+
 -- workers: workers seen lately
 select * from redrive_worker order by id
 

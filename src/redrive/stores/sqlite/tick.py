@@ -24,7 +24,7 @@ def tick(session: Session, beat: Heartbeat) -> TickResult:
     duties = _duties(session, beat)
     promoted, back = _promote(session), resume_groups(session)
     cancels = [from_text(row[0]) for row in session.rows(SQL["cancels"], beat.worker_id) if is_id(row[0])]
-    ((due,),) = session.rows(SQL["next_due"], session.now, session.now)
+    ((due,),) = session.rows(SQL["next_due"], *[session.now] * 3)
     next_due = None if due is None else (due - session.now) / 1_000_000
     return TickResult(duties, cancels, 0.0 if back >= MOST_PROMOTED_PER_TICK else next_due, promoted + back)
 

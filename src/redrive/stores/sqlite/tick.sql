@@ -49,7 +49,8 @@ select id from redrive_task where worker_id = ? and cancel_requested_at is not n
 select min(at) from (
   select min(next_attempt_at) as at from redrive_task where state = 'delayed'
   union all select min(next_at) from redrive_schedule where next_at > ?
-  union all select min(next_at) from redrive_kind where rate_ms is not null and next_at > ?)
+  union all select min(next_at) from redrive_kind where rate_ms is not null and next_at > ?
+  union all select min(until) from redrive_circuit where open and until > ?)
 
 -- expired: leases that ran out, of tasks of one feature or of none, with the workers that were lost while they had the
 -- task; null where whoever had it is no worker that beats: then nobody knows whether it died

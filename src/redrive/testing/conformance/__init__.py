@@ -17,6 +17,7 @@ pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgut
 
 from redrive.testing.conformance.bounds import TestBounds  # noqa: E402
 from redrive.testing.conformance.cancel import TestCancel  # noqa: E402
+from redrive.testing.conformance.circuits import TestCircuits  # noqa: E402
 from redrive.testing.conformance.claim import TestClaim, TestHandles  # noqa: E402
 from redrive.testing.conformance.cost import TestCost  # noqa: E402
 from redrive.testing.conformance.enqueue import TestEnqueue, TestIdempotency  # noqa: E402
@@ -51,6 +52,7 @@ __all__ = [
     "TestAudit",
     "TestBounds",
     "TestCancel",
+    "TestCircuits",
     "TestClaim",
     "TestCost",
     "TestEnqueue",

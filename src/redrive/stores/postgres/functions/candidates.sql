@@ -17,6 +17,8 @@ begin
       and (p_closed is null or k.kind <> all (p_closed))
       and (k.concurrency is null or k.running < k.concurrency)
       and (k.next_at is null or not redrive.too_soon(k.next_at, k.rate_ms))
+      and (k.circuit is null or exists (
+        select 1 from redrive.circuit x where x.name = k.circuit and redrive.may_probe(x.until, x.probe, x.token)))
       and exists (
         select 1 from unnest(p_queues) q(queue)
         left join unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
@@ -47,6 +49,7 @@ declare
   v_held tid[];
   v_queue text;
   v_chosen integer;
+  v_probes text[] := '{}';
 begin
   v_lanes := array(select k.kind from redrive.kind k);
   v_open := redrive.open_lanes(p_queues, p_handles, p_only, p_closed, p_seg_queue, p_seg_lane, p_seg_priority,
@@ -67,11 +70,18 @@ begin
     passed_by := cardinality(v_free) < cardinality(v_open);
     v_open := v_free;
   end if;
+  if exists (select 1 from redrive.kind k where k.kind = any (v_open) and k.circuit is not null) then
+    v_probes := redrive.lock_probes(v_open);
+  end if;
   select array_agg(c.kind), array_agg(c.cap) into v_open, v_caps
   from (
-    -- An unlimited lane may offer more than is wanted: others may have locked its head.
-    select k.kind, case when k.concurrency is null and k.rate_ms is null then p_scan else least(p_want, k.concurrency - k.running,
-      case when k.rate_ms is null then p_want when redrive.too_soon(k.next_at, k.rate_ms) then 0 else 1 end) end as cap
+    -- An unlimited lane may offer more than is wanted: others may have locked its head. Of an open circuit one task is a
+    -- probe, whatever kinds share it.
+    select k.kind, case when k.concurrency is null and k.rate_ms is null and k.circuit is null then p_scan else least(p_want,
+      k.concurrency - k.running,
+      case when k.rate_ms is null then p_want when redrive.too_soon(k.next_at, k.rate_ms) then 0 else 1 end,
+      case when k.circuit is null then p_want when k.circuit = any (v_probes)
+        and row_number() over (partition by k.circuit order by k.kind) = 1 then 1 else 0 end) end as cap
     from redrive.kind k where k.kind = any (v_open)
   ) c where c.cap > 0;
 

@@ -110,6 +110,9 @@ begin
           next_at = case when k.rate_ms is null then null else clock_timestamp() + k.rate_ms * interval '1 ms' end
         from (select p.kind, count(*)::integer as n from picked p group by p.kind) n
         where k.kind = n.kind and (k.concurrency is not null or k.rate_ms is not null)
+      ), probes as (
+        update redrive.circuit c set probe = p.id, token = p_token
+        from picked p join redrive.kind k on k.kind = p.kind where c.name = k.circuit
       )
       select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position,
       case when pg_column_size(p.payload) > 262144 then redrive.within_limit(p.payload) else p.payload::jsonb end, p.attempt_count,

@@ -91,7 +91,8 @@ begin
       where t.state = 'delayed' and t.queue = q.queue and t.next_attempt_at > v_now
       order by t.next_attempt_at limit 1) r),
     (select min(s.next_at) from redrive.schedule s where s.next_at > v_now),
-    (select min(k.next_at) from redrive.kind k where k.rate_ms is not null and k.next_at > v_now)) - clock_timestamp()) end;
+    (select min(k.next_at) from redrive.kind k where k.rate_ms is not null and k.next_at > v_now),
+    (select min(c.until) from redrive.circuit c where c.open and c.until > v_now)) - clock_timestamp()) end;
   promoted := promoted + v_back;
   return next;
 end $$;

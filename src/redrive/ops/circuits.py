@@ -1,0 +1,43 @@
+"""Circuits in words: since when one is open, why, and when it is tried again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from redrive.kernel.circuit import CircuitRow, CircuitState
+from redrive.kernel.reads import Overview
+from redrive.ops.text import span
+
+
+@dataclass(slots=True, frozen=True)
+class OpenCircuit:
+    """A circuit that is open at this moment."""
+
+    row: CircuitRow
+    now: datetime
+
+    @property
+    def told(self) -> str:
+        return told(self.row, self.now)
+
+
+def open_circuit(overview: Overview, kind: str) -> OpenCircuit | None:
+    """Returns the open circuit that tasks of a kind wait for."""
+    row = overview.circuit_of(kind)
+    return None if row is None else OpenCircuit(row, overview.now)
+
+
+def told(row: CircuitRow, now: datetime) -> str:
+    """Returns a circuit in a sentence: "open since 12:00:03Z (5 min), because connect; the next probe in 20 s"."""
+    since = f"since {row.since.astimezone(UTC):%H:%M:%SZ} ({span(now - row.since)})"
+    if not row.open:
+        return f"closed {since}"
+    failed = f", {row.failed_probes} failed" if row.failed_probes else ""
+    return f"open {since}, because {row.reason or 'somebody opened it'}; {next_probe(row, now)}{failed}"
+
+
+def next_probe(row: CircuitRow, now: datetime) -> str:
+    if row.state(now) is CircuitState.HALF_OPEN or row.until is None:
+        return "a probe runs, or the next task is one"
+    return f"the next probe in {span(row.until - now)}"

@@ -1,0 +1,111 @@
+"""Circuits for operators: listed, told of everywhere, opened, closed and probed by hand, with an audit row."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.errors import NotAllowed, NotFound
+from redrive.kernel.circuit import CircuitState, SetCircuit
+from redrive.kernel.commit import Target
+from redrive.kernel.diagnosis import Level
+from redrive.kernel.outcome import Completed
+from redrive.ops.access import Role
+from redrive.ops.doctor import examine
+from redrive.testing.conformance.harness import Harness
+from tests.ops.test_operator import operator
+
+pytestmark = pytest.mark.anyio
+WAIT = 30.0
+
+
+async def declared(harness: Harness) -> None:
+    await harness.control(SetCircuit("pay", 0, ("A", "B"), False))
+
+
+async def opened(harness: Harness) -> None:
+    await harness.control(SetCircuit("pay", 0, ("A", "B"), True, WAIT, "connect: ConnectionError", "w1", 0, 1))
+
+
+async def test_it_is_opened_probed_and_closed_by_hand(harness: Harness) -> None:
+    await declared(harness)
+    await harness.enqueue_many(3, "A")
+    ann = operator(harness).circuits
+    done = await ann.open("pay", "they told us")
+    assert done.changed and done.circuit.state is CircuitState.OPEN
+    assert "because opened by ann; the next probe in" in done.circuit.told
+    assert not (await ann.open("pay")).changed
+    assert await harness.claim(9) == []
+
+    assert (await ann.probe("pay")).circuit.state is CircuitState.HALF_OPEN
+    (probe,) = await harness.claim(9)
+    await harness.settle(probe, Completed())
+    done = await ann.close("pay", "they are back")
+    assert done.changed and done.circuit.state is CircuitState.CLOSED
+    assert len(await harness.claim(9)) == 2
+    assert not (await ann.close("pay")).changed
+    assert not (await ann.probe("pay")).changed
+    rows = [(row.actor, row.action, row.reason, row.target, row.after) for row in await harness.audit()]
+    assert rows == [
+        ("ann", "CIRCUIT_CLOSE", "they are back", "circuit:pay", {"open": False}),
+        ("ann", "CIRCUIT_PROBE", None, "circuit:pay", {"open": True}),
+        ("ann", "CIRCUIT_OPEN", "they told us", "circuit:pay", {"open": True}),
+    ]
+
+
+async def test_the_words_of_an_operator_are_in_the_audit_log_alone(harness: Harness) -> None:
+    await declared(harness)
+    done = await operator(harness).circuits.open("pay", "customer bob complained")
+    assert done.circuit.row.reason == "opened by ann"
+
+
+async def test_a_viewer_looks_and_does_nothing(harness: Harness) -> None:
+    await opened(harness)
+    viewer = operator(harness, Role.VIEWER).circuits
+    assert [one.row.name for one in await viewer.list()] == ["pay"]
+    for act in (viewer.open, viewer.close, viewer.probe):
+        with pytest.raises(NotAllowed):
+            await act("pay")
+
+
+async def test_one_that_nobody_knows_is_refused(harness: Harness) -> None:
+    await declared(harness)
+    with pytest.raises(NotFound) as refused:
+        await operator(harness).circuits.open("pya")
+    assert refused.value.hint == "circuits: pay"
+
+
+async def test_it_is_listed_with_what_waits(harness: Harness) -> None:
+    await opened(harness)
+    await harness.control(SetCircuit("aaa", 0, ("C",), False))
+    await harness.enqueue_many(2, "A")
+    await harness.enqueue("B")
+    found = await operator(harness).circuits.list()
+    assert [(one.row.name, one.queued) for one in found] == [("pay", 3), ("aaa", 0)]
+
+
+async def test_why_says_since_when_because_of_what_and_when_it_is_tried(harness: Harness) -> None:
+    await opened(harness)
+    task_id = await harness.enqueue("A")
+    await harness.beat("w1")
+    (reason,) = [one for one in (await operator(harness).tasks.show(task_id)).why if one.code == "circuit"]
+    assert reason.text.startswith("circuit pay is open since ")
+    assert "because connect: ConnectionError; the next probe in " in reason.text
+    assert reason.fix == "redrive circuits close pay"
+    await harness.hold(Target.KIND, "A")
+    codes = [one.code for one in (await operator(harness).tasks.show(task_id)).why]
+    assert codes[:2] == ["paused", "circuit"], "a pause is another thing, and said first"
+
+
+async def test_kinds_and_doctor_tell_of_it(harness: Harness) -> None:
+    await opened(harness)
+    await harness.enqueue_many(2, "A")
+    kinds = {one.name: one.circuit for one in await operator(harness).control.kinds()}
+    assert kinds["A"] is not None and kinds["A"].row.name == "pay"
+    (found,) = [one for one in await examine(harness.store) if one.code == "circuit_open"]
+    assert found.level is Level.NOTE and "2 tasks of A, B waiting" in found.text
+    assert [one.code for one in await examine(harness.store, "default") if one.code == "circuit_open"]
+    await harness.advance(3600)
+    told = {one.code: one for one in await examine(harness.store)}
+    assert told["circuit_open"].level is Level.WARNING
+    assert "all 2 of kind A, whose circuit pay is open since" in told["held_backlog"].text
+    assert "backlog" not in told
