@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from redrive.handlers.events import TaskEvent
     from redrive.kernel.circuit import Circuit
     from redrive.kernel.classify import Classification
+    from redrive.kernel.failure_rule import FailureRule
     from redrive.kernel.outcome import Cancel, Done, Fail, Retry, Snooze, StopReason
     from redrive.kernel.task import State, Task
     from redrive.observe.current import TaskFields
@@ -27,6 +28,7 @@ __all__ = [
     "Done",
     "ErrorCode",
     "Fail",
+    "FailureRule",
     "Item",
     "RedriveError",
     "Retry",
@@ -49,6 +51,7 @@ _HOMES = {
     "handlers.events": ("TaskEvent",),
     "kernel.circuit": ("Circuit",),
     "kernel.classify": ("Classification",),
+    "kernel.failure_rule": ("FailureRule",),
     "kernel.outcome": ("Cancel", "Done", "Fail", "Retry", "Snooze", "StopReason"),
     "kernel.task": ("State", "Task"),
     "observe.current": ("TaskFields",),
@@ -67,6 +70,7 @@ _PARTS = {
     "kernel",
     "observe",
     "ops",
+    "remote",
     "settings",
 }
 _PARTS |= {"stores", "sync", "worker"}

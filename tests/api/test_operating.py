@@ -16,7 +16,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from redrive import App, Context, Fail
+from redrive import App, Context, Fail, FailureRule
 from redrive.api import make_api
 from redrive.errors import InvalidTransition, StoreUnavailable
 from redrive.observe.logs import TaskLog
@@ -716,3 +716,31 @@ async def test_what_a_purge_gave_up_is_put_back_over_http(app: App) -> None:
         app.mended = True  # type: ignore[attr-defined]
         await work(app)
         assert {(await app.get(task.id)).state for task in tasks} == {"completed"}
+
+
+async def test_failures_by_type_and_the_rules_for_them(app: App) -> None:
+    app.registry.rules.table.append(
+        FailureRule(words=["no such"], reason="unknown_address", failure_type="param_error", retry=False)
+    )
+    async with with_failures(app, 3) as (client, _):
+        await (await app.store()).upkeep("series")
+        found = await get(client, "/api/failure-types", period="1h", kind="SEND")
+        assert (found["period"], found["stepSeconds"], len(found["moments"])) == ("1h", 60, 60)
+        by_type = {one["type"]: one for one in found["types"]}
+        assert list(by_type) == ["model_error", "param_error", "timeout", "network", "unknown"]
+        assert (by_type["unknown"]["failed"], by_type["unknown"]["attempts"]) == (3, 3)
+        assert sum(n or 0 for n in by_type["unknown"]["trend"]) == 3 and by_type["unknown"]["trend"][0] is None
+        assert (by_type["timeout"]["failed"], by_type["timeout"]["attempts"]) == (0, 0)
+        assert found["rules"] == [
+            {
+                "status": [],
+                "exception": [],
+                "code": [],
+                "words": ["no such"],
+                "reason": "unknown_address",
+                "failureType": "param_error",
+                "retry": False,
+            }
+        ]
+        assert (await client.get("/api/failure-types", params={"period": "2h"})).status_code == 422
+        assert (await client.get("/api/failure-types", params={"kind": "NO"})).status_code == 422

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from fastapi import FastAPI, Response
 
-from redrive import App, Context
+from redrive import App, Context, FailureRule
 from redrive.console.navigation import ACTIONS, SECTIONS, actions_named
 from redrive.console.routes import pages_router
 from redrive.kernel.circuit import SetCircuit
@@ -129,6 +129,20 @@ async def test_the_way_from_a_failure_to_its_retry(any_app: App) -> None:
         assert "50 of 50 done" in over
         assert "50 retried: 50 completed." in over
         assert "Nothing is failed" in text_of(await page(client, "/failures"))
+
+
+async def test_failures_are_shown_by_type_with_the_rules_for_them(any_app: App) -> None:
+    any_app.registry.rules.table.append(
+        FailureRule(status=[402], words=["<unpaid>"], reason="unpaid", failure_type="network", retry=False)
+    )
+    async with console(any_app) as client:
+        await fail_some(any_app, 3)
+        seen = await page(client, "/failures?kind=SEND")
+        assert "By type" in text_of(seen) and "failureType=unknown" in seen and "kind=SEND" in seen
+        assert "1 rule of the application" in text_of(seen)
+        assert "status 402 and words &lt;unpaid&gt;" in seen and "<unpaid>" not in seen
+        narrowed = await page(client, "/failures?failureType=timeout")
+        assert "By type" not in text_of(narrowed) and "Nothing found" in text_of(narrowed)
 
 
 async def test_everything_needs_a_second_person(any_app: App) -> None:

@@ -10,7 +10,7 @@ import pytest
 from redrive.errors import ConfigError
 from redrive.kernel.classify import Classification, FailureRules
 from redrive.kernel.failure import failure_of
-from redrive.remote import Item, JobState, ProviderError, RemoteProvider, Status
+from redrive.remote import JobState, ProviderError, RemoteItem, RemoteProvider, Status
 from redrive.remote.http.provider import HttpProvider
 from redrive.settings.providers import parse_providers
 from tests.remote.conftest import Answer, Request, Server
@@ -42,24 +42,24 @@ async def test_a_start_sends_the_item_the_key_and_the_secret(server: Server, mon
         "hook": "{callback_url?}",
     }
     video = provider(server, auth_env="VIDEO_KEY", start={"url": "/jobs/{payload.name}", "body": body, "id": "job.id"})
-    job = await video.start(Item("i1", {"text": "a cat", "name": "a/b c", "size": [1, 2]}), "key-1")
+    job = await video.start(RemoteItem("i1", {"text": "a cat", "name": "a/b c", "size": [1, 2]}), "key-1")
     [asked] = server.asked
     assert job == "17"
     assert (asked.method, asked.path) == ("POST", "/v1/jobs/a%2Fb%20c")
     assert asked.body == {"prompt": "a cat", "title": "for a/b c!", "size": [1, 2]}
     assert asked.headers["idempotency-key"] == "key-1"
     assert asked.headers["authorization"] == "Bearer s3cret-of-video"
-    await video.start(Item("i1", {"text": "", "name": "x", "size": 0}, "https://here/cb"), "key-2")
+    await video.start(RemoteItem("i1", {"text": "", "name": "x", "size": 0}, "https://here/cb"), "key-2")
     assert server.asked[-1].body["hook"] == "https://here/cb"
     await video.close()
 
 
 async def test_what_an_item_lacks_ends_it_before_anything_is_sent(server: Server) -> None:
     video = provider(server, start={"url": "/jobs", "body": {"prompt": "{payload.text}"}})
-    error = await fails(video.start(Item("i1", {"txt": "a cat"}), "k"))
+    error = await fails(video.start(RemoteItem("i1", {"txt": "a cat"}), "k"))
     assert str(error) == "video: the item has no 'payload.text', which the template of start asks for"
     assert (error.transient, error.failure_type) == (False, "param_error")
-    error = await fails(video.start(Item("i1", {"text": float("nan")}), "k"))
+    error = await fails(video.start(RemoteItem("i1", {"text": float("nan")}), "k"))
     assert "cannot be sent as JSON" in str(error) and not error.transient
     assert server.asked == []
 
@@ -78,7 +78,7 @@ async def test_what_an_item_lacks_ends_it_before_anything_is_sent(server: Server
 )
 async def test_a_status_decides(server: Server, status: int, transient: bool, reason: str, kind: str) -> None:
     server.always({"error": {"message": "no such prompt", "code": "bad_prompt"}}, status, Retry_After="7")
-    error = await fails(provider(server).start(Item("i1"), "k"))
+    error = await fails(provider(server).start(RemoteItem("i1"), "k"))
     assert (error.transient, error.reason, error.failure_type, error.status_code) == (transient, reason, kind, status)
     assert str(error) == f"video: POST /jobs answered {status}: no such prompt" and error.code == "bad_prompt"
     failure = failure_of(error)  # what a handler that raises it leaves behind
@@ -88,7 +88,7 @@ async def test_a_status_decides(server: Server, status: int, transient: bool, re
 
 async def test_an_exception_decides(server: Server) -> None:
     server.close()
-    error = await fails(provider(server).start(Item("i1"), "k"))
+    error = await fails(provider(server).start(RemoteItem("i1"), "k"))
     assert (error.transient, error.reason, error.failure_type) == (True, "connect", "network")
 
 
@@ -102,7 +102,7 @@ async def test_a_hang_ends_with_the_time_limit(server: Server) -> None:
         return Answer({})
 
     server.answer = hang
-    error = await fails(provider(server, timeout=0.2).start(Item("i1"), "k"))
+    error = await fails(provider(server, timeout=0.2).start(RemoteItem("i1"), "k"))
     assert (error.transient, error.reason, error.failure_type) == (True, "timeout", "timeout")
     over.set()
 
@@ -112,7 +112,7 @@ async def test_an_applications_rules_come_first(server: Server) -> None:
         classify=[lambda error: Classification("quota", "network", True) if "quota" in str(error) else None]
     )
     server.always({"error": "quota exceeded"}, 403)
-    error = await fails(provider(server, rules).start(Item("i1"), "k"))
+    error = await fails(provider(server, rules).start(RemoteItem("i1"), "k"))
     assert (error.transient, error.reason, error.failure_type) == (True, "quota", "network")
 
 
@@ -224,16 +224,16 @@ async def test_an_answer_that_makes_no_sense_is_told_and_gives_nothing_up(
 async def test_a_start_without_an_id_may_be_repeated_with_its_key(server: Server, answer: Any, said: str) -> None:
     server.always(answer)
     with pytest.raises(ProviderError, match=said) as caught:
-        await provider(server, start={"url": "/jobs", "id": "job.id"}).start(Item("i1"), "k")
+        await provider(server, start={"url": "/jobs", "id": "job.id"}).start(RemoteItem("i1"), "k")
     assert caught.value.transient and len(str(caught.value)) < 600
 
 
 async def test_long_answers_and_redirects_are_refused(server: Server) -> None:
     server.always({"x": "y" * 5000})
-    error = await fails(provider(server, max_answer_bytes=2000).start(Item("i1"), "k"))
+    error = await fails(provider(server, max_answer_bytes=2000).start(RemoteItem("i1"), "k"))
     assert "more than 2,000 bytes" in str(error)
     server.always({}, 302, Location="http://elsewhere.example/")
-    assert "redirects are not followed" in str(await fails(provider(server).start(Item("i1"), "k")))
+    assert "redirects are not followed" in str(await fails(provider(server).start(RemoteItem("i1"), "k")))
 
 
 async def test_a_job_is_cancelled_if_the_provider_can(server: Server) -> None:

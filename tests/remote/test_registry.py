@@ -11,7 +11,7 @@ import pytest
 from redrive import App
 from redrive.cli.main import run
 from redrive.errors import ConfigError, InvalidInput, WrongSetting
-from redrive.remote import Item, ProviderError, ProviderUnknown, Status
+from redrive.remote import ProviderError, ProviderUnknown, RemoteItem, Status
 from redrive.settings import load_settings
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +38,7 @@ class Render:
         self.started: Any = "job-1"
         self.closed = False
 
-    async def start(self, item: Item, idempotency_key: str) -> str:
+    async def start(self, item: RemoteItem, idempotency_key: str) -> str:
         if isinstance(self.started, Exception):
             raise self.started
         return self.started  # type: ignore[no-any-return]
@@ -65,7 +65,7 @@ async def test_a_provider_is_registered_found_and_closed() -> None:
     app.provider("render", render)
     found = app.provider_of("render")
     assert found is app.provider_of("render") and list(app.providers) == ["render"] and not found.can_cancel
-    assert await found.start(Item("i1"), "k") == "job-1"
+    assert await found.start(RemoteItem("i1"), "k") == "job-1"
     render.answers = {"a": Status.running(140), "b": Status.succeeded(1), "c": Status.running("x"), "z": 1}  # type: ignore[arg-type]
     assert await found.poll(["a", "b", "a", "c"]) == {
         "a": Status.running(100.0),
@@ -97,7 +97,7 @@ async def test_what_makes_no_sense_is_an_error_with_what_came() -> None:
     found = app.provider_of("render")
     render.started = None
     with pytest.raises(ProviderError, match="render: start returned None where an id of 1 to 500"):
-        await found.start(Item("i1"), "k")
+        await found.start(RemoteItem("i1"), "k")
     render.answers = {"a": "done"}
     [answer] = (await found.poll(["a"])).values()
     assert isinstance(answer, ProviderError) and answer.transient and "poll: a returned 'done'" in str(answer)
@@ -106,7 +106,7 @@ async def test_what_makes_no_sense_is_an_error_with_what_came() -> None:
         await found.poll(["a"])
     render.started = ValueError("no such template")
     with pytest.raises(ProviderError, match="render: no such template") as caught:
-        await found.start(Item("i1"), "k")
+        await found.start(RemoteItem("i1"), "k")
     assert caught.value.transient, "unknown errors are tried again: the fail-safe default"
     await app.close()
 

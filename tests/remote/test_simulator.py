@@ -14,7 +14,7 @@ import pytest
 
 from redrive import App
 from redrive.errors import InvalidInput
-from redrive.remote import Item, JobState, ProviderError, RemoteProvider, Status
+from redrive.remote import JobState, ProviderError, RemoteItem, RemoteProvider, Status
 from redrive.remote.simulator.behaviour import Behaviour, changed
 from redrive.remote.simulator.faults import Trouble
 from redrive.remote.simulator.jobs import Jobs
@@ -65,7 +65,9 @@ async def test_jobs_run_and_end_as_their_items_wish(simulated: SimulatedProvider
         "timeout": {"outcome": "timeout"},
         "unknown": {"outcome": "unknown"},
     }
-    jobs = {name: await provider.start(Item(name, {"simulate": wish}), f"key-{name}") for name, wish in wishes.items()}
+    jobs = {
+        name: await provider.start(RemoteItem(name, {"simulate": wish}), f"key-{name}") for name, wish in wishes.items()
+    }
     found = {name: (await provider.poll([*jobs.values()]))[job] for name, job in jobs.items()}
     assert found["fine"] == Status.succeeded({"echo": {"simulate": {}}})
     assert found["slow"] == Status.running(0.0) and found["late"] == Status(JobState.PENDING, 0.0)
@@ -81,8 +83,8 @@ async def test_jobs_run_and_end_as_their_items_wish(simulated: SimulatedProvider
 async def test_a_key_starts_one_job_however_often_it_is_sent(
     simulated: SimulatedProvider, provider: RemoteProvider
 ) -> None:
-    jobs = {await provider.start(Item("i1", {"n": 1}), "key-1") for _ in range(3)}
-    assert len(jobs) == 1 and await provider.start(Item("i2", {"n": 1}), "key-2") not in jobs
+    jobs = {await provider.start(RemoteItem("i1", {"n": 1}), "key-1") for _ in range(3)}
+    assert len(jobs) == 1 and await provider.start(RemoteItem("i2", {"n": 1}), "key-2") not in jobs
     seen = simulated.seen()
     assert (seen["jobs"], seen["starts"], seen["keys"]) == (2, 4, {"key-1": 3, "key-2": 1})
 
@@ -91,10 +93,10 @@ async def test_a_start_whose_answer_was_lost_is_found_again(
     simulated: SimulatedProvider, provider: RemoteProvider
 ) -> None:
     simulated.control(lost_share=1)
-    error = await fails(provider.start(Item("i1"), "key-1"))
+    error = await fails(provider.start(RemoteItem("i1"), "key-1"))
     assert (error.transient, error.reason) == (True, "connect")
     simulated.control(lost_share=0)
-    assert await provider.start(Item("i1"), "key-1") == "job-000001"
+    assert await provider.start(RemoteItem("i1"), "key-1") == "job-000001"
     assert simulated.seen()["keys"] == {"key-1": 2}
 
 
@@ -104,20 +106,20 @@ async def test_an_outage_begins_and_ends(simulated: SimulatedProvider, how: str,
     app = App(MEMORY, settings=load_settings(url=MEMORY, providers={"video": table}))
     provider = app.provider_of("video")
     assert simulated.control(down_for=600, down_as=how)["down_for"] > 590
-    for call in (provider.start(Item("i1"), "key-1"), provider.poll(["job-1"])):
+    for call in (provider.start(RemoteItem("i1"), "key-1"), provider.poll(["job-1"])):
         error = await fails(call)
         assert (error.transient, error.reason) == (True, reason)
     assert simulated.seen()["keys"] == {} and simulated.seen()["refused"] == 2
     simulated.control(down_for=0)
-    assert await provider.start(Item("i1"), "key-1")
+    assert await provider.start(RemoteItem("i1"), "key-1")
     await app.close()
 
 
 async def test_errors_and_limits(simulated: SimulatedProvider, provider: RemoteProvider) -> None:
     simulated.control(error_share=1)
-    assert (await fails(provider.start(Item("i1"), "key-1"))).status_code == 500
+    assert (await fails(provider.start(RemoteItem("i1"), "key-1"))).status_code == 500
     simulated.control(error_share=0, rate=0.01)
-    errors = [await fails(provider.start(Item("i1"), "key-1")) for _ in range(2)]
+    errors = [await fails(provider.start(RemoteItem("i1"), "key-1")) for _ in range(2)]
     assert errors[-1].status_code == 429 and errors[-1].reason == "http_429"
     assert 1 <= int(errors[-1].headers["Retry-After"]) <= 101
 
@@ -139,7 +141,7 @@ async def test_it_calls_back_when_a_job_has_ended(simulated: SimulatedProvider, 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     url = f"http://127.0.0.1:{server.server_address[1]}/cb/token-1"
-    await provider.start(Item("i1", {}, url), "key-1")
+    await provider.start(RemoteItem("i1", {}, url), "key-1")
     import asyncio
 
     assert await asyncio.to_thread(heard.wait, 30)
@@ -172,11 +174,11 @@ async def test_a_token_is_asked_for_and_sigterm_is_no_failure(monkeypatch: pytes
         assert made.table["auth_env"] == "SIMULATOR_TOKEN"
         monkeypatch.setenv("SIMULATOR_TOKEN", "wrong")
         app = App(MEMORY, settings=load_settings(url=MEMORY, providers={"video": made.table}))
-        error = await fails(app.provider_of("video").start(Item("i1"), "k"))
+        error = await fails(app.provider_of("video").start(RemoteItem("i1"), "k"))
         assert (error.status_code, error.failure_type) == (401, "model_error") and "wrong" not in str(error).split(":")
         monkeypatch.setenv("SIMULATOR_TOKEN", "only-a-game")
         app = App(MEMORY, settings=load_settings(url=MEMORY, providers={"video": made.table}))
-        assert await app.provider_of("video").start(Item("i1"), "k")
+        assert await app.provider_of("video").start(RemoteItem("i1"), "k")
         await app.close()
         made.process.send_signal(signal.SIGTERM)
         assert made.process.wait(20) == 0

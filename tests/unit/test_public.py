@@ -18,6 +18,7 @@ def test_exported_names() -> None:
         "Done",
         "ErrorCode",
         "Fail",
+        "FailureRule",
         "Item",
         "RedriveError",
         "Retry",

@@ -45,6 +45,7 @@ from redrive.sync import Portal, SyncApp
 
 # Workers and operators are imported by whoever asks for one: most processes of an application only enqueue.
 if TYPE_CHECKING:
+    from redrive.kernel.failure_rule import FailureRule
     from redrive.kernel.feature import Feature
     from redrive.kernel.ports.store import Store
     from redrive.observe.logs import TaskLog
@@ -73,8 +74,9 @@ MANY = 600
 class App:
     """``App(url)`` uses that store, ``App()`` that of ``REDRIVE_URL``, else ``sqlite:///redrive.db`` in this directory.
 
-    ``features`` bring tables, kinds, routes and duties of their own, besides those that are installed. ``name`` says
-    whose schedules these are. Without one, ``redrive work`` and ``up`` use the application's import path.
+    ``features`` bring tables, kinds, routes and duties of their own, besides those that are installed.
+    ``failure_rules`` say what failures count as, before redrive's own table does. ``name`` says whose schedules these
+    are. Without one, ``redrive work`` and ``up`` use the application's import path.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class App:
         name: str = DEFAULT_NAME,
         settings: Settings | None = None,
         features: Iterable[Feature] = (),
+        failure_rules: Iterable[FailureRule | Mapping[str, Any]] = (),
     ) -> None:
         self.features = features_of(features)
         known = settings if settings is not None else load_settings(url=url, features=self.features)
@@ -93,6 +96,10 @@ class App:
         self.owner = self.name
         self.spec: str | None = None  # where commands import it from, for those that pages show
         self.registry = Registry(routing=self.connections.routing)
+        if failure_rules != ():
+            from redrive.kernel.failure_rule import check_rules
+
+            self.registry.rules.table.extend(check_rules(failure_rules))
         self.schedules: dict[str, Schedule] = {}
         self.sync = SyncApp(self, Portal())
         self.connections.check("" if url is not None or settings is not None else "REDRIVE_URL")

@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from redrive.errors import ConfigError, ErrorCode, RedriveError
 from redrive.kernel import evidence
@@ -299,19 +300,31 @@ _WORDS = [
 ]
 
 
-def by_words(message: str) -> FailureType:
-    """Classifies a message by its words, of which the first 4,000 characters are read."""
+def by_words(message: str, rules: Iterable[Rule] = ()) -> FailureType:
+    """Classifies a message by its words, of which the first 4,000 characters are read; those of ``rules`` come
+    first."""
+    for rule in rules:
+        if (known := rule.type_of(message)) is not None:
+            return known
     text = message[:4_000]
     return next((kind for kind, pattern in _WORDS if pattern.search(text)), _T.UNKNOWN)
 
 
+class Rule(Protocol):
+    """A row of an application's own table (``kernel/failure_rule.py``)."""
+
+    def classify(self, error: BaseException) -> Classification | None: ...
+    def type_of(self, message: str) -> FailureType | None: ...
+
+
 @dataclass(slots=True, eq=False)
 class FailureRules:
-    """An application's own rules for its failures; applied before the table."""
+    """An application's own rules for its failures; applied before the table: functions, rows, then names."""
 
     classify: list[Callable[[BaseException], Classification | None]] = field(default_factory=list)
     named: dict[str, Classification] = field(default_factory=dict)
     fingerprint: list[Callable[[BaseException], str | None]] = field(default_factory=list)
+    table: list[Rule] = field(default_factory=list)
     # Told when one of these functions raises or gives back something else: the failure itself is never lost for it.
     on_error: Callable[[str, Callable[..., object], object], None] = lambda *_: None
 
@@ -355,6 +368,9 @@ def _by_application(error: BaseException, rules: FailureRules) -> Classification
             return found
         if found is not None:
             rules.on_error("classify", function, found)
+    for rule in rules.table:
+        if (known := rule.classify(error)) is not None:
+            return known
     if rules.named:
         for kind in type(error).__mro__:
             for name in (f"{kind.__module__}.{kind.__qualname__}", _short(kind), kind.__qualname__):

@@ -97,7 +97,16 @@ def said(
     raised = verdict if verdict is not None and verdict.__traceback__ is not None else None
     if cause is None and raised is not None:
         cause = _declared(raised, origin)
-    return _made(code, reason, type or by_words(message), message, origin, error=raised, declared=True, cause=cause)
+    return _made(
+        code,
+        reason,
+        type or by_words(message, origin.rules.table),
+        message,
+        origin,
+        error=raised,
+        declared=True,
+        cause=cause,
+    )
 
 
 def failure(

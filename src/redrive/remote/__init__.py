@@ -3,19 +3,19 @@
 from redrive.remote.callbacks import Callback, CallbackRefused, Callbacks
 from redrive.remote.checked import RemoteProvider
 from redrive.remote.errors import ProviderError, ProviderUnknown
-from redrive.remote.provider import Item, JobFailure, JobState, Polled, Provider, Status
+from redrive.remote.provider import JobFailure, JobState, Polled, Provider, RemoteItem, Status
 
 __all__ = [
     "Callback",
     "CallbackRefused",
     "Callbacks",
-    "Item",
     "JobFailure",
     "JobState",
     "Polled",
     "Provider",
     "ProviderError",
     "ProviderUnknown",
+    "RemoteItem",
     "RemoteProvider",
     "Status",
 ]

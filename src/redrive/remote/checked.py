@@ -12,7 +12,7 @@ from redrive.kernel.classify import NO_RULES, UNKNOWN, FailureRules, by_words, c
 from redrive.kernel.clean import clean
 from redrive.kernel.retry_after import retry_after
 from redrive.remote.errors import NONSENSE, ProviderError
-from redrive.remote.provider import Item, JobFailure, JobState, Polled, Provider, Status
+from redrive.remote.provider import JobFailure, JobState, Polled, Provider, RemoteItem, Status
 
 MAX_ID = 500
 MAX_KEY = 200
@@ -34,7 +34,7 @@ class RemoteProvider:
     def can_cancel(self) -> bool:
         return callable(getattr(self.provider, "cancel", None)) and getattr(self.provider, "can_cancel", True)
 
-    async def start(self, item: Item, idempotency_key: str) -> str:
+    async def start(self, item: RemoteItem, idempotency_key: str) -> str:
         """Starts a job and returns its id; the same key always names the same job."""
         if not 1 <= len(idempotency_key) <= MAX_KEY or not idempotency_key.isascii():
             raise InvalidInput(f"an idempotency key has 1 to {MAX_KEY} ASCII characters")
@@ -94,7 +94,7 @@ class RemoteProvider:
         message = clean(failure.message[:MAX_MESSAGE])[:MAX_MESSAGE]
         told = ProviderError(message, provider=self.name, status_code=failure.status_code, code=failure.code)
         found = classify(told, (), self._rules)
-        kind = by_words(message) if found == UNKNOWN else found.type
+        kind = by_words(message, self._rules.table) if found == UNKNOWN else found.type
         return replace(
             failure,
             message=message,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redrive.errors import InvalidInput
-from redrive.kernel.classify import UNKNOWN, Classification, FailureType, by_status
+from redrive.kernel.classify import CODES, UNKNOWN, Classification, FailureType, by_status
 
 # What came is not what was agreed upon. Nobody knows what it means for the job, so that nothing is given up for it.
 NONSENSE = Classification("provider_answer", FailureType.MODEL_ERROR, True)
@@ -39,7 +39,9 @@ class ProviderError(Exception):
         self.code = code
         # As a response has it: whoever classifies an exception looks for it there.
         self.headers = {} if retry_after is None else {"Retry-After": retry_after}
-        self.classification = classification or (UNKNOWN if status_code is None else by_status(status_code))
+        # What a provider calls it comes first: some answer 400 to what should be tried again.
+        known = CODES.get(code or "") or (UNKNOWN if status_code is None else by_status(status_code))
+        self.classification = classification or known
 
     @property
     def transient(self) -> bool:

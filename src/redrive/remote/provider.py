@@ -80,7 +80,7 @@ class Status:
 
 
 @dataclass(slots=True, frozen=True)
-class Item:
+class RemoteItem:
     """What is to be done: an item's id and payload, and where the provider may call when it is done."""
 
     id: str
@@ -100,7 +100,7 @@ class Provider(Protocol):
     and ``async close()``.
     """
 
-    async def start(self, item: Item, idempotency_key: str) -> str:
+    async def start(self, item: RemoteItem, idempotency_key: str) -> str:
         """Starts a job and returns its id. The same key never starts a second job: it returns the first one's id."""
         ...
 

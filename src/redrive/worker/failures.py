@@ -83,7 +83,8 @@ def decided(verdict: Verdict, origin: Callable[[], Origin]) -> Outcome:
 def packed(rules: FailureRules) -> bytes:
     """Returns the rules in a form that can be sent to a child process, without functions that cannot be: lambdas,
     functions in functions."""
-    return pickle.dumps((_travelling(rules.classify), rules.named, _travelling(rules.fingerprint)))
+    parts = _travelling(rules.classify), rules.named, _travelling(rules.fingerprint), _travelling(rules.table)
+    return pickle.dumps(parts)
 
 
 def _travelling(functions: list[Any]) -> list[Any]:

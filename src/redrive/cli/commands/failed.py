@@ -8,12 +8,15 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.failure_types import show as show_types
 from redrive.cli.support.filters import filter_text, filtered
 from redrive.cli.support.looked import look_at, refuse_place
 from redrive.cli.support.options import AppName, Json, Url
+from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.ops import inspect
 from redrive.ops.failed import together
+from redrive.ops.history import PERIODS
 from redrive.ops.operator import Operator
 from redrive.ops.operator.failures import FailedList
 from redrive.ops.text import counted
@@ -37,11 +40,22 @@ def failed(
     stats: Annotated[
         bool, typer.Option("--stats", help="Totals by kind, group, code, type, cause; not by scope or trace.")
     ] = False,
+    types: Annotated[
+        bool, typer.Option("--types", help="By failure type: failed now, failed attempts, trend, your rules.")
+    ] = False,
+    period: Annotated[
+        str | None, typer.Option("--period", metavar="PERIOD", help=f"Of --types: {', '.join(PERIODS)} [24h].")
+    ] = None,
     url: Url = None,
     app: AppName = None,
     json: Json = False,
 ) -> None:
     """Tasks that are failed now, the latest first."""
+    if types:
+        _types(which, period or "24h", url, app, json)
+        return
+    if period is not None:
+        raise InvalidInput("--period goes with --types", hint="redrive failed --types --period 7d")
     if stats:
         _stats(which, url, app, json)
         return
@@ -80,6 +94,12 @@ def failed(
         f"{len(found)} of {total}{looked.without} ({filter_text(which)})",
         output.suggest("redrive show ID tells the story of one; redrive retry ID runs it again"),
     )
+
+
+def _types(which: FailureFilter, period: str, url: str | None, app: str | None, json: bool) -> None:
+    if which != FailureFilter(queue=which.queue, kind=which.kind):
+        raise InvalidInput("--types takes --queue and --kind alone", hint="redrive failed --stats takes more filters")
+    show_types(look_at(url, app, lambda own: own.failures.types(period, which.queue, which.kind)), json)
 
 
 def _stats(which: FailureFilter, url: str | None, app: str | None, json: bool) -> None:

@@ -34,6 +34,7 @@ async def failures(page: ThePage) -> Response:
     meant = await operator.failures.known(which)
     causes = [] if before else await operator.causes.list(meant, limit=CAUSES, status=status)
     listed = await operator.failures.list(meant, limit=PAGE_SIZE, before=before, most=MOST_COUNTED)
+    whole = not before and meant == FailureFilter(queue=meant.queue, kind=meant.kind)
     return await page.render(
         "failures.html",
         which=fields(which),
@@ -42,6 +43,7 @@ async def failures(page: ThePage) -> Response:
         statuses=CAUSE_STATES,
         words=None,
         causes=[views.cause(one, operator.sight) for one in causes],
+        types=await operator.failures.types("24h", meant.queue, meant.kind) if whole else None,
         more_causes=causes[-1].place if len(causes) == CAUSES else None,
         tasks=[views.task(one, operator.sight) for one in listed.tasks],
         total=listed.total,
@@ -64,6 +66,7 @@ async def _search(page: Page, words: str) -> Response:
         statuses=CAUSE_STATES,
         words=words,
         causes=[views.cause(one, sight) for one in found.causes],
+        types=None,
         more_causes=None,
         tasks=[views.task(one, sight) for one in found.tasks],
         total=None,

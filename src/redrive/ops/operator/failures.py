@@ -12,11 +12,12 @@ from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import DeadLetter, State, Task
-from redrive.ops import actions, failed, filters, plans, search
+from redrive.ops import actions, failed, filters, history, plans, search
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.allowance import PlannedAction
 from redrive.ops.failed import EVERY_FAILURE, BulkResult, FailureStats, Page, Replayed, Selection
+from redrive.ops.failure_types import FailureTypes, failure_types
 from redrive.ops.matches import Matches, matching
 from redrive.ops.operator.session import Service
 from redrive.ops.pages import in_pieces
@@ -102,6 +103,17 @@ class FailureService(Service):
     async def statistics(self, which: FailureFilter = EVERY_FAILURE) -> FailureStats:
         self._session.may(Role.VIEWER)
         return await failed.statistics(self._store, await self._session.known(which))
+
+    async def types(self, period: str = "24h", queue: str | None = None, kind: str | None = None) -> FailureTypes:
+        """Returns failures by type: how many tasks are failed by each now, and how attempts failed over a period; and
+        the application's own rules for that."""
+        self._session.may(Role.VIEWER)
+        history.parse_period(period)
+        if queue is not None:
+            await self._session.check_queue(queue)
+        if kind is not None:
+            await self._session.check_kind(kind)
+        return await failure_types(self._store, self._session.registry.rules, period, queue, kind)
 
     async def dead_letters(
         self, which: FailureFilter = EVERY_FAILURE, *, limit: int = 50, before: UUID | None = None

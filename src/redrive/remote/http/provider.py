@@ -12,7 +12,7 @@ from redrive.kernel.placeholders import Missing, filled, filled_url
 from redrive.remote.errors import UNFIT_ITEM, ProviderError
 from redrive.remote.http.client import Client
 from redrive.remote.http.fields import job_id, needed, nonsense, optional, shown, status_of
-from redrive.remote.provider import Item, Polled, Status
+from redrive.remote.provider import Polled, RemoteItem, Status
 from redrive.settings.providers import HttpProviderSettings
 
 GONE = (404, 410)  # a provider that does not know a job
@@ -29,7 +29,7 @@ class HttpProvider:
         self.max_poll = settings.poll.max
         self._client = Client(settings)
 
-    async def start(self, item: Item, idempotency_key: str) -> str:
+    async def start(self, item: RemoteItem, idempotency_key: str) -> str:
         """Sends the start request, with the key in its header, and returns the id that the answer has."""
         call, header = self.settings.start, self.settings.idempotency_header
         values = {
