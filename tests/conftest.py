@@ -83,6 +83,20 @@ def postgres_url(databases: Databases, database: str) -> str:
 
 
 @pytest.fixture
+def store_url(databases: Databases) -> Iterator[str]:
+    """A migrated database without rows, and without tables of features: for a test of the store by itself."""
+    with databases.emptied(databases.store) as name:
+        yield databases.url(name)
+
+
+@pytest.fixture
+def fresh_store_url(databases: Databases) -> Iterator[str]:
+    """The same that nobody has used, for who counts rows."""
+    with databases.fresh(template=databases.store.name) as name:
+        yield databases.url(name)
+
+
+@pytest.fixture
 def fresh_postgres_url(databases: Databases) -> Iterator[str]:
     """A migrated database that nobody has used, for who counts rows."""
     with databases.fresh() as name:

@@ -14,6 +14,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from redrive.features import installed
+from redrive.kernel.feature import Feature
 from redrive.stores.postgres.store import PostgresStore
 from tests.cluster import locked, shared_server
 
@@ -36,13 +38,14 @@ begin
   end loop;
   -- what a test of features has brought
   for v_table in
-    select format('%I.%I', t.schemaname, t.tablename) from pg_tables t join redrive.migration m on m.feature <> ''
+    select format('%I.%I', t.schemaname, t.tablename) from pg_tables t
+    join redrive.migration m on m.feature <> all (KEPT)
       and (t.tablename = m.feature or starts_with(t.tablename, m.feature || '_'))
     where t.schemaname = 'redrive'
   loop
     execute 'drop table if exists ' || v_table;
   end loop;
-  delete from redrive.migration where feature <> '';
+  delete from redrive.migration where feature <> all (KEPT);
   perform setval(seqrelid, seqstart, false) from pg_sequence s join pg_class c on c.oid = s.seqrelid
   where c.relnamespace = 'redrive'::regnamespace;
   -- as nobody has analyzed it: plans depend on that
@@ -61,28 +64,46 @@ COUNTING = ("TestCost", "TestInvariants")  # by functions of their own
 
 
 def database_for(request: pytest.FixtureRequest) -> str:
-    """The URL of a database for a test of the store. Whoever counts rows must not meet the dead ones of earlier tests:
-    they stay visible in an index for as long as any snapshot is older, that of an autoanalyze for example."""
+    """The URL of a database for a test of the store, without tables of features. Whoever counts rows must not meet the
+    dead ones of earlier tests: they stay visible in an index for as long as any snapshot is older, that of an
+    autoanalyze for example."""
     counts = "measure" in request.function.__code__.co_names or (request.cls and request.cls.__name__ in COUNTING)
-    url: str = request.getfixturevalue("fresh_postgres_url" if counts else "postgres_url")
+    url: str = request.getfixturevalue("fresh_store_url" if counts else "store_url")
     return url
 
 
+class Template:
+    """A migrated database that others are copied from, with the tables of these features."""
+
+    def __init__(self, name: str, features: tuple[Feature, ...]) -> None:
+        self.name, self.features = name, features
+        self.clean: list[str] = []  # copies that have been made like it again
+        self.shape = ""
+        kept = ", ".join(f"'{one}'" for one in ("", *(feature.name for feature in features)))
+        self.empty = EMPTY.replace("(KEPT)", f"(array[{kept}])")
+
+
 class Databases:
-    """The run's server, seen from one test process."""
+    """The run's server, seen from one test process. ``application`` has the tables of all features that come with
+    redrive, ``store`` those of none."""
 
     def __init__(self) -> None:
         server = shared_server()
         self._server_url, self.template = server["url"], server["template"]
         self._admin = psycopg.connect(self._server_url, autocommit=True)
-        self._clean: list[str] = []
-        with locked("template") as path:
+        self.application = Template(self.template, installed())
+        self.store = Template(f"{self.template}_store", ())
+        for template in (self.application, self.store):
+            self._prepare(template)
+
+    def _prepare(self, template: Template) -> None:
+        with locked("template" if template is self.application else "store_template") as path:
             if not path.read_text():
-                self._admin.execute(f"create database {self.template}")
-                _in_thread(self._migrate())
-                with psycopg.connect(self.url(self.template)) as connection:
+                self._admin.execute(f"create database {template.name}")
+                _in_thread(self._migrate(template))
+                with psycopg.connect(self.url(template.name)) as connection:
                     path.write_text(_value(connection, SHAPE))
-            self._shape = path.read_text()
+            template.shape = path.read_text()
 
     def url(self, name: str, *, user: str | None = None) -> str:
         parts = urlsplit(self._server_url)
@@ -99,30 +120,31 @@ class Databases:
             self._drop(name)
 
     @contextmanager
-    def emptied(self) -> Iterator[str]:
+    def emptied(self, template: Template | None = None) -> Iterator[str]:
         """A migrated database without rows, used again if it can be made as it was: a copy of the template costs as
         much as ten tests."""
-        name = self._clean.pop() if self._clean else self._create(self.template)
+        source = template or self.application
+        name = source.clean.pop() if source.clean else self._create(source.name)
         try:
             yield name
-            as_it_was = self._restore(name)
+            as_it_was = self._restore(name, source)
         except BaseException:
             self._drop(name)
             raise
         if as_it_was:
-            self._clean.append(name)
+            source.clean.append(name)
         else:
             self._drop(name)
 
-    def _restore(self, name: str) -> bool:
+    def _restore(self, name: str, template: Template) -> bool:
         """Removes what a test has left there; tells whether nothing is left but what the template has."""
         try:
             with psycopg.connect(self.url(name), autocommit=True) as connection:
                 connection.execute("set lock_timeout = '2s'")
                 connection.execute(PART)
-                connection.execute(EMPTY)
+                connection.execute(template.empty)
                 small = _value(connection, "select pg_database_size(current_database())") < WORN_OUT
-                return small and _value(connection, SHAPE) == self._shape
+                return small and _value(connection, SHAPE) == template.shape
         except psycopg.Error:
             return False
 
@@ -137,7 +159,7 @@ class Databases:
             self._admin.execute(f"drop role {unique}")
 
     def close(self) -> None:
-        for name in self._clean:
+        for name in (*self.application.clean, *self.store.clean):
             self._drop(name)
         self._admin.close()
 
@@ -149,8 +171,8 @@ class Databases:
     def _drop(self, name: str) -> None:
         self._admin.execute(f"drop database if exists {name} with (force)")
 
-    async def _migrate(self) -> None:
-        store = PostgresStore(self.url(self.template))
+    async def _migrate(self, template: Template) -> None:
+        store = PostgresStore(self.url(template.name), template.features)
         await store.migrations.up()
         await store.close()
 
@@ -165,7 +187,8 @@ def drop_template() -> None:
     """At the end of a run on somebody else's server: leave nothing behind."""
     server = shared_server()
     with psycopg.connect(server["url"], autocommit=True) as admin:
-        admin.execute(f"drop database if exists {server['template']} with (force)")
+        for name in (server["template"], f"{server['template']}_store"):
+            admin.execute(f"drop database if exists {name} with (force)")
 
 
 def _in_thread(work: object) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from redrive.features import installed
 from redrive.kernel.alerts.own import OwnRule
 from redrive.kernel.alerts.rules import TABLE
 from redrive.kernel.alerts.thresholds import Limits, Thresholds
@@ -62,7 +63,8 @@ def test_the_command_prints_it(redrive: Any, here: Path) -> None:  # noqa: F811
     (here / "redrive.toml").write_text("[alerts.thresholds.reports]\nfailed_for = 60\n")
     said = redrive("deploy", "prometheus")
     assert said.code == 0
-    assert said.out.count("- alert:") == len(TABLE) + sum(rule.of_queue is not None for rule in TABLE) + 1
+    brought = sum(len(feature.alerts) for feature in installed())
+    assert said.out.count("- alert:") == len(TABLE) + sum(rule.of_queue is not None for rule in TABLE) + 1 + brought
     assert "for: 1m" in said.out and "docs/operations.md#alert-failed" in said.out and "absent(" in said.out
 
 

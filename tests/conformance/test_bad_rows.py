@@ -106,7 +106,7 @@ def case(request: pytest.FixtureRequest) -> tuple[str, str, str]:
 async def harness(case: tuple[str, str, str], request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
     made: Harness
     if case[0] == "postgres":
-        made = PostgresHarness(request.getfixturevalue("fresh_postgres_url"))
+        made = PostgresHarness(request.getfixturevalue("fresh_store_url"))
     else:
         made = SqliteHarness(tmp_path / "bad.db")
         await made.store.open()

@@ -51,7 +51,7 @@ async def harness(
 ) -> AsyncIterator[Harness]:
     made: Harness
     if request.param == "postgres":
-        made = PostgresHarness(request.getfixturevalue("fresh_postgres_url"))
+        made = PostgresHarness(request.getfixturevalue("fresh_store_url"))
         admin = await made.connection()
         await admin.execute(POSTGRES)
         await made.store.upkeep("fold")

@@ -275,9 +275,9 @@ def test_sqlite_in_memory() -> None:
 
 
 @pytest.mark.timeout(300)
-def test_postgres(postgres_url: str) -> None:
+def test_postgres(store_url: str) -> None:
     """One database and warm connections for all histories; emptied in between."""
-    harness = PostgresHarness(postgres_url)
+    harness = PostgresHarness(store_url)
 
     async def make() -> Harness:
         return harness

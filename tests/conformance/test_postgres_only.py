@@ -31,8 +31,8 @@ class TestDeadRows:
     """A long transaction elsewhere keeps vacuum from removing what was claimed. Invariant 7 holds nevertheless."""
 
     @pytest.fixture
-    async def harness(self, fresh_postgres_url: str) -> AsyncIterator[PostgresHarness]:
-        harness = PostgresHarness(fresh_postgres_url)
+    async def harness(self, fresh_store_url: str) -> AsyncIterator[PostgresHarness]:
+        harness = PostgresHarness(fresh_store_url)
         yield harness
         await harness.close()
 

@@ -22,8 +22,12 @@ async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[A
     sqlite = request.param == "sqlite"
     url = f"sqlite:///{tmp_path}/redrive.db" if sqlite else request.getfixturevalue("postgres_url")
     app = App(settings=load_settings(url=url, log_format="off"), features=[ORDERS])
-    own = [step.label for step in STEPS] if sqlite else []  # the other one's database has redrive's own already
-    assert await app.migrate() == [*own, "orders/0001_parcels"]
+    done = await app.migrate()
+    assert done[-1] == "orders/0001_parcels"
+    if sqlite:  # the other one's database has redrive's own already
+        assert done[: len(STEPS)] == [step.label for step in STEPS]
+    else:
+        assert len(done) == 1
     yield app
     await app.close()
 

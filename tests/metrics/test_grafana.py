@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from redrive.features import installed
+from redrive.observe.feature_metrics import table_of
 from redrive.observe.grafana import dashboard
 from redrive.observe.metrics import TABLE, Metric, Scope, Type, by_name
 from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
@@ -103,4 +105,4 @@ def test_prometheus_can_read_every_expression(tmp_path: Any) -> None:
 def test_the_command_prints_it(redrive: Any) -> None:  # noqa: F811
     said = redrive("deploy", "grafana")
     assert said.code == 0
-    assert said.json == json.loads(json.dumps(dashboard()))
+    assert said.json == json.loads(json.dumps(dashboard(table_of(installed()))))

@@ -250,10 +250,10 @@ async def test_all_indexes_that_are_looked_for_exist(harness: Harness) -> None:
     assert "missing_index" not in await codes(harness)
 
 
-async def test_an_index_is_missing(tmp_path: Path, postgres_url: str) -> None:
+async def test_an_index_is_missing(tmp_path: Path, store_url: str) -> None:
     for made, name in (
         (SqliteHarness(tmp_path / "redrive.db"), "redrive_task_lease"),
-        (PostgresHarness(postgres_url), "redrive.task_lease"),
+        (PostgresHarness(store_url), "redrive.task_lease"),
     ):
         await made.store.open()
         await made.sql(f"drop index {name}")
@@ -261,9 +261,9 @@ async def test_an_index_is_missing(tmp_path: Path, postgres_url: str) -> None:
         await made.close()
 
 
-async def test_a_long_transaction(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_transaction(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnose, "LONG_TRANSACTION", timedelta(seconds=-1))
-    harness = PostgresHarness(postgres_url)
+    harness = PostgresHarness(store_url)
     other = await harness.another()
     async with other.pool.transaction(isolation="repeatable_read") as held:  # type: ignore[attr-defined]
         await held.fetch("select 1 from redrive.task")

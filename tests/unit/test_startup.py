@@ -147,16 +147,16 @@ def test_a_feature_of_an_installed_package_is_found(where: str, tmp_path: Path) 
         "from redrive.kernel.feature import Feature\nSHOP = Feature('shop', 'shop_feature')\n"
     )
     code = "import sys; sys.path.append('site')\nfrom redrive.features import installed\n"
-    found = modules(f"{code}assert [one.name for one in installed()] == ['shop']", tmp_path)
+    found = modules(f"{code}assert installed()[-1].name == 'shop'", tmp_path)
     assert "importlib.metadata" in found
     assert "importlib.metadata" not in modules(
-        "from redrive.features import installed\nassert installed() == ()", tmp_path
+        "from redrive.features import BUILT_IN, installed\nassert len(installed()) == len(BUILT_IN)", tmp_path
     )
 
 
 def test_an_archive_on_the_path_is_left_to_python(tmp_path: Path) -> None:
     (tmp_path / "parts.zip").write_bytes(b"PK\x05\x06" + bytes(18))
-    code = "import sys; sys.path.append('parts.zip')\nfrom redrive.features import installed\nassert installed() == ()"
+    code = "import sys; sys.path.append('parts.zip')\nfrom redrive.features import installed\nassert installed()"
     assert "importlib.metadata" in modules(code, tmp_path)
 
 

@@ -57,8 +57,9 @@ def _answer(arguments: list[str]) -> int:
         quick.say_version(json="--json" in arguments)
         return EXIT_OK
     own = _own_features(arguments)
-    if _asks_for_all(arguments) and not any(feature.commands for feature in (*installed(), *own)):
-        sys.stdout.write(quick.all_commands())
+    brought = [feature for feature in (*installed(), *own) if feature.commands]
+    if _asks_for_all(arguments) and all(feature.about for feature in brought):
+        sys.stdout.write(quick.all_commands({feature.name: feature.about for feature in brought}.items()))
         return EXIT_OK
     from redrive.cli.root import call
 

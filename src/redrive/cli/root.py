@@ -72,6 +72,7 @@ class Commands(Mapping[str, Any]):
 
     def __init__(self, known: Sequence[Feature]) -> None:
         brought = {feature.name: feature.commands for feature in known if feature.commands is not None}
+        self._about = {feature.name: feature.about for feature in known}
         self._brought = {name: target for name, target in brought.items() if name not in TARGETS}
         self._loaded: dict[str, Any] = {}
 
@@ -88,7 +89,7 @@ class Commands(Mapping[str, Any]):
 
     def of_features(self) -> list[tuple[str, str]]:
         """Returns the commands that features bring, each with what it does."""
-        return [(name, first_sentence(self[name].help or "")) for name in self._brought]
+        return [(name, self._about[name] or first_sentence(self[name].help or "")) for name in self._brought]
 
     def _load(self, name: str) -> Any:
         if name in self._brought:

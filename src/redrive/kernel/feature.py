@@ -78,6 +78,7 @@ class Feature:
     # looks at nothing else.
     belongs: Callable[[Mapping[str, Any]], Belongs | None] | None = None
     metrics: str | None = None  # "package.metrics:metrics", FeatureMetrics, for /metrics
+    about: str = ""  # what its commands are for, in a sentence; without it the page of all commands has to import them
     needs: tuple[Need, ...] = ()  # of the store; what follows from a reaction and from tables goes without saying
 
     def __post_init__(self) -> None:

@@ -1,0 +1,105 @@
+"""Accounts: how they are named in the books, and what is said about one.
+
+An account NAME has two sides there: ``account:NAME`` is what it can spend, ``frozen:NAME`` what waits for the end of
+work that it pays for. Neither can go below zero. The rest of the world is ``system:…``, which can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from redrive.feature import Conflict, InvalidInput, NotFound, check_name
+
+CREDIT, REVENUE, ADJUST = "system:credit", "system:revenue", "system:adjust"
+MOST_REFERENCE = 200
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class AccountUnknown(NotFound):
+    """Nobody has opened an account of this name."""
+
+    code = "LEDGER_ACCOUNT_UNKNOWN"
+
+
+class AccountExists(Conflict):
+    """An account of this name was opened before."""
+
+    code = "LEDGER_ACCOUNT_EXISTS"
+
+
+def available(account: str) -> str:
+    """Returns what the books call the money that an account can spend."""
+    return f"account:{check_account(account)}"
+
+
+def frozen(account: str) -> str:
+    """Returns what the books call the money of an account that waits."""
+    return f"frozen:{check_account(account)}"
+
+
+def check_account(name: object) -> str:
+    """Refuses what cannot be the name of an account."""
+    return check_name(name, "account")
+
+
+def check_amount(amount: object) -> int:
+    """Refuses what is no amount to move: it is a whole number of the smallest unit, above zero."""
+    if type(amount) is not int or amount <= 0:
+        raise InvalidInput(f"an amount is a whole number above 0, not {amount!r}", hint="count in the smallest unit")
+    return amount
+
+
+def unknown(name: str) -> AccountUnknown:
+    return AccountUnknown(f"there is no account {name!r}", hint=f"open it: redrive ledger open {name}")
+
+
+@dataclass(slots=True, frozen=True)
+class Account:
+    """``available`` can be spent, ``frozen`` waits; together they are the balance."""
+
+    name: str
+    label: str | None
+    available: int
+    frozen: int
+    opened_at: datetime
+    opened_by: str
+
+    @property
+    def balance(self) -> int:
+        return self.available + self.frozen
+
+
+@dataclass(slots=True, frozen=True)
+class Freeze:
+    """What is frozen now under a reference, since when, and when that last moved."""
+
+    account: str
+    reference: str
+    amount: int
+    since: datetime
+    moved_at: datetime
+
+
+def account_of(row: Mapping[str, Any]) -> Account:
+    """Returns the account that a row is about."""
+    return Account(**{**row, "opened_at": moment(row["opened_at"])})
+
+
+def freeze_of(row: Mapping[str, Any]) -> Freeze:
+    """Returns the freeze that a row is about."""
+    return Freeze(**{**row, "since": moment(row["since"]), "moved_at": moment(row["moved_at"])})
+
+
+def moment(micros: int) -> datetime:
+    """Returns a time that a statement says as microseconds since 1970, as those of both stores do."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def micros(when: datetime) -> int:
+    """Returns a time as statements take it."""
+    if when.tzinfo is None:
+        raise InvalidInput(f"{when.isoformat()} has no time zone", hint="say it: 2026-01-31T12:00:00Z")
+    return (when - _EPOCH) // timedelta(microseconds=1)

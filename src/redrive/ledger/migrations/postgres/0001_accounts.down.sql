@@ -1,0 +1,1 @@
+drop table redrive.ledger_freeze, redrive.ledger_movement, redrive.ledger_account;

@@ -1,0 +1,77 @@
+"""Movements of money, as values: what a feature adds to a Commit or returns as effects of a settlement.
+
+Nothing is looked up here, so a reaction may call these. Each names a ``key`` and lands once: the same again changes
+nothing. Put ``postings`` and ``rows`` into the same Commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redrive.feature import InvalidInput, Posting, Rows
+from redrive.ledger.accounts import (
+    CREDIT,
+    MOST_REFERENCE,
+    REVENUE,
+    available,
+    check_account,
+    check_amount,
+    frozen,
+)
+
+
+@dataclass(slots=True, frozen=True)
+class Movement:
+    """Postings, and the rows that say what they are for. Of both stores, in this order."""
+
+    postings: tuple[Posting, ...]
+    rows: tuple[Rows, ...] = ()
+
+
+def credit(account: str, amount: int, key: str, *, reason: str | None = None) -> Movement:
+    """Returns the movement that brings money to an account, from outside."""
+    check_amount(amount)
+    return Movement((Posting(f"credit:{key}", ((CREDIT, -amount), (available(account), amount)), reason),))
+
+
+def freeze(account: str, amount: int, reference: str, key: str) -> Movement:
+    """Returns the movement that freezes money for some work, ``reference`` (``batch:ID``). Where there is too little,
+    whatever it lands with is refused."""
+    check_amount(amount)
+    entries = ((available(account), -amount), (frozen(account), amount))
+    return _under(account, reference, Posting(f"freeze:{key}", entries))
+
+
+def settle(
+    account: str, reference: str, key: str, *, captured: int = 0, released: int = 0, to: str = REVENUE
+) -> Movement:
+    """Returns the one movement that ends a freeze or a part of it: what was earned goes to ``to``, the rest back."""
+    if captured < 0 or released < 0:
+        raise InvalidInput("what is captured and what is released are 0 or more", hint="adjust takes money back")
+    check_amount(captured + released)
+    parts = ((frozen(account), -(captured + released)), (to, captured), (available(account), released))
+    return _under(account, reference, Posting(f"settle:{key}", tuple(part for part in parts if part[1])))
+
+
+def moved(*references: str) -> Rows:
+    """Returns the rows that say that work goes on for which money is frozen: then it is not at risk."""
+    return Rows("ledger", "reference_moved", tuple({"reference": check_reference(one)} for one in references))
+
+
+def check_reference(reference: object) -> str:
+    """Refuses what cannot say what money is frozen for."""
+    if not isinstance(reference, str) or not 0 < len(reference) <= MOST_REFERENCE or not reference.isprintable():
+        raise InvalidInput(f"a reference is text of 1-{MOST_REFERENCE} characters, not {reference!r}")
+    return reference
+
+
+def _under(account: str, reference: str, posting: Posting) -> Movement:
+    said = {"account": check_account(account), "reference": check_reference(reference)}
+    return Movement(
+        (posting,),
+        (
+            Rows("ledger", "movements", ({"posting": posting.key, **said},)),
+            Rows("ledger", "freezes", (said,)),
+            Rows("ledger", "unfrozen", (said,)),
+        ),
+    )

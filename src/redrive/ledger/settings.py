@@ -1,0 +1,12 @@
+"""The settings of the ledger, by environment variable; in redrive.toml also as ``[ledger]`` with the fields' names."""
+
+from __future__ import annotations
+
+from redrive.feature import FeatureSettings, setting
+
+
+class LedgerSettings(FeatureSettings):
+    # Money is at risk when it is frozen under a reference that has not moved for so long.
+    at_risk_hours: float = setting("LEDGER_AT_RISK_HOURS", 24.0, gt=0, le=8760)
+    # More than this at risk fires the alert.
+    at_risk_limit: int = setting("LEDGER_AT_RISK_LIMIT", 0, ge=0)

@@ -1,0 +1,71 @@
+"""Accounts: opened, listed, shown and credited, by whom who may."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive import App
+from redrive.errors import InvalidInput, NotAllowed
+from redrive.ledger.accounts import AccountExists, AccountUnknown
+from redrive.ops.access import Role
+from tests.ledger.conftest import ledger_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_one_from_its_opening_to_its_first_money(app: App) -> None:
+    ledger = await ledger_of(app)
+    opened = await ledger.open("acme", "Acme Ltd.")
+    assert (opened.name, opened.label, opened.available, opened.frozen) == ("acme", "Acme Ltd.", 0, 0)
+    assert (await ledger.credit("acme", 100, "invoice 1", "k1")).available == 100
+    assert (await ledger.credit("acme", 100, "invoice 1", "k1")).available == 100, "once by its key"
+
+
+async def test_listed_by_name_in_pages(app: App) -> None:
+    ledger = await ledger_of(app)
+    for name in ("b", "c", "a", "Ab"):
+        await ledger.open(name)
+    assert [one.name for one in await ledger.accounts()] == ["Ab", "a", "b", "c"]
+    assert [one.name for one in await ledger.accounts(limit=2)] == ["Ab", "a"]
+    assert [one.name for one in await ledger.accounts(after="a")] == ["b", "c"]
+    assert [one.name for one in await ledger.accounts(search="B")] == ["Ab", "b"]
+
+
+async def test_one_that_is_open_is_not_opened_again(app: App) -> None:
+    ledger = await ledger_of(app)
+    await ledger.open("acme", "first")
+    with pytest.raises(AccountExists):
+        await ledger.open("acme", "second")
+    assert (await ledger.show("acme")).label == "first"
+
+
+async def test_one_that_is_not_there(app: App) -> None:
+    ledger = await ledger_of(app)
+    for asked in (ledger.show("nobody"), ledger.credit("nobody", 1, "why")):
+        with pytest.raises(AccountUnknown) as refused:
+            await asked
+        assert refused.value.hint == "open it: redrive ledger open nobody"
+
+
+@pytest.mark.parametrize("amount", [0, -1, 1.5, True, 2**62])
+async def test_amounts_are_whole_and_above_zero(app: App, amount: int) -> None:
+    ledger = await ledger_of(app)
+    await ledger.open("acme")
+    with pytest.raises(InvalidInput):
+        await ledger.credit("acme", amount, "why")
+
+
+async def test_viewers_look_and_operators_act(app: App) -> None:
+    await (await ledger_of(app, Role.OPERATOR)).open("acme")
+    viewer = await ledger_of(app, Role.VIEWER)
+    assert (await viewer.show("acme")).name == "acme"
+    for act in (viewer.open("b"), viewer.credit("acme", 1, "why")):
+        with pytest.raises(NotAllowed):
+            await act
+
+
+async def test_the_application_acts_as_itself(app: App) -> None:
+    await app.ledger.open("acme")
+    await app.ledger.open("acme")
+    await app.ledger.credit("acme", 5, "k", reason="gift")
+    assert await app.ledger.balance("acme") == {"available": 5, "frozen": 0}
