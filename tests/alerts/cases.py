@@ -13,6 +13,8 @@ Q = 'queue="q"'
 QUEUED = 'redrive_fleet_tasks{queue="q", kind="A", state="queued"}'
 PAUSED = f"redrive_fleet_queue_paused{{{Q}}}"
 KIND_PAUSED = 'redrive_fleet_kind_paused{kind="A"}'
+KIND_WAITS = 'redrive_fleet_kind_circuit_open{kind="A"}'
+OPEN_FOR = 'redrive_fleet_circuit_open_seconds{circuit="far"}'
 BURNS = {
     window: f'redrive_fleet_slo_burn_rate{{{Q}, window="{window}"}}'
     for window in ("5m", "30m", "30m_lasting", "1h", "6h")
@@ -67,6 +69,7 @@ CASES = [
     Case("depth", "small", False, {QUEUED: "100x90"}, quiet(queued=100)),
     Case("depth", "since a minute", False, {QUEUED: "0x88 150 150"}, quiet(queued=150)),
     Case("depth", "paused kind", False, {QUEUED: "150x90", KIND_PAUSED: "1x90"}, quiet(queued=0)),
+    Case("depth", "open circuit", False, {QUEUED: "150x90", KIND_WAITS: "1x90"}, quiet(queued=0)),
     *_of(
         "pending",
         {f"redrive_fleet_overdue_tasks{{{Q}}}": "2x90", QUEUED: "8x90"},
@@ -167,6 +170,8 @@ CASES = [
         {"redrive_fleet_audit_unsealed_age_seconds": "600x90", f"redrive_fleet_workers{{{Q}}}": "1x90"},
         store={"unsealed": 600.0},
     ),
+    Case("circuit_open", "broken", True, {OPEN_FOR: "301x90"}, store={"circuit": 301.0}),
+    Case("circuit_open", "short", False, {OPEN_FOR: "300x90"}, store={"circuit": 300.0}),
     Case("horizon", "broken", True, {"redrive_fleet_horizon_age_seconds": "301x90"}, store={"horizon": 301.0}),
     Case("horizon", "short", False, {"redrive_fleet_horizon_age_seconds": "300x90"}, store={"horizon": 300.0}),
 ]

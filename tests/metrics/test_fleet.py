@@ -13,7 +13,7 @@ from redrive.errors import StoreUnavailable
 from redrive.kernel.alerts.book import Alert, Book, document
 from redrive.kernel.alerts.slo import Objective, ServiceLevel
 from redrive.kernel.diagnosis import Level
-from redrive.kernel.figures import Figures, KindFigures
+from redrive.kernel.figures import CircuitFigures, Figures, KindFigures
 from redrive.kernel.reads import WorkerRow
 from redrive.kernel.series import MOST_SERIES, OTHER
 from redrive.kernel.task import State
@@ -113,6 +113,7 @@ def test_every_metric_of_the_fleet_is_filled() -> None:
     figures = Figures(NOW, [KindFigures("q", "A", {State.QUEUED: 1})], paused_queues=["q"], horizon=3.0)
     figures.failed_by_code, figures.failed_by_type = {"C": 1}, {"network": 1}
     figures.paused_kinds, alert = ["A"], Alert("failed", "q", Level.WARNING, "x", 1, NOW, fired=NOW)
+    figures.circuits = [CircuitFigures("far", ("A",), 5.0, 1)]
     book = Book(at=NOW, alerts={alert.key: alert}, services={"q": ServiceLevel(Objective(), burn={"1h": 1.0})})
     figures.alerts = {"book": (1, document(book))}
     filled = set(samples_of(figures))

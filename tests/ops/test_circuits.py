@@ -5,12 +5,17 @@ from __future__ import annotations
 import pytest
 
 from redrive.errors import NotAllowed, NotFound
+from redrive.kernel.alerts.book import Book
+from redrive.kernel.alerts.rules import conditions
+from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.circuit import CircuitState, SetCircuit
 from redrive.kernel.commit import Target
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.outcome import Completed
 from redrive.ops.access import Role
+from redrive.ops.alerts.look import look
 from redrive.ops.doctor import examine
+from redrive.ops.fleet_metrics import samples_of
 from redrive.testing.conformance.harness import Harness
 from tests.ops.test_operator import operator
 
@@ -109,3 +114,25 @@ async def test_kinds_and_doctor_tell_of_it(harness: Harness) -> None:
     assert told["circuit_open"].level is Level.WARNING
     assert "all 2 of kind A, whose circuit pay is open since" in told["held_backlog"].text
     assert "backlog" not in told
+
+
+async def test_what_waits_behind_it_is_told_by_one_alert(harness: Harness) -> None:
+    await opened(harness)
+    await harness.enqueue_many(150, "A")
+    await harness.claim(9)
+    await harness.advance(3600)
+    figures = await harness.store.figures()
+    assert [(one.name, one.kinds, one.opened) for one in figures.circuits] == [("pay", ("A", "B"), 1)]
+    facts, _ = await look(harness.store, Limits(), figures, Book())
+    assert {one.rule for one in conditions(facts, Limits())} == {"circuit_open"}
+    samples = samples_of(figures)
+    assert samples["redrive_fleet_kind_circuit_open"] == {("A",): 1.0, ("B",): 1.0}
+    assert samples["redrive_fleet_circuit_opened_total"] == {("pay",): 1.0}
+    assert samples["redrive_fleet_circuit_open_seconds"]["pay",] >= 3600
+    (found,) = [one for one in await examine(harness.store) if one.code == "circuit_open"]
+    assert "circuit pay is open since" in found.text, "doctor names it, once"
+
+    await operator(harness).circuits.close("pay")
+    figures = await harness.store.figures()
+    assert figures.waiting_kinds == set()
+    assert samples_of(figures)["redrive_fleet_circuit_open_seconds"] == {("pay",): 0.0}

@@ -29,6 +29,16 @@ class KindFigures:
         return sum(self.states.values())
 
 
+@dataclass(slots=True, frozen=True)
+class CircuitFigures:
+    """``age``: for how many seconds it has been open, None while it is closed. ``opened``: how many times."""
+
+    name: str
+    kinds: tuple[str, ...]
+    age: float | None = None
+    opened: int = 0
+
+
 @dataclass(slots=True)
 class Figures:
     """``oldest``: how many seconds the first runnable task of a queue and kind has waited, as far as it is among the
@@ -46,6 +56,7 @@ class Figures:
     workers: list[WorkerRow] = field(default_factory=list)
     paused_queues: list[str] = field(default_factory=list)
     paused_kinds: list[str] = field(default_factory=list)
+    circuits: list[CircuitFigures] = field(default_factory=list)
     operations: dict[str, int] = field(default_factory=dict)
     approvals: int = 0
     late_schedules: int = 0
@@ -55,3 +66,8 @@ class Figures:
     unsealed_age: float = 0.0
     horizon: float | None = None
     alerts: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def waiting_kinds(self) -> set[str]:
+        """The kinds whose circuit is open."""
+        return {kind for circuit in self.circuits if circuit.age is not None for kind in circuit.kinds}

@@ -19,6 +19,7 @@ UNITS = {"seconds": "s", "bytes": "bytes", "ratio": "percentunit"}
 
 SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
     ("Queues", (m.TASKS, m.OLDEST, m.ENQUEUED, m.COMPLETED, m.CANCELLED, m.OVERDUE, m.PAUSED, m.KIND_PAUSED)),
+    ("Circuits", (m.CIRCUIT_AGE, m.CIRCUIT_OPENED, m.KIND_WAITS)),
     ("Attempts", (m.CLAIMED, m.ATTEMPTS, m.WAIT, m.RUN, m.FAILURES, m.BATCHES)),
     ("Failures", (m.FAILED_BY_CODE, m.FAILED_BY_TYPE, m.FAILED_OPEN, m.CAUSES, m.LETTERS)),
     (

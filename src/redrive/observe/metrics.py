@@ -132,6 +132,9 @@ UNSEALED = _fleet("audit_unsealed_rows", "Audit rows that no seal covers yet, 1,
 UNSEALED_AGE = _fleet("audit_unsealed_age_seconds", "Age of the first audit row that no seal covers.")
 HORIZON = _fleet("horizon_age_seconds", "Age of the transaction that holds back the removal of dead rows.")
 KIND_PAUSED = _fleet("kind_paused", "1 for a kind that an operator has paused.", ("kind",))
+KIND_WAITS = _fleet("kind_circuit_open", "1 for a kind whose circuit is open: its tasks wait.", ("kind",))
+CIRCUIT_AGE = _fleet("circuit_open_seconds", "How long a circuit has been open; 0 for a closed one.", ("circuit",))
+CIRCUIT_OPENED = _fleet("circuit_opened_total", "Times that a circuit has opened.", ("circuit",), Type.COUNTER)
 EVALUATED = _fleet("alerts_evaluated_timestamp_seconds", "When the rules of alerts were last evaluated.")
 FIRING = _fleet("alerts_firing", "1 for an alert that fires, silenced or not.", ("rule", "queue", "level"))
 FAILED_OPEN = _fleet(
@@ -160,7 +163,8 @@ TABLE: tuple[Metric, ...] = (
     *(LAG, BLOCKED, CALLS, ERRORS, RECONNECTS, CONTACT, LISTENER),
     *(FLEET_UP, TASKS, ENQUEUED, COMPLETED, CANCELLED, LETTERS, OLDEST, FAILED_BY_CODE, FAILED_BY_TYPE, CAUSES),
     *(WORKERS, SILENT, FLEET_SLOTS, FLEET_USED, PAUSED, OPERATIONS, APPROVALS, SCHEDULES_LATE, LATENESS, EXPIRED),
-    *(UNSEALED, UNSEALED_AGE, HORIZON, KIND_PAUSED, EVALUATED, FIRING, FAILED_OPEN, OVERDUE, BURN, BUDGET, CHAIN),
+    *(UNSEALED, UNSEALED_AGE, HORIZON, KIND_PAUSED, KIND_WAITS, CIRCUIT_AGE, CIRCUIT_OPENED),
+    *(EVALUATED, FIRING, FAILED_OPEN, OVERDUE, BURN, BUDGET, CHAIN),
 )
 
 

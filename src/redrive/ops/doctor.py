@@ -14,6 +14,7 @@ from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.alerts.rules import (
     AUDIT_CHAIN,
     AUDIT_UNSEALED,
+    CIRCUIT_OPEN,
     DEPTH,
     NO_WORKER,
     OLDEST_AGE,
@@ -90,7 +91,9 @@ async def examine(
         *[one for name, look in looks.items() for one in await _of_feature(name, look) if _concerns(one, queue)],
     ]
     said = {finding.text for finding in found}
-    found += [one for one in await alerts.findings(store, watched, queue) if one.text not in said]
+    # Open circuits are named above, each by itself.
+    rest = [one for one in await alerts.findings(store, watched, queue) if one.code != CIRCUIT_OPEN.name]
+    found += [one for one in rest if one.text not in said]
     found = _folded(found)
     return sorted(found, key=lambda finding: ORDER[finding.level]) or [Finding(Level.OK, "healthy", "nothing is wrong")]
 

@@ -107,6 +107,11 @@ def samples_of(figures: Figures) -> Samples:
         put(found, metrics.PAUSED.name, 1.0, queue)
     for kind in sorted(figures.paused_kinds)[:MOST_QUEUES]:
         put(found, metrics.KIND_PAUSED.name, 1.0, kind)
+    for kind in sorted(figures.waiting_kinds)[:MOST_QUEUES]:
+        put(found, metrics.KIND_WAITS.name, 1.0, kind)
+    for circuit in figures.circuits[:MOST_QUEUES]:
+        put(found, metrics.CIRCUIT_AGE.name, max(circuit.age or 0.0, 0.0), circuit.name)
+        put(found, metrics.CIRCUIT_OPENED.name, float(circuit.opened), circuit.name)
     if figures.horizon is not None:
         put(found, metrics.HORIZON.name, figures.horizon)
     _alerts(figures, {key[0] for key in names.values()}, found)

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from redrive.kernel.figures import Figures, KindFigures
+from redrive.kernel.figures import CircuitFigures, Figures, KindFigures
 from redrive.kernel.reads import WorkerRow
 from redrive.kernel.task import State
 
@@ -30,6 +30,7 @@ def read(text: str) -> Figures:
         workers=[_worker(row) for row in found["workers"]],
         paused_queues=found["paused"],
         paused_kinds=found["paused_kinds"],
+        circuits=[CircuitFigures(name, tuple(kinds), age, opened) for name, kinds, age, opened in found["circuits"]],
         operations=operations,
         approvals=sum(n for collection, _, n in found["records"] if collection == "approval"),
         late_schedules=found["late"],

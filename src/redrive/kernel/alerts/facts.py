@@ -16,11 +16,12 @@ Depths = Mapping[str, Sequence[tuple[datetime, int]]]  # by queue, the oldest fi
 
 @dataclass(slots=True, frozen=True)
 class QueueFacts:
-    """``queued`` and ``oldest`` (seconds) are of kinds that nobody has paused. ``failed``: by causes that nobody has
-    muted or resolved; ``known``: by the others. ``overdue``: tasks that have waited for the queue's ``pending_age``.
-    ``surged``: terminal failures of the last ten minutes, ``usual``: as many as in ten minutes of the hour before.
-    ``before``: how many were queued when ``depth_for`` began, if it was too many all the time since. ``fast`` and
-    ``slow``: how many times as fast as allowed its error budget goes, over an hour and over six.
+    """``queued`` and ``oldest`` (seconds) are of kinds that nobody has paused, and whose circuit is not open.
+    ``failed``: by causes that nobody has muted or resolved; ``known``: by the others. ``overdue``: tasks that have
+    waited for the queue's ``pending_age``. ``surged``: terminal failures of the last ten minutes, ``usual``: as many as
+    in ten minutes of the hour before. ``before``: how many were queued when ``depth_for`` began, if it was too many all
+    the time since. ``fast`` and ``slow``: how many times as fast as allowed its error budget goes, over an hour and
+    over six.
 
     None has a default: a fact that nobody gathers would be a rule that never fires, and looks healthy."""
 
@@ -54,7 +55,8 @@ class Answer:
 class Facts:
     """``expired``: leases that ran out. ``late``: schedules whose run is overdue. ``unsealed``: for how many seconds
     audit rows wait for their seal, where somebody is alive to do it. ``chain``: what is wrong with the chain of seals.
-    ``horizon``: for how many seconds a transaction holds back the removal of dead rows. No defaults here, either."""
+    ``horizon``: for how many seconds a transaction holds back the removal of dead rows. ``circuit``: for how many the
+    one that is open the longest has been. No defaults here, either."""
 
     now: datetime
     queues: Mapping[str, QueueFacts]
@@ -63,6 +65,7 @@ class Facts:
     unsealed: float
     chain: str | None
     horizon: float
+    circuit: float
 
 
 def remember(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from redrive.kernel.alerts.facts import SURGE_FACTOR, SURGE_WINDOW, USUAL_WINDOW
 from redrive.kernel.alerts.slo import FAST, LASTING, SLOW
-from redrive.kernel.alerts.thresholds import NOT_EVALUATED_S, PINNED_S, UNSEALED_S, Thresholds
+from redrive.kernel.alerts.thresholds import CIRCUIT_OPEN_S, NOT_EVALUATED_S, PINNED_S, UNSEALED_S, Thresholds
 from redrive.kernel.wording import prometheus_span
 
 _SURGE, _USUAL = (prometheus_span(one.total_seconds()) for one in (SURGE_WINDOW, USUAL_WINDOW))
@@ -89,6 +89,10 @@ def horizon(limit: Thresholds, which: str) -> str:
     return f"max by (connection) (redrive_fleet_horizon_age_seconds) > {PINNED_S:g}"
 
 
+def circuit_open(limit: Thresholds, which: str) -> str:
+    return f"max by (connection) (redrive_fleet_circuit_open_seconds) > {CIRCUIT_OPEN_S:g}"
+
+
 def not_evaluated(connections: Sequence[str]) -> str:
     """Nobody evaluates the rules of one of these connections, or nobody tells."""
     last = "redrive_fleet_alerts_evaluated_timestamp_seconds"
@@ -120,11 +124,14 @@ def _of_queue(metric: str, which: str) -> str:
 
 
 def _queued(which: str, ago: str = "") -> str:
-    """How many are queued of kinds that nobody has paused."""
+    """How many are queued of kinds that nobody has paused, and whose circuit is not open."""
     chosen = _selector('state="queued"', which) + (f" offset {ago}" if ago else "")
     tasks = f"max by (connection, queue, kind) (redrive_fleet_tasks{chosen})"
     return f"sum by (connection, queue) ({tasks}{_KIND_RUNS})"
 
 
 _RUNNING = " unless on (connection, queue) (max by (connection, queue) (redrive_fleet_queue_paused) == 1)"
-_KIND_RUNS = " unless on (connection, kind) (max by (connection, kind) (redrive_fleet_kind_paused) == 1)"
+_KIND_RUNS = (
+    " unless on (connection, kind) (max by (connection, kind) (redrive_fleet_kind_paused) == 1)"
+    " unless on (connection, kind) (max by (connection, kind) (redrive_fleet_kind_circuit_open) == 1)"
+)

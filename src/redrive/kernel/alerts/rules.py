@@ -11,7 +11,7 @@ from enum import StrEnum
 from redrive.kernel.alerts import promql
 from redrive.kernel.alerts.facts import SURGE_FACTOR, SURGE_WINDOW, Facts, QueueFacts
 from redrive.kernel.alerts.slo import FAST, SLOW
-from redrive.kernel.alerts.thresholds import PINNED_S, SPANS, THRESHOLDS, UNSEALED_S, Limits, Thresholds
+from redrive.kernel.alerts.thresholds import CIRCUIT_OPEN_S, PINNED_S, SPANS, THRESHOLDS, UNSEALED_S, Limits, Thresholds
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.wording import counted, span
 
@@ -276,6 +276,17 @@ HORIZON = Rule(
     of_store=lambda facts: _above(facts.horizon, PINNED_S),
 )
 
+CIRCUIT_OPEN = Rule(
+    "circuit_open",
+    Level.WARNING,
+    "a circuit has been open for {value}: what its kinds call is down, and their tasks wait",
+    "redrive circuits says which, and why; mend the other side: it is tried again by itself",
+    Unit.SECONDS,
+    0.0,
+    promql.circuit_open,
+    of_store=lambda facts: _above(facts.circuit, CIRCUIT_OPEN_S),
+)
+
 SLO_FAST = Rule(
     "slo_fast",
     Level.CRITICAL,
@@ -299,7 +310,7 @@ SLO_SLOW = Rule(
 
 TABLE: tuple[Rule, ...] = (
     *(FAILED, DEPTH, PENDING, SURGE, OLDEST_AGE, NO_WORKER, SLO_FAST, SLO_SLOW),
-    *(STUCK, SCHEDULE_MISSED, AUDIT_CHAIN, AUDIT_UNSEALED, HORIZON),
+    *(STUCK, SCHEDULE_MISSED, AUDIT_CHAIN, AUDIT_UNSEALED, HORIZON, CIRCUIT_OPEN),
 )
 NAMES = tuple(rule.name for rule in TABLE)
 

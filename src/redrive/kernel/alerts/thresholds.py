@@ -10,6 +10,7 @@ EVERY_QUEUE = "*"
 # Those that nobody sets, in seconds; the product and the rules of Prometheus both take them from here.
 UNSEALED_S = 600.0
 PINNED_S = 300.0
+CIRCUIT_OPEN_S = 300.0
 NOT_EVALUATED_S = 180.0
 SPANS = ("_age", "_for")  # how those end that are seconds
 

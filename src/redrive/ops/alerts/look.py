@@ -67,15 +67,16 @@ async def look(
     now = figures.now
     book = await _with_chain(store, book, now)
     paused = set(figures.paused_kinds)
+    held = paused | figures.waiting_kinds  # what waits behind an open circuit is told by that alone
     queued, failed = Counter[str](), Counter[str]()
     for each in figures.kinds:
         failed[each.queue] += each.states.get(State.FAILED, 0)
-        queued[each.queue] += 0 if each.kind in paused else each.states.get(State.QUEUED, 0)
+        queued[each.queue] += 0 if each.kind in held else each.states.get(State.QUEUED, 0)
     oldest = _oldest(figures)
     waiting = {
         queue: limits.of(queue).pending_age for queue, age in oldest.items() if age > limits.of(queue).pending_age
     }
-    overdue = await store.overdue(waiting, sorted(paused)) if waiting else {}
+    overdue = await store.overdue(waiting, sorted(held)) if waiting else {}
     known = await known_failures(store, now) if +failed else Counter[str]()
     surged, usual = await _surges(store, now) if +failed else (Counter[str](), Counter[str]())
     depths = remember(book.depths, queued, limits, now)
@@ -107,14 +108,16 @@ async def look(
         unsealed=figures.unsealed_age if alive else 0.0,
         chain=book.chain,
         horizon=figures.horizon or 0.0,
+        circuit=max((one.age for one in figures.circuits if one.age is not None), default=0.0),
     )
     return facts, replace(book, depths=depths, counted=counted, services=services)
 
 
 def _oldest(figures: Figures) -> dict[str, float]:
     found: dict[str, float] = {}
+    held = {*figures.paused_kinds, *figures.waiting_kinds}
     for (queue, kind), age in figures.oldest.items():
-        if kind not in figures.paused_kinds:
+        if kind not in held:
             found[queue] = max(age, found.get(queue, 0.0))
     return found
 

@@ -47,6 +47,10 @@ select json_build_object(
       extract(epoch from w.started_at), extract(epoch from w.seen_at), w.stopping, w.beat_ms)) from redrive.worker w), '[]'),
   'paused', coalesce((select json_agg(h.name) from redrive.hold h where h.target = 'queue'), '[]'),
   'paused_kinds', coalesce((select json_agg(h.name) from redrive.hold h where h.target = 'kind'), '[]'),
+  'circuits', coalesce((
+    select json_agg(json_build_array(c.name, c.kinds,
+      case when c.open then extract(epoch from clock_timestamp() - c.since) end, c.opened) order by c.name)
+    from redrive.circuit c), '[]'),
   'alerts', coalesce((
     select json_agg(json_build_array(r.id, r.version, r.body)) from redrive.record r
     where r.collection = 'alert' and coalesce(r.expires_at > clock_timestamp(), true)), '[]'),

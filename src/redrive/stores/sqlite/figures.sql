@@ -52,6 +52,9 @@ select json_object(
       w.started_at / 1000000.0, w.seen_at / 1000000.0, w.stopping, w.beat_ms)) from redrive_worker w),
   'paused', (select json_group_array(h.name) from redrive_hold h where h.target = 'queue'),
   'paused_kinds', (select json_group_array(h.name) from redrive_hold h where h.target = 'kind'),
+  'circuits', (
+    select json_group_array(json_array(c.name, json(c.kinds), case when c.open then (?1 - c.since) / 1000000.0 end, c.opened))
+    from redrive_circuit c),
   'alerts', (
     select json_group_array(json_array(r.id, r.version, case when json_valid(r.body) then json(r.body) end))
     from redrive_record r where r.collection = 'alert' and coalesce(r.expires_at > ?1, true)),
