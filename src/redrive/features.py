@@ -25,8 +25,8 @@ BUILT_IN: tuple[str, ...] = ("redrive.ledger:LEDGER",)
 _TAKEN = """
 alerts approvals audit cancel causes circuits connections dead_letters deploy docs doctor drill enqueue erase
 executors failed failure_groups failure_types failures find flush forget groups history kinds limits list live migrate
-operations overview pause purge queues rates replay resume retry routes schedules settings show sign_in sign_out
-simulate slo smoke static stats task_groups tasks theme tokens up version who why work worker workers
+operations overview pause providers purge queues rates replay resume retry routes schedules settings show sign_in
+sign_out simulate slo smoke static stats task_groups tasks theme tokens up version who why work worker workers
 """
 _TABLES = """
 account attempt audit circuit clock dead duty entry failed failure fold history hold idempotency join kind migration

@@ -80,6 +80,9 @@ STORELESS = {
     "deploy",
     "simulate",
     "simulate provider",
+    "providers",
+    "providers list",
+    "providers try",
     *(f"deploy {what}" for what in ("compose", "grafana", "kubernetes", "prometheus", "supervisor", "systemd")),
 }
 UNKNOWN = [

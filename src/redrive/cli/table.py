@@ -109,6 +109,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "schedules": ("schedules:schedules_cli", "Periodic tasks: list them, run one now."),
         "workers": ("workers:workers_cli", "Workers: list them, have them end."),
         "circuits": ("circuits:circuits_cli", "Circuits: list them, open, close or probe one."),
+        "providers": ("providers:providers_cli", "Providers of remote jobs: list them, try one out."),
         "tokens": ("tokens:tokens_cli", "Access tokens of the HTTP API: list, create, revoke."),
     },
 }
@@ -187,6 +188,10 @@ EXAMPLES: dict[str, list[str]] = {
         "redrive audit --actor ann",
         "redrive audit export audit.csv",
         "redrive audit prune --older-than-days 90 --dry-run",
+    ],
+    "providers": [
+        "redrive providers",
+        """redrive providers try video '{"text": "a cat"}' --wait 120""",
     ],
     "tokens": ["redrive tokens create ann --role operator --days 90", "redrive tokens revoke 1a2b3c4d5e6f"],
     "cancel": ["redrive cancel 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --by ann --reason 'ordered twice'"],

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 # These serve one, are about all of them, or about none.
-WITHOUT = ("work", "up", "version", "tokens", "smoke", "drill", "simulate")
+WITHOUT = ("work", "up", "version", "tokens", "smoke", "drill", "simulate", "providers")
 Connection = Annotated[
     str | None,
     typer.Option(
