@@ -76,17 +76,20 @@ def test_what_has_to_be_there_first_is_said(
         assert "redrive.toml in its working directory" in redrive("deploy", what).out
 
 
-def test_units_name_the_variables_that_have_urls(
+def test_units_name_the_variables_that_have_urls_and_keys(
     redrive: Run, configured: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INSIGHTS_URL", "sqlite:///i.db")
     monkeypatch.setenv("REDRIVE_URL", "sqlite:///m.db")
     with (configured / "redrive.toml").open("a") as file:
         file.write('[connections.main]\n[connections.insights]\nurl_from = "INSIGHTS_URL"\n')
+        file.write('[providers.video]\nbase_url = "https://v.example"\nauth_env = "VIDEO_KEY"\n')
+        file.write('[providers.video.start]\nurl = "/jobs"\n[providers.video.poll]\nurl = "/jobs/{id}"\n')
     for what in (("supervisor", "--user", "shop"), ("systemd", "--user", "shop")):
-        assert "REDRIVE_URL, INSIGHTS_URL and other secrets" in redrive("deploy", *what).out
+        assert "REDRIVE_URL, INSIGHTS_URL, VIDEO_KEY and other secrets" in redrive("deploy", *what).out
     text = redrive("deploy", "kubernetes").out
-    assert "--from-literal=REDRIVE_URL=postgresql://… --from-literal=INSIGHTS_URL=postgresql://…" in text
+    for literal in ("REDRIVE_URL=postgresql://…", "INSIGHTS_URL=postgresql://…", "VIDEO_KEY=…"):
+        assert f"--from-literal={literal}" in text
     services = yaml.safe_load(redrive("deploy", "compose").out)["services"]
     assert all("INSIGHTS_URL" in services[name]["environment"] for name in UNITS)
 

@@ -16,6 +16,7 @@ from redrive.cli.support.options import AppName, Json
 from redrive.errors import ConfigError, InvalidInput, Unavailable
 from redrive.ids import new_id
 from redrive.remote import ProviderError, Status
+from redrive.remote.errors import NONSENSE
 from redrive.remote.trying import tried
 
 HELP = "Providers of remote jobs: list them, try one out."
@@ -104,6 +105,9 @@ async def _try(known: App, name: str, payload: Any, key: str, wait: float, json:
 
 
 def _told(error: ProviderError) -> Exception:
+    if error.classification is NONSENSE:
+        hint = f"[providers.{error.provider}] in redrive.toml says what stands where in its answers"
+        return Unavailable(error.message, hint=hint)
     again = "it may succeed later" if error.transient else "the same again will not help"
     hint = f"{again}; it counts as {error.failure_type} ({error.reason})"
     return Unavailable(error.message, hint=hint) if error.transient else InvalidInput(error.message, hint=hint)

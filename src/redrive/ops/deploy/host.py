@@ -35,7 +35,7 @@ class Place:
     environment: Mapping[str, str]
     environment_file: Path = Path("/etc/redrive/environment")
     writes: Sequence[Path] = ()  # what they write besides
-    secrets: Sequence[str] = ("REDRIVE_URL",)  # the variables that have URLs
+    secrets: Sequence[str] = ("REDRIVE_URL",)  # the variables that have URLs, and others
 
     @property
     def folder(self) -> str:

@@ -25,8 +25,8 @@ Document = dict[str, Any]
 
 
 def kubernetes(programs: Sequence[Program], image: str, environment: Mapping[str, str], secrets: Sequence[str]) -> str:
-    """Returns the manifests. ``secrets``: the variables of the environment that have URLs."""
-    literals = " ".join(f"--from-literal={name}=postgresql://…" for name in secrets)
+    """Returns the manifests. ``secrets``: the variables of the environment that have URLs of stores, or keys."""
+    literals = " ".join(f"--from-literal={name}={_example(name)}" for name in secrets)
     head = HEAD.format(image=IN_IMAGE, secret=SECRET, literals=literals, first=programs[0].name)
     found: list[Document] = [_migration(image, environment)]
     for program in programs:
@@ -34,6 +34,10 @@ def kubernetes(programs: Sequence[Program], image: str, environment: Mapping[str
         if program.port is not None:
             found.append(_service(program))
     return head + documents(*found)
+
+
+def _example(variable: str) -> str:
+    return "postgresql://…" if variable.endswith("URL") else "…"
 
 
 def _deployment(program: Program, image: str, environment: Mapping[str, str]) -> Document:

@@ -66,11 +66,14 @@ def programs_of(
 
 
 def secrets_of(settings: Settings) -> list[str]:
-    """Returns the environment variables that programs need and that belong into no file: those that have URLs."""
+    """Returns the environment variables that programs need and that belong into no file: those that have URLs, and
+    the secrets of providers."""
     own = settings.connections.get(settings.default_connection)
     said = [] if own is not None and own.address is not None else ["REDRIVE_URL"]
     found = [*said, *(one.url_from for one in settings.connections.values() if one.url_from)]
-    return list(dict.fromkeys(found)) or ["REDRIVE_URL"]
+    stores = list(dict.fromkeys(found)) or ["REDRIVE_URL"]
+    providers = [one.auth_env for one in settings.providers.values() if one.auth_env]
+    return list(dict.fromkeys([*stores, *providers]))
 
 
 def stop_wait(settings: Settings, registry: Registry, options: Options) -> tuple[int, str]:
