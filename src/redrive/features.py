@@ -19,7 +19,7 @@ GROUP = "redrive.features"
 _METADATA = (".dist-info", ".egg-info")
 _FINDERS = (machinery.PathFinder,)
 # Those that come with redrive, named alike: they are imported when somebody asks, since they use what is above.
-BUILT_IN: tuple[str, ...] = ("redrive.ledger:LEDGER",)
+BUILT_IN: tuple[str, ...] = ("redrive.ledger:LEDGER", "redrive.webhooks:WEBHOOKS")
 # Commands, addresses of the API and pages of the console that redrive has itself. A test keeps them complete, and also
 # the first words of its tables: a worker's role may write to tables that are named after a feature.
 _TAKEN = """

@@ -13,6 +13,7 @@ import pytest
 from redrive.cli.root import root
 from redrive.cli.support.help_page import first_sentence
 from redrive.cli.table import COMMANDS, EXAMPLES, HIDDEN
+from redrive.features import installed
 from redrive.stores.sqlite.migrate import STEPS
 
 APP = "redrive.examples.shots:app"
@@ -42,7 +43,7 @@ def test_help_is_complete_and_its_examples_are_right(redrive, command: str, monk
 
 
 def test_every_command_has_an_example() -> None:
-    assert set(EXAMPLES) == set(root().commands) - set(HIDDEN)
+    assert set(EXAMPLES) == set(root().commands) - set(HIDDEN) - {feature.name for feature in installed()}
 
 
 def test_the_page_of_all_commands_says_what_they_say_themselves(redrive) -> None:
@@ -490,4 +491,6 @@ def test_work_warns_of_what_looks_misspelt(redrive, monkeypatch) -> None:
     warned = [line["message"] for line in lines if line["level"] == "warning"]
     assert any("TASK_WORKER_CONCURENCY" in text and "mean TASK_WORKER_CONCURRENCY?" in text for text in warned)
     assert any("REDRIVE_ULR" in text for text in warned)
-    assert [text for text in warned if "queue" in text] == ["no queue is named nosuch so far; known queues: default"]
+    assert [text for text in warned if "queue" in text] == [
+        "no queue is named nosuch so far; known queues: default, webhooks"
+    ]

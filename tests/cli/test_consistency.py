@@ -68,6 +68,11 @@ ARGUMENTS = {
     "audit prune": ["--older-than-days", "1", "--yes"],
     "tokens create": ["ann"],
     "tokens revoke": ["x"],
+    **{f"webhooks {verb}": ["ep_1"] for verb in ("show", "rotate", "enable", "disable", "remove", "ping")},
+    "webhooks add": ["https://example.com/hook"],
+    "webhooks edit": ["ep_1", "--description", "x"],
+    "webhooks send": ["a.b"],
+    **{f"webhooks {verb}": [ID] for verb in ("show-delivery", "redeliver")},
 }
 # These answer without a store, or look for an instance, or wait for their store.
 STORELESS = {
@@ -135,7 +140,7 @@ def test_help_is_no_failure_and_nonsense_is(redrive: Any, command: str) -> None:
 def test_a_store_that_cannot_be_reached_is_3(redrive: Any, command: str) -> None:
     said = redrive(*command.split(), *ARGUMENTS.get(command, []), "--url", NOWHERE, *_json(command))
     assert said.code == 3, said.err
-    if command not in ("enqueue", "tokens create", "migrate"):  # these make a file
+    if command not in ("enqueue", "tokens create", "migrate", "webhooks add"):  # these make a file
         missing = redrive(*command.split(), *ARGUMENTS.get(command, []), "--url", "sqlite:///nowhere/x.db")
         assert missing.code == 3, missing.err
 

@@ -139,6 +139,7 @@ class App:
     ) -> Handler:
         if self.registry.routing is not None:
             self.registry.routing.exempt(kind, feature)
+        self.registry.brought.add(kind)
         return self._register(kind, function, options)
 
     def of(self, service: Callable[[App], S]) -> S:

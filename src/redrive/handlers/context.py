@@ -18,8 +18,9 @@ from redrive.kernel.outcome import Done, StopReason
 from redrive.kernel.payload import decode, encode
 
 if TYPE_CHECKING:
-    from redrive.kernel.ports.store import Transaction
+    from redrive.kernel.ports.store import Store, Transaction
     from redrive.kernel.task import Claimed
+    from redrive.settings import Settings
 
 logger = logging.getLogger("redrive.task")
 
@@ -36,6 +37,12 @@ class Runtime(Protocol):
 
     @property
     def connection(self) -> str: ...
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def settings(self) -> Settings: ...
 
 
 class Context:
@@ -67,6 +74,16 @@ class Context:
     def connection(self) -> str:
         """The name of the connection that the task is on; ``default`` where there is only one."""
         return self._runtime.connection
+
+    @property
+    def store(self) -> Store:
+        """The store that the task is in, for handlers of features: what they write there is a commit of its own."""
+        return self._runtime.store
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the worker's application; ``ctx.settings.of(OrderSettings)`` are those of a feature."""
+        return self._runtime.settings
 
     @property
     def attempt(self) -> int:

@@ -75,6 +75,7 @@ class Registry:
     rules: FailureRules = field(default_factory=FailureRules)
     routing: Routing | None = None
     hooks: dict[str, list[Hook]] = field(default_factory=dict)  # by the name of their event
+    brought: set[str] = field(default_factory=set)  # kinds that come with features
 
     def add(self, handler: Handler) -> None:
         known = self.handlers.get(handler.kind)
@@ -94,8 +95,10 @@ class Registry:
         return self.handlers.get(kind) or self.declared.get(kind)
 
     def refuse_unknown(self, kind: str) -> None:
-        """Refuses a kind that is about to be enqueued and unknown here; any is fine if nothing at all is known."""
-        own = [name for name in (*self.handlers, *self.declared) if not name.startswith("SYSTEM_")]
+        """Refuses a kind that is about to be enqueued and unknown here; any is fine if the application has none of its
+        own."""
+        known = [name for name in (*self.handlers, *self.declared) if name not in self.brought]
+        own = [name for name in known if not name.startswith("SYSTEM_")]
         if own:
             close = difflib.get_close_matches(kind, own, 1)
             guess = f"did you mean {close[0]}? " if close else f"known kinds: {', '.join(sorted(own)[:20])}; "

@@ -351,7 +351,15 @@ def declared(verdict: Retry | Fail, origin: Origin | None = None) -> Failed:
 
     origin = origin or NOWHERE
     if isinstance(verdict, Retry):
-        cause = said(ErrorCode.EXECUTION_FAILED, "retry_requested", verdict.message, origin, verdict=verdict)
+        cause = said(
+            ErrorCode.EXECUTION_FAILED,
+            "retry_requested",
+            verdict.message,
+            origin,
+            verdict=verdict,
+            type=verdict.failure_type,
+            cause=verdict.cause,
+        )
         return Failed(cause, verdict.after)
     return Failed(
         said(

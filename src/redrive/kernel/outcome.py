@@ -48,11 +48,21 @@ class Snooze(Verdict):
 
 
 class Retry(Verdict):
-    """This attempt failed; try again, after ``after`` seconds or the usual backoff, while attempts remain."""
+    """This attempt failed; try again, after ``after`` seconds or the usual backoff, while attempts remain.
+    ``failure_type`` and ``cause`` are those of ``Fail``."""
 
-    def __init__(self, message: str = "the handler asked for a retry", *, after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str = "the handler asked for a retry",
+        *,
+        after: float | None = None,
+        failure_type: FailureType | str | None = None,
+        cause: str | None = None,
+    ) -> None:
         self.message = str(message)
         self.after = None if after is None else check_seconds(after, "Retry(after=)")
+        self.failure_type = None if failure_type is None else _failure_type(failure_type, "Retry")
+        self.cause = check_text(cause, "Retry(cause=)")
         super().__init__(self.message)
 
 
@@ -67,7 +77,7 @@ class Fail(Verdict):
     ) -> None:
         self.code = check_name(str(code), "Fail(code)")
         self.message = str(message)
-        self.failure_type = None if failure_type is None else _failure_type(failure_type)
+        self.failure_type = None if failure_type is None else _failure_type(failure_type, "Fail")
         self.cause = check_text(cause, "Fail(cause=)")
         super().__init__(f"{self.code}: {self.message}" if message else self.code)
 
@@ -80,12 +90,12 @@ class Done(Verdict):
         super().__init__("done")
 
 
-def _failure_type(value: object) -> FailureType:
+def _failure_type(value: object, verdict: str) -> FailureType:
     try:
         return FailureType(value)  # type: ignore[arg-type]
     except ValueError:
         known = ", ".join(kind.value for kind in FailureType)
-        raise InvalidInput(f"Fail(failure_type=) must be one of {known}, not {str(value)[:80]!r}") from None
+        raise InvalidInput(f"{verdict}(failure_type=) must be one of {known}, not {str(value)[:80]!r}") from None
 
 
 class Cancel(Verdict):

@@ -56,7 +56,8 @@ class Attempts:
         self._handlers = config.registry.handlers
         self._start_limit = config.settings.start_limit_ms / 1000
         self._limits = TimeLimits(config)
-        self._store = store
+        self.store = store
+        self.settings = config.settings
         self._reacting = frozenset(store.reacting)
         self._life = state.life
         self._runs = state.runs
@@ -218,7 +219,7 @@ class Attempts:
             return self._settling.decide(run, outcome if isinstance(outcome, Completed) else Completed())
 
         try:
-            async with self._store.transaction(completion) as transaction:
+            async with self.store.transaction(completion) as transaction:
                 self._still_held(task)  # it may have been given up while this waited for a connection
                 run.transaction = transaction
                 yield transaction

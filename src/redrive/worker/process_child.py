@@ -88,6 +88,14 @@ class _ChildRuntime:
     def loop(self) -> NoReturn:
         raise RedriveError("a process-isolated handler has no event loop of the worker")
 
+    @property
+    def store(self) -> NoReturn:
+        raise RedriveError("ctx.store is not available in a process-isolated handler")
+
+    @property
+    def settings(self) -> NoReturn:
+        raise RedriveError("ctx.settings is not available in a process-isolated handler")
+
 
 def serve(pipe: Connection) -> None:
     """Runs one job after the other until the pipe closes."""

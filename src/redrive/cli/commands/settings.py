@@ -13,7 +13,7 @@ from redrive.cli.support.options import AppName, Json
 from redrive.settings import Effective, effective
 
 Changed = Annotated[bool, typer.Option("--changed", help="Only those that are not at their default.")]
-VALUE_WIDTH = 30  # beside the longest name on a terminal of 80 columns
+VALUE_WIDTH, BESIDE_FEATURES = 30, 20  # beside the longest name on a terminal of 80 columns
 NOT_SET = ("None", "[]", "{}", "")
 
 
@@ -30,7 +30,7 @@ def settings(changed: Changed = False, app: AppName = None, json: Json = False) 
     else:
         brought = any(one.feature for one in shown)
         columns = ["setting", "from", *(["of"] if brought else []), "value"]  # the last one is folded to fit
-        output.table(columns, [_row(one, brought) for one in shown], last=VALUE_WIDTH)
+        output.table(columns, [_row(one, brought) for one in shown], last=BESIDE_FEATURES if brought else VALUE_WIDTH)
 
 
 def _row(one: Effective, brought: bool) -> tuple[str, ...]:

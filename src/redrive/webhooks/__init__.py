@@ -1,0 +1,32 @@
+"""Webhooks: signed events to customers' endpoints, each delivery a task with all that tasks have.
+
+``app.webhooks.send(…)`` sends an application's own events; other features enqueue ``event_task(…)`` among the effects
+of a settlement.
+"""
+
+from redrive.kernel.feature import Feature
+from redrive.webhooks.examine import ALERTS, duties, examine
+from redrive.webhooks.expand import event_task
+from redrive.webhooks.kinds import kinds
+from redrive.webhooks.reaction import belongs, react
+from redrive.webhooks.settings import WebhookSettings, retention
+
+WEBHOOKS = Feature(
+    "webhooks",
+    __name__,
+    react=react,
+    duties=duties,
+    kinds=kinds,
+    services={"webhooks": "redrive.webhooks.application:Webhooks"},
+    routes="redrive.webhooks.routes:router",
+    commands="redrive.webhooks.commands:cli",
+    pages="redrive.webhooks.pages:pages",
+    settings=WebhookSettings,
+    retention=retention,
+    examine=examine,
+    alerts=ALERTS,
+    belongs=belongs,
+    metrics="redrive.webhooks.metrics:metrics",
+    about="Webhooks: customers' endpoints, their secrets, deliveries, and sending events.",
+)
+__all__ = ["WEBHOOKS", "event_task"]

@@ -1,0 +1,135 @@
+"""One attempt of a delivery: the endpoint as it is now, its secrets, the request, and the log of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redrive.errors import StoreError
+from redrive.handlers.context import Context
+from redrive.ids import new_id
+from redrive.kernel.clean import clean
+from redrive.kernel.commit import Commit
+from redrive.kernel.outcome import Cancel, Fail
+from redrive.kernel.reactions import Rows
+from redrive.observe.counted import count
+from redrive.webhooks.metrics import ATTEMPTS
+from redrive.webhooks.sending import Answer, post
+from redrive.webhooks.settings import WebhookSettings
+from redrive.webhooks.signing import signed_headers
+
+logger = logging.getLogger("redrive.webhooks")
+UNSIGNED = "WEBHOOK_NO_SECRET"
+COVERED = "•••"
+LONGEST_HEADER, MOST_HEADERS = 300, 30
+# Headers of an answer that may be somebody's key.
+_SECRET_HEADERS = frozenset({"set-cookie", "authorization", "proxy-authorization", "www-authenticate", "cookie"})
+
+
+@dataclass(slots=True, frozen=True)
+class Delivering:
+    ctx: Context
+    endpoint: Mapping[str, Any]
+    keys: Sequence[str]
+    settings: WebhookSettings
+
+    @classmethod
+    async def load(cls, ctx: Context, endpoint_id: str, forced: bool) -> Delivering:
+        """Returns the endpoint with its secrets; ends the delivery where it gets nothing any more."""
+        rows = await ctx.store.feature_rows("webhooks", "endpoint", endpoint_id)
+        ending = disabled(rows[0] if rows else None)
+        if ending is not None and not (rows and forced):
+            raise ending
+        settings = ctx.settings.of(WebhookSettings)
+        keys = keys_of(
+            await ctx.store.feature_rows("webhooks", "keys", endpoint_id, rows[0]["account"]), settings.secret
+        )
+        if not keys:
+            raise Fail(UNSIGNED, "no secret to sign with: redrive webhooks rotate, or ENTERPRISE_WEBHOOK_SECRET")
+        return cls(ctx, rows[0], keys, settings)
+
+    async def send(self, event_id: str, timestamp: int, body: bytes) -> Answer:
+        """Sends the request, and writes down what was sent and answered."""
+        headers = {
+            "content-type": "application/json",
+            **signed_headers(self.keys, event_id, timestamp, body),
+        }
+        answer = await post(self.endpoint["url"], body, headers, self.settings)
+        count(ATTEMPTS, outcome_class(answer.outcome))
+        await self._write_down(headers, answer, body)
+        return answer
+
+    async def _write_down(self, headers: Mapping[str, str], answer: Answer, body: bytes) -> None:
+        """Keeps the attempt. Where the store cannot be reached it is missing from the log: that is no reason to send
+        the event once more."""
+        row = self._row(headers, answer, body)
+        try:
+            await self.ctx.store.apply(Commit(rows=[Rows("webhooks", "attempted", (row,))]))
+        except StoreError:
+            logger.warning(
+                "an attempt of delivery %s is not logged",
+                self.ctx.task_id,
+                extra={"event": "webhooks.not_logged", "task_id": str(self.ctx.task_id)},
+                exc_info=True,
+            )
+
+    def _row(self, headers: Mapping[str, str], answer: Answer, body: bytes) -> dict[str, Any]:
+        signatures = headers["webhook-signature"]
+        sent = {**headers, "webhook-signature": " ".join("v1," + COVERED for _ in signatures.split())}
+        request = {"url": self.endpoint["url"], "address": answer.address, "headers": sent, "bytes": len(body)}
+        if answer.delivered and len(body) <= self.settings.body_bytes:
+            request["body"] = body.decode()  # its task, which ends now, has it no longer
+        hidden = [*self.keys, *signatures.split(), *(one.removeprefix("v1,") for one in signatures.split())]
+        return {
+            "id": str(new_id()),
+            "task": str(self.ctx.task_id),
+            "attempt": self.ctx.attempt,
+            "replay": self.ctx.task.replay_count,
+            "outcome": answer.outcome,
+            "status": answer.status,
+            "ms": answer.ms,
+            "request": json.dumps(request),
+            "response": None if answer.status is None else json.dumps(response_of(answer, hidden)),
+            "error": None if answer.error is None else covered(clean(answer.error[:1000]), hidden),
+        }
+
+
+def keys_of(rows: Sequence[Mapping[str, Any]], default: str | None) -> list[str]:
+    """Returns the secrets to sign with: the endpoint's own, else its account's, else that of the settings."""
+    for owner in ("endpoint:", "account:"):
+        if found := [str(row["secret"]) for row in rows if row["owner"].startswith(owner)]:
+            return found
+    return [default] if default else []
+
+
+def response_of(answer: Answer, hidden: Sequence[str]) -> dict[str, Any]:
+    """Returns what is kept of an answer, with everything that could be a key covered."""
+    headers = {
+        clean(name[:LONGEST_HEADER]): COVERED
+        if name in _SECRET_HEADERS
+        else covered(clean(value[:LONGEST_HEADER]), hidden)
+        for name, value in list(answer.headers.items())[:MOST_HEADERS]
+    }
+    body = clean(answer.body.decode("utf-8", "replace"))
+    return {"headers": headers, "body": covered(body, hidden), "cut": answer.cut}
+
+
+def covered(text: str, hidden: Sequence[str]) -> str:
+    for one in hidden:
+        text = text.replace(one, COVERED)
+    return text
+
+
+def outcome_class(outcome: str) -> str:
+    """Returns an outcome as metrics have it: few, whatever servers answer with."""
+    return f"http_{outcome[5]}xx" if outcome.startswith("http_") else outcome
+
+
+def disabled(endpoint: Mapping[str, Any] | None) -> Cancel | None:
+    """Returns how a delivery ends whose endpoint gets nothing any more; an operator can have it sent later."""
+    if endpoint is None:
+        return Cancel("the endpoint was removed")
+    return Cancel("the endpoint is disabled") if endpoint["state"] == "disabled" else None

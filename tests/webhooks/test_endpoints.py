@@ -1,0 +1,258 @@
+"""Endpoints and their secrets: what a caller may do, what lands with it, what is told when they fail."""
+
+from __future__ import annotations
+
+import pytest
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+from redrive import App
+from redrive.errors import Conflict, InvalidInput, NotAllowed
+from redrive.kernel.audit import AuditFilter
+from redrive.ops.access import Caller, Role
+from redrive.ops.retention import retention_of
+from redrive.webhooks import WEBHOOKS
+from redrive.webhooks.examine import disable_failing
+from redrive.webhooks.guard import AddressRefused
+from redrive.webhooks.metrics import fleet
+from redrive.webhooks.service import EndpointUnknown
+from redrive.webhooks.settings import WebhookSettings
+from redrive.webhooks.signing import shown_secret
+from tests.webhooks.conftest import added, deliveries, endpoints, make_app, run_all
+from tests.webhooks.receiver import Receiver, Reply
+
+pytestmark = pytest.mark.anyio
+VIEWER = Caller("vic", Role.VIEWER)
+
+
+async def actions(app: App) -> list[str]:
+    rows = await (await app.store()).audit(AuditFilter(), limit=50)
+    return [row.action.removeprefix("WEBHOOK_") for row in rows][::-1]
+
+
+async def test_the_life_of_an_endpoint_is_in_the_audit_log(app: App, receiver: Receiver) -> None:
+    own = await endpoints(app)
+    made = await added(app, receiver, "batch.*", "invoice.paid", description="their ERP")
+    assert made["secret"].startswith("whsec_") and made["events"] == ["batch.*", "invoice.paid"]
+    shown = await own.show(made["id"])
+    assert "secret" not in shown and len(shown["secrets"]) == 1 and shown["signed_by"] == "endpoint"
+    changed = await own.edit(made["id"], events=["*"], description="")
+    assert (changed["events"], changed["description"], changed["url"]) == (["*"], None, receiver.url())
+    assert (await own.disable(made["id"], "they asked"))["disabled_by"] == "ann"
+    assert (await own.enable(made["id"]))["disabled_by"] is None
+    await own.rotate(made["id"])
+    await own.remove(made["id"])
+    with pytest.raises(EndpointUnknown):
+        await own.show(made["id"])
+    assert await actions(app) == [
+        "ENDPOINT_ADDED",
+        "ENDPOINT_CHANGED",
+        "ENDPOINT_DISABLED",
+        "ENDPOINT_ENABLED",
+        "SECRET_ROTATED",
+        "ENDPOINT_REMOVED",
+    ]
+    [row] = await (await app.store()).audit(AuditFilter(action="WEBHOOK_ENDPOINT_ADDED", scope="acme"), limit=5)
+    assert made["secret"] not in str(row)
+
+
+async def test_while_a_secret_is_replaced_requests_are_signed_with_both(app: App, receiver: Receiver) -> None:
+    own = await endpoints(app)
+    made = await added(app, receiver)
+    new = await own.rotate(made["id"], overlap_hours=1)
+    await app.webhooks.send("invoice.paid", account="acme")
+    await run_all(app)
+    for secret in (made["secret"], new["secret"]):
+        Webhook(secret).verify(receiver.got[0].body, dict(receiver.got[0].headers))
+    await own.rotate(made["id"], secret="a text of the customer's own", overlap_hours=0)
+    await app.webhooks.send("invoice.paid", account="acme")
+    await run_all(app)
+    last = receiver.got[-1]
+    Webhook(shown_secret("a text of the customer's own")).verify(last.body, dict(last.headers))
+    for secret in (made["secret"], new["secret"]):
+        with pytest.raises(WebhookVerificationError):
+            Webhook(secret).verify(last.body, dict(last.headers))
+
+
+async def test_secrets_of_an_account_and_of_the_settings(app: App, receiver: Receiver) -> None:
+    own = await endpoints(app)
+    with pytest.raises(InvalidInput, match="no secret to share"):
+        await added(app, receiver, shared=True)
+    account = await own.rotate_account("acme")
+    made = await added(app, receiver, shared=True)
+    assert (made["secret"], made["signed_by"]) == (None, "account")
+    await app.webhooks.send("invoice.paid", account="acme")
+    await app.webhooks.send("invoice.paid", account="acme", url=receiver.url("/batch"))
+    await run_all(app)
+    for got in receiver.got:
+        Webhook(account["secret"]).verify(got.body, dict(got.headers))
+
+
+async def test_the_secret_of_the_settings_signs_for_who_has_none(receiver: Receiver) -> None:
+    app = make_app("sqlite:///:memory:", secret="that of the whole enterprise")
+    await app.migrate()
+    assert (await added(app, receiver, shared=True))["signed_by"] == "settings"
+    await app.webhooks.send("invoice.paid", account="acme")
+    await run_all(app)
+    Webhook(shown_secret("that of the whole enterprise")).verify(receiver.got[0].body, dict(receiver.got[0].headers))
+    await app.close()
+
+
+async def test_without_any_secret_nothing_is_sent(memory: App, receiver: Receiver) -> None:
+    await memory.webhooks.send("batch.completed", account="acme", url=receiver.url())
+    await run_all(memory)
+    [task] = await memory.failed.list()
+    assert task.error_code == "WEBHOOK_NO_SECRET" and receiver.got == []
+    assert WEBHOOKS.examine is not None
+    found = await WEBHOOKS.examine(await memory.store(), memory.settings)
+    assert "webhooks_unsigned" in [one.code for one in found]
+
+
+async def test_a_viewer_sees_no_path_and_changes_nothing(memory: App, receiver: Receiver) -> None:
+    made = await added(memory, receiver)
+    await memory.webhooks.send("invoice.paid", {"name": "Bob"}, account="acme")
+    await run_all(memory)
+    own, sent = await endpoints(memory, VIEWER), await deliveries(memory, VIEWER)
+    assert (await own.show(made["id"]))["url"] == f"http://127.0.0.1:{receiver.port}/…"
+    [listed] = (await sent.list())["items"]
+    seen = await sent.show(listed["id"])
+    assert seen["body"] is None and "request" not in seen["attempts"][0] and "Bob" not in str(seen)
+    for act in (
+        own.add("acme", receiver.url()),
+        own.edit(made["id"], url=receiver.url()),
+        own.rotate(made["id"]),
+        own.rotate_account("acme"),
+        own.enable(made["id"]),
+        own.disable(made["id"]),
+        own.remove(made["id"]),
+        sent.ping(made["id"]),
+        sent.redeliver(listed["id"]),
+        sent.send("a.b"),
+    ):
+        with pytest.raises(NotAllowed):
+            await act
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"url": "http://10.0.0.1/"}, AddressRefused),
+        ({"url": "http://localhost:22/", "allow": []}, AddressRefused),
+        ({"url": "nonsense"}, InvalidInput),
+        ({"events": ["no spaces"]}, InvalidInput),
+        ({"events": ["*.paid"]}, InvalidInput),
+        ({"events": ["a"] * 51 + [str(n) for n in range(60)]}, InvalidInput),
+        ({"account": "with\nlines"}, InvalidInput),
+        ({"secret": "short"}, InvalidInput),
+        ({"description": "x" * 501}, InvalidInput),
+        ({"secret": "a secret of the customer", "shared": True}, InvalidInput),
+    ],
+)
+async def test_what_cannot_be_added_is_refused_and_nothing_kept(given: dict, error: type[Exception]) -> None:
+    app = make_app("sqlite:///:memory:", **({"allow_networks": given.pop("allow")} if "allow" in given else {}))
+    await app.migrate()
+    own = await endpoints(app)
+    with pytest.raises(error):
+        await own.add(**{"account": "acme", "url": "http://127.0.0.1:9/", **given})
+    assert (await own.list())["items"] == [] and await actions(app) == []
+    await app.close()
+
+
+async def test_a_form_that_is_sent_twice_adds_one(memory: App, receiver: Receiver) -> None:
+    await added(memory, receiver, once="form-1")
+    with pytest.raises(Conflict):
+        await added(memory, receiver, once="form-1")
+    assert len((await (await endpoints(memory)).list())["items"]) == 1
+
+
+async def test_lists_come_by_pages(app: App, receiver: Receiver) -> None:
+    own = await endpoints(app)
+    for account in ("b", "a", "a", "c"):
+        await added(app, receiver, account=account)
+    first = await own.list(limit=3)
+    rest = await own.list(limit=3, after=first["next"])
+    assert [one["account"] for one in (*first["items"], *rest["items"])] == ["a", "a", "b", "c"]
+    assert rest["next"] is None and len((await own.list("a"))["items"]) == 2
+    for n in range(5):
+        await app.webhooks.send("invoice.paid" if n else "invoice.late", account="a")
+    sent = await deliveries(app)
+    page = await sent.list(limit=4)
+    more = await sent.list(limit=400, before=page["next"])
+    seen = [one["id"] for one in (*page["items"], *more["items"])]
+    assert len(seen) == 10 and seen == sorted(seen, reverse=True)
+    assert len((await sent.list(event_type="invoice.late", state="pending", account="a"))["items"]) == 2
+    assert (await sent.list(state="failed"))["items"] == []
+
+
+async def test_endpoints_that_only_fail_are_told_and_then_disabled(app_url: str, receiver: Receiver) -> None:
+    app = make_app(app_url, retries=0, failing_hours=0, disable_days=0.0)
+    await app.migrate()
+    made = await added(app, receiver)
+    receiver.answers = [Reply(500)]
+    await app.webhooks.send("invoice.paid", account="acme")
+    await run_all(app)
+    store = await app.store()
+    assert WEBHOOKS.examine is not None and WEBHOOKS.duties is not None
+    assert [one.code for one in await WEBHOOKS.examine(store, app.settings)] == ["webhooks_failing"]
+    assert await fleet(store, app.settings) == {
+        "webhooks_failing": {(): 1.0},
+        "webhooks_endpoints": {("enabled",): 1.0, ("disabled",): 0.0},
+    }
+    assert await disable_failing(store, 5) == []
+    assert await disable_failing(store, 0) == [made["id"]]
+    assert [one.code for one in await WEBHOOKS.examine(store, app.settings)] == ["webhooks_disabled"]
+    assert await (await endpoints(app)).troubled() == 1
+    await (await endpoints(app)).disable(made["id"], "I know")
+    assert await WEBHOOKS.examine(store, app.settings) == []
+    assert WEBHOOKS.duties(app.settings) == [], "zero days: never"
+    await app.close()
+
+
+async def test_what_is_old_is_removed(app_url: str, receiver: Receiver) -> None:
+    app = make_app(app_url, keep_days=1e-9)
+    await app.migrate()
+    await added(app, receiver)
+    await app.webhooks.send("a.b", account="acme")
+    await app.webhooks.send("a.b", account="acme", url=receiver.url("/once"), secret="a secret of this call")
+    await run_all(app)
+    import asyncio
+
+    await asyncio.sleep(1.1)  # SQLite keeps some of these times by the second
+    await (await app.store()).upkeep("prune", retention_of(app.settings, app.features))
+    await (await app.store()).upkeep("prune", retention_of(app.settings, app.features))
+    assert (await (await deliveries(app)).list())["items"] == []
+    assert (await (await endpoints(app)).list(direct=True))["items"] == []
+    assert len((await (await endpoints(app)).list())["items"]) == 1
+    for table in ("attempts",):
+        assert await (await app.store()).feature_rows("webhooks", table, "01a1e730-71e5-72d7-bad5-92561152cf72") == []
+    await app.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("WEBHOOKS_ALLOW_NETWORKS", "127.0.0.1/8"),
+        ("WEBHOOKS_PORTS", "443,http"),
+        ("WEBHOOKS_PORTS", "0"),
+        ("ENTERPRISE_WEBHOOK_SECRET", "whsec_%%%"),
+        ("ENTERPRISE_WEBHOOK_TIMEOUT_MS", "0"),
+        ("ENTERPRISE_WEBHOOK_RETRIES", "-1"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from redrive.errors import ConfigError
+
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=name) as told:
+        App("sqlite:///:memory:")
+    assert name != "ENTERPRISE_WEBHOOK_SECRET" or value not in str(told.value)
+
+
+def test_settings_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEBHOOKS_ALLOW_NETWORKS", "127.0.0.0/8, ::1/128")
+    monkeypatch.setenv("WEBHOOKS_PORTS", "[443, 8443]")
+    monkeypatch.setenv("ENTERPRISE_WEBHOOK_SECRET", "of the enterprise")
+    monkeypatch.setenv("ENTERPRISE_WEBHOOK_RETRIES", "2")
+    monkeypatch.setenv("WEBHOOKS_SLOW_RETRIES", "11")
+    own = App("sqlite:///:memory:").settings.of(WebhookSettings)
+    assert (own.allow_networks, own.ports, own.attempts) == (["127.0.0.0/8", "::1/128"], [443, 8443], 14)
+    assert own.secret == "of the enterprise" and own.secret not in repr(own)
