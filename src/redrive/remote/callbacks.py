@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass
 
 from redrive.errors import ConfigError, NotAllowed
+from redrive.settings import Settings
 
-PATH = "/api/provider-callbacks/"
 LIFETIME = 7 * 86_400  # seconds; a job that takes longer is polled
 _ITEM = re.compile(r"[A-Za-z0-9-]{1,64}")
 _TOKEN = re.compile(r"([A-Za-z0-9-]{1,64})\.(\d{1,6})\.(\d{1,12})\.([A-Za-z0-9_-]{43})")
@@ -37,15 +37,22 @@ class Callback:
 class Callbacks:
     """Makes and verifies such addresses with the secret of an installation."""
 
-    def __init__(self, base_url: str, secret: str) -> None:
+    def __init__(self, base_url: str, secret: str, path: str) -> None:
+        """``path`` is where the feature takes such calls, below the public address of the installation."""
         if len(secret) < 16:
             raise ConfigError("the secret of callbacks has to have at least 16 characters", hint="openssl rand -hex 32")
-        self._base = base_url.rstrip("/")
+        self._base = f"{base_url.rstrip('/')}/{path.strip('/')}"
         self._secret = secret.encode()
+
+    @classmethod
+    def of(cls, settings: Settings, path: str) -> Callbacks | None:
+        """Returns those of an installation; None where it has no public address, so that everything is polled."""
+        base, secret = settings.callback_base_url, settings.callback_secret
+        return None if base is None or secret is None else cls(base, secret, path)
 
     def url(self, callback: Callback, now: float, lifetime: float = LIFETIME) -> str:
         """Returns the address for one start of an item. ``now`` is in seconds since 1970, by the store's clock."""
-        return f"{self._base}{PATH}{self.token(callback, now, lifetime)}"
+        return f"{self._base}/{self.token(callback, now, lifetime)}"
 
     def token(self, callback: Callback, now: float, lifetime: float = LIFETIME) -> str:
         """Returns the last part of such an address."""
