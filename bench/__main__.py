@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
             f"only these measurements ({', '.join(SECTIONS)}) or of these ({', '.join(MODULES)}); may be given twice"
         ),
     )
+    parser.add_argument("--batch-tasks", type=int, metavar="N", help="how many tasks the batch of `batch` has")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
     parser.add_argument(
         "--out",
@@ -52,6 +54,8 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.set_defaults(plan=QUICK)
     chosen = parser.parse_args(given)
+    if chosen.batch_tasks is not None:
+        chosen.plan = replace(chosen.plan, batch=(chosen.plan.batch[0], chosen.batch_tasks))
     chosen.sections, chosen.peers = selection(parser, chosen.only)
     return chosen
 
@@ -109,7 +113,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     rows = targets.evaluate(results)
-    whole = chosen.plan is FULL and not chosen.only
+    whole = chosen.plan.name == FULL.name and not chosen.only
     directory = chosen.out or (RESULTS if whole else RESULTS / "partial")
     write(results, rows, directory)
     if chosen.json:

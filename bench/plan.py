@@ -7,7 +7,7 @@ from dataclasses import dataclass
 GROWTH = ("waiting", "delayed", "failed", "history", "saturated")
 FLOOR_OF_DRAIN = (("cycle", 1000, 1), ("cycle", 1000, 2))  # 1000: the worker's concurrency
 FLOORS = (*FLOOR_OF_DRAIN, ("cycle", 100, 1), ("cycle", 1, 1), ("enqueue", 1, 1), ("enqueue", 1000, 1))
-SECTIONS = ("floor", "drain", "enqueue", "pickup", "idle", "growth", "horizon", "operating", "scraped")
+SECTIONS = ("floor", "drain", "enqueue", "pickup", "idle", "growth", "horizon", "operating", "scraped", "batch")
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Plan:
     window_seconds: float
     operating: tuple[int, int]  # failed tasks, and finished ones, that an operator has to live with
     scraped: tuple[int, float]  # pairs of drains with metrics and without, and how long each should take
+    batch: tuple[int, int]  # pairs of drains with one batch and without, and of how many tasks
     deadline: float | None  # what would end later than this is reported as not measured
 
 
@@ -56,6 +57,7 @@ QUICK = Plan(
     window_seconds=1,
     operating=(20_000, 50_000),
     scraped=(3, 3.0),
+    batch=(2, 40_000),
     deadline=150,
 )
 
@@ -80,6 +82,7 @@ FULL = Plan(
     window_seconds=10,
     operating=(1_000_000, 5_000_000),
     scraped=(9, 5.0),
+    batch=(3, 1_000_000),
     deadline=None,
 )
 
@@ -105,5 +108,6 @@ SMOKE = Plan(
     window_seconds=1,
     operating=(2_000, 2_000),
     scraped=(1, 0.1),
+    batch=(1, 1_000),
     deadline=None,
 )

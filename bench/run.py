@@ -6,7 +6,20 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from bench.environment import version
-from bench.measure import Bench, drain, enqueue, floor, growth, horizon, idle, not_measured, operating, pickup, scraped
+from bench.measure import (
+    Bench,
+    batched,
+    drain,
+    enqueue,
+    floor,
+    growth,
+    horizon,
+    idle,
+    not_measured,
+    operating,
+    pickup,
+    scraped,
+)
 from bench.peers import MODULES, NotInstalled, Peer, load
 
 Results = dict[str, Any]
@@ -29,6 +42,7 @@ class Run:
             "operating": {},
             "operating_sqlite": {},
             "scraped": {},
+            "batch": {},
         }
         self.adapters: dict[str, type[Peer]] = {}
         for name in MODULES:
@@ -56,6 +70,7 @@ class Run:
         await self.growths()
         await self.operations()
         await self.scrapes()
+        await self.in_one_batch()
         others = [name for name in self.adapters if name not in self.results_of("drain")]
         for name in others:
             await self.drains([name], self.bench.plan.processes, 1)
@@ -132,6 +147,13 @@ class Run:
         own = self.adapters.get(POSTGRES)
         if "scraped" in self.sections and own is not None:
             self.results["scraped"] = await self._attempt(lambda: scraped.measure(self.bench, own), needed=40)
+
+    async def in_one_batch(self) -> None:
+        for name in (POSTGRES, SQLITE) if "batch" in self.sections else ():
+            if (adapter := self.adapters.get(name)) is not None:
+                self.results["batch"][name] = await self._attempt(
+                    lambda adapter=adapter: batched.measure(self.bench, adapter), needed=20
+                )
 
     async def horizons(self) -> None:
         names = (POSTGRES, "pgqueuer") if self.bench.plan.deadline is None else (POSTGRES,)

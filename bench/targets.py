@@ -203,6 +203,23 @@ def _operating(results: Results, place: str, where: str) -> list[Row]:
     ]
 
 
+def batch_rows(results: Results) -> list[Row]:
+    """One batch of all tasks: no row that the fleet queues up for."""
+
+    def row(name: str, label: str) -> Row:
+        found = dig(results, "batch", name) or {}
+        plain, batched = (found.get(one) for one in ("plain", "batched"))
+        said = (
+            "–" if not plain or not batched else f"{shown(median(batched))}/s against {shown(median(plain))}/s, in turn"
+        )
+        wanted = at_least(
+            f"{label} drain, all in one batch, share of the one without", said, _percent(found.get("ratio")), 60, "%"
+        )
+        return judged_at(wanted, found.get("tasks"), MANY)
+
+    return [row("redrive-postgres", "PostgreSQL"), row("redrive-sqlite", "SQLite")]
+
+
 def scraped_rows(results: Results) -> list[Row]:
     found = dig(results, "scraped") or {}
     plain, read = (found.get(name) for name in ("plain", "scraped"))
@@ -234,6 +251,7 @@ TABLES: tuple[Callable[[Results], list[Row]], ...] = (
     cost_rows,
     operating_rows,
     scraped_rows,
+    batch_rows,
 )
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from bench.peers import Peer, payload, redrive_app
 from redrive import App
-from redrive.stores import make_store
+from redrive.batches import Batches, NewBatch
 
 
 class Adapter(Peer):
@@ -21,17 +21,19 @@ class Adapter(Peer):
     concurrency = 1000
     kinds = 1  # tasks are spread over so many kinds
     saturated = False
+    batched = False  # tasks of bulk calls are items of one batch
     metrics_port: int | None = None  # where its metrics are read, those of the fleet included
 
     async def open(self) -> None:
-        store = make_store(self.url)
-        await store.migrations.up()
-        await store.close()
         self.app = App(self.url)
+        await self.app.migrate()
         self.app.registry = redrive_app.app.registry  # the producer validates payloads, as a real one does
+        self.filled: NewBatch | None = None
         await self.app.store()
 
     async def close(self) -> None:
+        if self.filled is not None:
+            await self.filled.leave(None)
         await self.app.close()
 
     def kind(self, n: int) -> str:
@@ -41,7 +43,14 @@ class Adapter(Peer):
         await self.app.enqueue(self.kind(n), payload(n, pad))
 
     async def enqueue_many(self, numbers: Sequence[int], pad: str = "") -> None:
-        await self.app.enqueue_many([(self.kind(n), payload(n, pad)) for n in numbers])
+        tasks = [(self.kind(n), payload(n, pad)) for n in numbers]
+        if not self.batched:
+            await self.app.enqueue_many(tasks)
+            return
+        if self.filled is None:
+            self.filled = self.app.of(Batches)()
+            await self.filled.enter()
+        await self.filled.add(tasks)
 
     async def left(self) -> int | None:
         counts = await (await self.app.store()).counts()

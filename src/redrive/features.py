@@ -19,7 +19,7 @@ GROUP = "redrive.features"
 _METADATA = (".dist-info", ".egg-info")
 _FINDERS = (machinery.PathFinder,)
 # Those that come with redrive, named alike: they are imported when somebody asks, since they use what is above.
-BUILT_IN: tuple[str, ...] = ("redrive.ledger:LEDGER", "redrive.webhooks:WEBHOOKS")
+BUILT_IN: tuple[str, ...] = ("redrive.ledger:LEDGER", "redrive.webhooks:WEBHOOKS", "redrive.batches:BATCHES")
 # Commands, addresses of the API and pages of the console that redrive has itself. A test keeps them complete, and also
 # the first words of its tables: a worker's role may write to tables that are named after a feature.
 _TAKEN = """
@@ -74,7 +74,7 @@ def features_of(own: Iterable[Feature]) -> tuple[Feature, ...]:
     """Returns all features of an application; one whose name is taken is refused."""
     found: dict[str, Feature] = {}
     for feature in (*installed(), *_checked(own)):
-        if feature.name in TAKEN or feature.name.partition("_")[0] in TABLES:
+        if feature.name in TAKEN or feature.called in TAKEN or feature.name.partition("_")[0] in TABLES:
             raise ConfigError(
                 f"a feature cannot be named {feature.name!r}",
                 hint="redrive has a command, an address or tables of that name itself: rename the feature",
@@ -84,6 +84,8 @@ def features_of(own: Iterable[Feature]) -> tuple[Feature, ...]:
             raise ConfigError(
                 f"two features are named {feature.name!r}", hint=f"{known.package} and {feature.package}: rename one"
             )
+        if any(one.called == feature.called for one in found.values() if one is not feature):
+            raise ConfigError(f"the commands of two features are called {feature.called!r}", hint="rename one of them")
     return tuple(found.values())
 
 

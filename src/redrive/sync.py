@@ -150,6 +150,12 @@ class SyncService:
         self._service = service
         self._name = name
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls a service that is called itself, ``app.sync.batch(…)``: it knows what that is without await."""
+        finish = kwargs.get("connection") is not None
+        run = _finish if finish else lambda coroutine: self._app._wait(coroutine, self._name)
+        return self._service.without_await(run, *args, **kwargs)
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._service, name)
         if not inspect.iscoroutinefunction(found):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from typing import Any
@@ -37,6 +38,9 @@ ARGUMENTS = {
     "alerts unsilence": ["failed"],
     "workers drain": ["w1"],
     "enqueue": ["A"],
+    **{f"batch {verb}": [ID] for verb in ("show", "watch", "items")},
+    **{f"batch {verb}": [ID, "--yes"] for verb in ("cancel", "retry-failed")},
+    "batch create": [os.devnull],
     "show": [ID],
     "why": [ID],
     "retry": [ID],
@@ -87,6 +91,7 @@ STORELESS = {
     "simulate provider",
     "providers",
     "providers list",
+    "batch",  # a group
     "providers try",
     *(f"deploy {what}" for what in ("compose", "grafana", "kubernetes", "prometheus", "supervisor", "systemd")),
 }
@@ -97,6 +102,10 @@ UNKNOWN = [
     "operations pause",
     "operations resume",
     "operations cancel",
+    "batch show",
+    "batch items",
+    "batch cancel",
+    "batch retry-failed",
     "operations put-back",
     "approvals approve",
     "approvals reject",
@@ -140,7 +149,7 @@ def test_help_is_no_failure_and_nonsense_is(redrive: Any, command: str) -> None:
 def test_a_store_that_cannot_be_reached_is_3(redrive: Any, command: str) -> None:
     said = redrive(*command.split(), *ARGUMENTS.get(command, []), "--url", NOWHERE, *_json(command))
     assert said.code == 3, said.err
-    if command not in ("enqueue", "tokens create", "migrate", "webhooks add"):  # these make a file
+    if command not in ("enqueue", "tokens create", "migrate", "webhooks add", "batch create"):  # these make a file
         missing = redrive(*command.split(), *ARGUMENTS.get(command, []), "--url", "sqlite:///nowhere/x.db")
         assert missing.code == 3, missing.err
 
@@ -267,7 +276,7 @@ SELECTING = ["list", "failed", "retry", "replay", "forget"]
 FIELDS = {one.option: one for one in FAILURE_FILTERS}
 TIMED = {one.option for one in TIMES}
 # Options of the same name that choose no tasks: what a new one gets, what a worker serves, what is paused or looked at.
-GIVES = {"alerts silence", "enqueue", "work", "up", "pause", "resume", "doctor"}
+GIVES = {"alerts silence", "batch create", "enqueue", "work", "up", "pause", "resume", "doctor"}
 
 
 def test_every_filter_has_one_name() -> None:

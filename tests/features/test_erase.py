@@ -43,6 +43,11 @@ BOOKS = "the books add up only with the names of their accounts, of postings and
 # What stays, by feature, table and column, and why. A new column is erased, or has its reason here.
 KEPT: dict[str, dict[tuple[str, str], str]] = {
     "orders": {("orders_parcel", "state"): CODES},
+    "batches": {
+        ("batches", "created_by"): "who made it, as in the audit log",
+        ("batches", "cancelled_by"): "who cancelled it, as in the audit log",
+        ("batches", "cancel_operation"): "the id of an operation",
+    },
     "ledger": {
         **dict.fromkeys(
             [("ledger_account", "name"), ("ledger_movement", "account"), ("ledger_freeze", "account")], BOOKS
@@ -56,6 +61,7 @@ KEPT: dict[str, dict[tuple[str, str], str]] = {
 }
 # Names the person itself: by it the rest is found.
 FOUND_BY = {("webhooks_endpoint", "account"), ("webhooks_endpoint", "id"), ("webhooks_secret", "owner")}
+FOUND_BY |= {("batches", "scope")}
 
 
 async def an_order(harness: Harness) -> None:
@@ -88,12 +94,18 @@ async def an_endpoint(harness: Harness) -> None:
     await harness.store.apply(Commit(rows=[Rows("webhooks", "endpoint_disabled", ({"id": "ep_1", "by": "ann"},))]))
 
 
+async def a_batch(harness: Harness) -> None:
+    row = {"id": str(new_id()), "name": "n", "key": "k", "digest": "d", "meta": "{}", "scope": SCOPE, "by": "ann"}
+    await harness.store.apply(Commit(rows=[Rows("batches", "made", (row,))]))
+
+
 # Makes rows of the person in all tables of a feature.
 HOUSES: dict[str, Callable[[Harness], Awaitable[None]]] = {
     "orders": an_order,
     "probe": a_probe,
     "ledger": an_account,
     "webhooks": an_endpoint,
+    "batches": a_batch,
 }
 
 

@@ -134,9 +134,9 @@ def test_a_feature_that_is_built_takes_its_names_from_those_that_nothing_uses(mo
 
     assert "BATCH_MAX_POLL_COUNT" in NOT_USED_YET
     monkeypatch.setenv("BATCH_MAX_POLL_COUNT", "5")
-    batches = Feature("batches", __package__, settings=BatchSettings)
-    assert (len(misspelt([])), misspelt([batches])) == (1, [])
-    assert App(MEMORY, features=[batches]).settings.of(BatchSettings).most == 5
+    remote = Feature("remote", __package__, settings=BatchSettings)
+    assert (len(misspelt([])), misspelt([remote])) == (1, [])
+    assert App(MEMORY, features=[remote]).settings.of(BatchSettings).most == 5
 
 
 def test_names_of_others_are_refused() -> None:

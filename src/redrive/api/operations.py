@@ -17,7 +17,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary, Operation, Then
 from redrive.ops import operations, views
 from redrive.ops.operator import Operator
-from redrive.ops.operator.operations import BegunOperation
+from redrive.ops.operator.operations import BegunOperation, OperationPreview
 
 router = APIRouter(prefix="/api", tags=["bulk"], responses=PROBLEMS)
 
@@ -41,6 +41,9 @@ class BulkIn(m.In):
     idempotent: bool | None = Field(None, description="May the handlers run twice for one task? Asked for with fixed.")
     reason: str | None = None
     actor: str | None = None
+
+    def made_canary(self) -> Canary | None:
+        return None if self.canary is None else Canary(self.canary.first, self.canary.percent, then=self.canary.then)
 
 
 class OperationIn(FilterIn, BulkIn):
@@ -73,9 +76,7 @@ async def begin(body: OperationIn, operator: TheOperator) -> Response:
     and dangerous ones wait for a second operator."""
     if body.dry_run:
         seen = await operator.named(body.actor).operations.preview(body.action, body.failures(), body.plan_token)
-        return await json_answer(
-            202, operation=None, approval=None, matched=seen.number, needs_approval=seen.approval, dry_run=True
-        )
+        return await respond_preview(seen)
     return await begin_operation(body.action, body.failures(), body, operator, body.plan_token)
 
 
@@ -107,28 +108,35 @@ async def cancel(operation_id: str, by: By) -> Response:
 @router.post("/operations/{operation_id}/put-back", status_code=202, response_model=Begun)
 async def put_back(operation_id: str, by: By) -> Response:
     """Retries what a purge gave up and nobody has retried since, up to 1,000 tasks at a time."""
-    return await _begun(await by.operator.operations.put_back(operation_id, by.reason), by.operator)
+    return await respond_begun(await by.operator.operations.put_back(operation_id, by.reason), by.operator)
 
 
 async def begin_operation(
     action: Action, which: FailureFilter, body: BulkIn, operator: Operator, plan: str | None = None
 ) -> Response:
-    canary = None if body.canary is None else Canary(body.canary.first, body.canary.percent, then=body.canary.then)
     begun = await operator.named(body.actor).operations.begin(
         action,
         which,
         reason=body.reason,
         plan=plan,
         rate=body.rate,
-        canary=canary,
+        canary=body.made_canary(),
         stop_on_return=body.stop_on_return,
         fixed=body.fixed,
         idempotent=body.idempotent,
     )
-    return await _begun(begun, operator)
+    return await respond_begun(begun, operator)
 
 
-async def _begun(begun: BegunOperation, operator: Operator) -> Response:
+async def respond_preview(seen: OperationPreview) -> Response:
+    """Returns what an operation would be about."""
+    return await json_answer(
+        202, operation=None, approval=None, matched=seen.number, needs_approval=seen.approval, dry_run=True
+    )
+
+
+async def respond_begun(begun: BegunOperation, operator: Operator) -> Response:
+    """Returns the operation that was begun, and what it waits for."""
     approval = begun.approval
     record = await operator.operations.record(begun.operation.id)
     return await json_answer(

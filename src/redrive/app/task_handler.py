@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Unpack, overload
 
 from redrive.handlers.context import Context
+from redrive.handlers.new_task import make_task
 from redrive.handlers.options import EnqueueOptions, check_options
-from redrive.handlers.registry import Handler
+from redrive.handlers.registry import Handler, Registry
 from redrive.handlers.signature import Call
-from redrive.kernel.task import Task
+from redrive.kernel.task import NewTask, Task
 from redrive.sync import SyncApp
 
 P = ParamSpec("P")
@@ -21,6 +22,7 @@ class Enqueues(Protocol):
     """The application, as far as a handler needs it."""
 
     sync: SyncApp
+    registry: Registry
 
     async def enqueue(self, kind: str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> Task: ...
 
@@ -47,6 +49,14 @@ class TaskHandler(Generic[P]):
     def options(self, **options: Unpack[EnqueueOptions]) -> TaskHandler[P]:
         """The same task with enqueue options: ``send.options(delay=60).enqueue(to="a@b.c")``."""
         return TaskHandler(self._app, self.handler, {**self._options, **check_options(options)})
+
+    def new(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
+        """Returns a task of a call, checked as by ``enqueue``. Nothing is enqueued: it is for a batch, or for what
+        follows one: ``on_complete=report.new(month=5)``."""
+        options: dict[str, Any] = {**self._options}
+        for name in ("connection", "on"):  # of the call that enqueues it
+            options.pop(name, None)
+        return make_task(self._app.registry, self.kind, Call(args, kwargs), **options)
 
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Task:
         """Enqueue a call: the handler gets these arguments as they are given here, or this refuses them."""

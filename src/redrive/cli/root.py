@@ -71,8 +71,8 @@ class Commands(Mapping[str, Any]):
     """All commands by name; each is imported when it is asked for."""
 
     def __init__(self, known: Sequence[Feature]) -> None:
-        brought = {feature.name: feature.commands for feature in known if feature.commands is not None}
-        self._about = {feature.name: feature.about for feature in known}
+        brought = {feature.called: feature.commands for feature in known if feature.commands is not None}
+        self._about = {feature.called: feature.about for feature in known}
         self._brought = {name: target for name, target in brought.items() if name not in TARGETS}
         self._loaded: dict[str, Any] = {}
 

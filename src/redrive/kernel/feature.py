@@ -20,6 +20,7 @@ from redrive.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from uuid import UUID
 
     from redrive.kernel.alerts.brought import AlertRule
     from redrive.kernel.diagnosis import Dependency, Finding
@@ -46,6 +47,7 @@ class Belongs:
 
     label: str
     page: str | None = None
+    feature: str | None = None  # whose words these are, where the task does not carry its name
 
 
 @dataclass(slots=True, frozen=True)
@@ -77,11 +79,23 @@ class Feature:
     # Gets the facts of a task; returns what it belongs to, for API, command line and console. Also asked for lists: it
     # looks at nothing else.
     belongs: Callable[[Mapping[str, Any]], Belongs | None] | None = None
+    # Gets the join of a task that carries no feature's name; returns what its members belong to.
+    belongs_by_join: Callable[[UUID], Belongs] | None = None
     metrics: str | None = None  # "package.metrics:metrics", FeatureMetrics, for /metrics
     about: str = ""  # what its commands are for, in a sentence; without it the page of all commands has to import them
+    command: str | None = None  # what its commands are called, where not by its name: ``redrive batch``, of "batches"
     needs: tuple[Need, ...] = ()  # of the store; what follows from a reaction and from tables goes without saying
 
+    @property
+    def called(self) -> str:
+        """The word behind ``redrive`` on the command line."""
+        return self.name if self.command is None else self.command
+
     def __post_init__(self) -> None:
+        if self.command is not None and not _NAME.fullmatch(self.command):
+            raise ConfigError(
+                f"the feature {self.name!r} cannot be called {self.command!r} as a command: it is no name"
+            )
         for name in self.services:
             if not _NAME.fullmatch(name):
                 raise ConfigError(f"the feature {self.name!r} cannot put {name!r} on the application: it is no name")

@@ -169,7 +169,7 @@ def task(found: Task, sight: Sight) -> View:
     if sight.connection is not None:
         view["connection"] = sight.connection
     if (whole := sight.belongs(found)) is not None:
-        view["belongs_to"] = View(feature=found.feature, label=whole.label, page=whole.page)
+        view["belongs_to"] = View(feature=whole.feature or found.feature, label=whole.label, page=whole.page)
     return view
 
 

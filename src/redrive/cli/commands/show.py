@@ -118,7 +118,7 @@ async def _of_trace(own: Operator, trace: str, missing: RedriveError) -> UUID:
 
 def _document(told: Told) -> dict[str, Any]:
     found, whole = told.story.timeline, told.whole
-    belongs = {} if whole is None else {"belongs_to": {"feature": found.task.feature, **asdict(whole)}}
+    belongs = {} if whole is None else {"belongs_to": {**asdict(whole), "feature": whole.feature or found.task.feature}}
     return {
         "task": inspect.as_dict(found.task, told.where) | belongs,
         "why": [asdict(reason) | {"fix": reason.fix and output.suggest(reason.fix)} for reason in told.story.why],

@@ -1,0 +1,95 @@
+"""What a batch is given: tasks in every form that an application has them, in pieces, and a digest of all of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from typing import cast
+from uuid import UUID
+
+from redrive.errors import InvalidInput
+from redrive.handlers.new_task import GivenTask, make_task
+from redrive.handlers.registry import Registry
+from redrive.kernel.task import NewTask
+
+PIECE = 1000  # tasks in a transaction
+Given = NewTask | GivenTask
+Many = Iterable[Given] | AsyncIterable[Given]
+
+
+def as_new(registry: Registry, given: Given, what: str) -> NewTask:
+    """Returns a task of what an application gives: one that is made already, ``(kind, payload)``, or a dict of
+    ``enqueue``'s arguments."""
+    if isinstance(given, NewTask):
+        return given
+    try:
+        if isinstance(given, tuple):
+            kind, payload = given
+            return make_task(registry, kind, payload)
+        if isinstance(given, Mapping):
+            return make_task(registry, **given)
+    except InvalidInput as error:
+        raise type(error)(f"{what}: {error.message}", hint=error.hint) from None
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{what}: {error}", hint=_FORMS) from None
+    raise InvalidInput(f"{what} is {type(given).__name__}, and no task", hint=_FORMS)
+
+
+_FORMS = "give send.new(…), (kind, payload), or a dict of enqueue's arguments"
+
+
+async def in_pieces(many: Many | Given, size: int = PIECE) -> AsyncIterator[list[Given]]:
+    """Yields what an iterable holds in lists of at most so many: no more of it is in memory."""
+    piece = list[Given]()
+    async for one in _each(many):
+        piece.append(one)
+        if len(piece) == size:
+            yield piece
+            piece = []
+    if piece:
+        yield piece
+
+
+async def _each(many: Many | Given) -> AsyncIterator[Given]:
+    if isinstance(many, NewTask | Mapping):
+        yield many
+    elif isinstance(many, tuple) and many and isinstance(many[0], str):
+        yield cast("GivenTask", many)  # one task, and not a list of them
+    elif isinstance(many, AsyncIterable):
+        async for one in many:
+            yield one
+    elif isinstance(many, Iterable) and not isinstance(many, str | bytes):
+        for given in many:
+            yield cast("Given", given)
+    else:
+        raise InvalidInput(f"{type(many).__name__} holds no tasks", hint=_FORMS)
+
+
+class Digest:
+    """Tells whether two batches of one key are the same: by everything they were given, in its order."""
+
+    def __init__(self, *about: object) -> None:
+        self._hash = hashlib.sha256(repr(about).encode())
+        self.count = 0
+
+    def add(self, task: NewTask) -> None:
+        self._hash.update(f"{task.kind}\x1f{task.payload}\x1e".encode())
+        self.count += 1
+
+    def text(self) -> str:
+        return f"{self.count}:{self._hash.hexdigest()}"
+
+
+def members(registry: Registry, piece: list[Given], batch: UUID, digest: Digest) -> list[NewTask]:
+    """Returns the tasks of a piece as items of a batch."""
+    found = list[NewTask]()
+    for given in piece:
+        task = as_new(registry, given, f"task {digest.count} of the batch")
+        if task.join not in (None, batch):
+            raise InvalidInput(
+                f"task {digest.count} of the batch is an item of another one ({task.join})", hint="leave join= out"
+            )
+        task.join = batch
+        digest.add(task)
+        found.append(task)
+    return found

@@ -1,0 +1,21 @@
+"""What is measured of batches: those that are open, and since when."""
+
+from __future__ import annotations
+
+from redrive.batches.batch import FEATURE
+from redrive.feature import Settings, Store
+from redrive.feature.metrics import FeatureMetrics, Metric, Samples, Scope, Type
+
+OPEN = Metric("batches_open", Type.GAUGE, "Batches that take items, up to 1,000.", scope=Scope.FLEET)
+OLDEST = Metric("batches_oldest_open_seconds", Type.GAUGE, "Age of the oldest open batch.", scope=Scope.FLEET)
+UNENDED = Metric("batches_processing", Type.GAUGE, "Batches that have not ended, up to 1,000.", scope=Scope.FLEET)
+
+
+async def fleet(store: Store, settings: Settings) -> Samples:
+    """Returns what the store says, the same whoever is asked."""
+    [row] = await store.feature_rows(FEATURE, "open_ones")
+    values = {OPEN: row["n"], OLDEST: max(row["age"], 0.0), UNENDED: row["unended"]}
+    return {metric.name: {(): float(value)} for metric, value in values.items()}
+
+
+metrics = FeatureMetrics([OPEN, OLDEST, UNENDED], fleet=fleet)

@@ -1,0 +1,202 @@
+"""``app.batch``: makes batches, for async and ordinary code, and lets an item add to its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from types import TracebackType
+from typing import Any, TypeVar
+from uuid import UUID
+
+from redrive.batches.batch import FEATURE, Batch, BatchCancelled, BatchUnknown, of_row
+from redrive.batches.given import Digest, Given, Many, in_pieces, members
+from redrive.batches.making import Maker, check_open, plan, way_of
+from redrive.errors import InvalidInput
+from redrive.feature import App, Commit, Context, Store, new_id
+from redrive.ops import actions
+from redrive.ops.inspect import parse_id
+
+T = TypeVar("T")
+Run = Callable[[Coroutine[Any, Any, T]], T]
+
+
+async def find_batch(store: Store, batch: UUID | str) -> Batch:
+    """Returns a batch with its counts as they are now."""
+    wanted = parse_id(str(batch))
+    rows = await store.feature_rows(FEATURE, "by_id", str(wanted))
+    if not rows:
+        raise BatchUnknown(f"there is no batch {wanted}", hint="redrive batch list names the latest")
+    return of_row(rows[0])
+
+
+class Batches:
+    """``app.batch(…)``; typed code writes ``app.of(Batches)(…)``."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def __call__(
+        self,
+        tasks: Many | None = None,
+        *,
+        on_success: Given | None = None,
+        on_complete: Given | None = None,
+        key: str | None = None,
+        meta: Any = None,
+        name: str | None = None,
+        scope: str | None = None,
+        parent: UUID | Batch | NewBatch | OwnBatch | None = None,
+        connection: Any = None,
+        on: str | None = None,
+    ) -> NewBatch:
+        """A new batch: ``batch = await app.batch(tasks, on_complete=…)``, or ``async with app.batch(…) as batch:`` and
+        ``await batch.add(…)`` inside, which seals it at the end of the block, and cancels it where that raises.
+
+        ``tasks`` is any iterable, also an asynchronous one, of ``send.new(…)``, ``(kind, payload)`` or dicts of
+        ``enqueue``'s arguments. ``on_complete`` is enqueued once, when every item has ended, ``on_success`` once, when
+        every item has completed, be it after later retries. ``key``: the same one again is the batch that is there.
+        ``parent``: a batch of which this one's end is an item. ``connection``: it is part of that transaction.
+        """
+        batch = new_id()
+        what = plan(
+            self._app.registry,
+            on_success=on_success,
+            on_complete=on_complete,
+            key=key,
+            meta=meta,
+            name=name,
+            scope=scope,
+            parent=parent if isinstance(parent, UUID) or parent is None else parent.id,
+            batch=batch,
+        )
+        return NewBatch(Maker(way_of(self._app, connection, on), batch, what), tasks)
+
+    def of(self, ctx: Context) -> OwnBatch:
+        """Returns the batch that a handler's own task is an item of; it may add to it until it ends itself."""
+        if ctx.task.join is None:
+            raise InvalidInput(f"task {ctx.task_id} is an item of no batch")
+        return OwnBatch(self._app, ctx.task.join, ctx.connection if len(self._app.connections) > 1 else None)
+
+    async def get(self, batch: UUID | str, *, on: str | None = None) -> Batch:
+        """Returns a batch with its counts as they are now."""
+        return await find_batch(await self._app.at(on).store(), batch)
+
+    def without_await(self, run: Run[Any], *args: Any, **kwargs: Any) -> Batch | SyncBatch:
+        """``app.sync.batch(…)``: made at once where its tasks are given, else to be used with ``with``."""
+        made = self(*args, **kwargs)
+        return SyncBatch(made, run) if made.given is None else run(made.made())
+
+
+class NewBatch:
+    """A batch that is being made: to be awaited, or entered."""
+
+    def __init__(self, maker: Maker, given: Many | None) -> None:
+        self._maker = maker
+        self.given = given
+        self.id = maker.id
+
+    def __await__(self) -> Generator[Any, None, Batch]:
+        return self.made().__await__()
+
+    async def made(self) -> Batch:
+        """Adds all its tasks and seals it; what goes wrong on the way cancels it."""
+        await self._maker.look()
+        try:
+            await self._maker.all_of(() if self.given is None else self.given)
+        except BaseException as error:
+            await self._give_up(error)
+            raise
+        return await self._shown()
+
+    async def add(self, tasks: Many | Given) -> int:
+        """Adds one task or many; when this returns, they are durable, and workers may have begun. Returns how many."""
+        return await self._maker.add(tasks)
+
+    async def enter(self) -> None:
+        await self._maker.look()
+        await self._maker.open()
+        self.id = self.id if self._maker.existing is None else self._maker.existing.id
+        if self.given is not None:
+            await self.add(self.given)
+
+    async def leave(self, error: BaseException | None) -> None:
+        if error is not None:
+            await self._give_up(error)
+            return
+        try:
+            await self._maker.seal()
+        except BaseException as refused:
+            await self._give_up(refused)
+            raise
+
+    async def __aenter__(self) -> NewBatch:
+        try:
+            await self.enter()
+        except BaseException as error:
+            await self._give_up(error)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.leave(error)
+
+    async def _give_up(self, error: BaseException) -> None:
+        if isinstance(error, BatchCancelled):
+            return  # by somebody else, who has seen to the rest
+        # Also where the task that fills it was cancelled: then nothing may be waited for in it.
+        giving = asyncio.ensure_future(self._maker.give_up(f"its maker gave up: {type(error).__name__}"))
+        await asyncio.shield(giving)
+
+    async def _shown(self) -> Batch:
+        return await self._maker.shown()
+
+
+class OwnBatch:
+    """A batch as one of its items sees it."""
+
+    def __init__(self, app: App, batch: UUID, on: str | None) -> None:
+        self.id = batch
+        self._app = app
+        self._on = on
+
+    async def add(self, tasks: Many | Given) -> int:
+        """Adds items while the own task runs, whose arrival comes last. Returns how many."""
+        digest, store = Digest(), await self._app.at(self._on).store()
+        async for piece in in_pieces(tasks):
+            await check_open(store, self.id)
+            found = members(self._app.registry, piece, self.id, digest)
+            await self._app.apply(Commit(enqueues=found), on=self._on)
+            try:
+                await check_open(store, self.id)
+            except Exception:
+                await actions.cancel(store, [task.id for task in found], actor="app")
+                raise
+        return digest.count
+
+    async def show(self) -> Batch:
+        return await find_batch(await self._app.at(self._on).store(), self.id)
+
+
+class SyncBatch:
+    """The same for ordinary code: ``with app.sync.batch(…) as batch: batch.add(…)``."""
+
+    def __init__(self, made: NewBatch, run: Run[Any]) -> None:
+        self._made = made
+        self._run = run
+        self.id = made.id
+
+    def add(self, tasks: Many | Given) -> int:
+        added: int = self._run(self._made.add(tasks))
+        return added
+
+    def __enter__(self) -> SyncBatch:
+        self._run(self._made.__aenter__())
+        self.id = self._made.id
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._run(self._made.leave(error))

@@ -1,0 +1,189 @@
+"""Batches as people with roles see them: list, show, items, failures, cancel, retry what failed, create."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from redrive.batches.batch import FEATURE, Batch, BatchState, of_row
+from redrive.batches.cancelling import marking
+from redrive.batches.given import Given, Many, as_new
+from redrive.batches.making import Maker, Way, plan
+from redrive.batches.producing import NewBatch, find_batch
+from redrive.errors import InvalidTransition
+from redrive.feature import Commit, Conflict, InvalidInput, Role, Rows, Service, Store, new_id
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.operation import Action, Canary
+from redrive.kernel.reads import Query
+from redrive.kernel.task import State, check_int
+from redrive.ops import inspect
+from redrive.ops.causes import Cause
+from redrive.ops.filtered_causes import causes_of
+from redrive.ops.inspect import parse_id
+from redrive.ops.operator.operations import BegunOperation, OperationPreview, OperationService
+from redrive.ops.operator.tasks import TaskService
+
+MOST_CAUSES = 20
+
+
+@dataclass(slots=True, frozen=True)
+class Failures:
+    """The items of a batch that are failed now, by type and by cause; of a great many, the latest ten thousand."""
+
+    by_type: dict[str, int]
+    by_code: dict[str, int]
+    causes: builtins.list[Cause]
+
+
+class BatchService(Service):
+    async def list(
+        self, *, state: str | None = None, limit: int = 50, before: UUID | str | None = None
+    ) -> builtins.list[Batch]:
+        """Returns batches, the latest first; ``before`` continues behind the last id of a page."""
+        self._session.may(Role.VIEWER)
+        check_int(limit, "limit", 1, 500)
+        if state is not None and state not in list(BatchState):
+            raise InvalidInput(f"{state!r} is no state of a batch", hint=f"one of: {', '.join(BatchState)}")
+        last = None if before is None else str(parse_id(str(before)))
+        return [of_row(row) for row in await self._store.feature_rows(FEATURE, "listed", last, state, limit)]
+
+    async def unended(self, limit: int = 100) -> builtins.list[Batch]:
+        """Returns batches that have not ended, the oldest first."""
+        self._session.may(Role.VIEWER)
+        return [of_row(row) for row in await self._store.feature_rows(FEATURE, "unended", limit)]
+
+    async def now(self) -> datetime:
+        """Returns the time by the store's clock, for whoever says how long something is ago."""
+        return await self._store.now()
+
+    async def show(self, batch: UUID | str) -> Batch:
+        self._session.may(Role.VIEWER)
+        return await find_batch(self._store, batch)
+
+    async def items(
+        self,
+        batch: UUID | str,
+        *,
+        states: Sequence[State] = (),
+        kind: str | None = None,
+        limit: int = 50,
+        before: UUID | None = None,
+    ) -> inspect.Page:
+        """Returns items, the latest first, live and finished."""
+        found = await self.show(batch)
+        query = Query(tuple(states), kind, limit=limit, before=before, join=str(found.id))
+        return await TaskService(self._session).list(query)
+
+    async def failures(self, batch: UUID | str) -> Failures:
+        """Returns what the items are failed by."""
+        found = await self.show(batch)
+        rows = await self._store.feature_rows(FEATURE, "failures", str(found.id))
+        types, codes = dict[str, int](), dict[str, int]()
+        for row in rows:
+            types[row["failure_type"]] = types.get(row["failure_type"], 0) + row["n"]
+            codes[row["error_code"]] = codes.get(row["error_code"], 0) + row["n"]
+        causes = await causes_of(self._store, FailureFilter(join=str(found.id)), limit=MOST_CAUSES) if rows else []
+        causes.sort(key=lambda cause: -cause.failed)
+        return Failures(_largest(types), _largest(codes), causes)
+
+    async def cancel(self, batch: UUID | str, reason: str | None = None) -> BegunOperation:
+        """Cancels what has not ended, as one operation: what waits now, what runs is asked. Nothing more can be added.
+        Where a second operator has to agree, this happens then."""
+        who = self._session.may(Role.OPERATOR)
+        found = await self.show(batch)
+        if found.state is not BatchState.PROCESSING:
+            raise InvalidTransition(
+                f"batch {found.id} is {found.state}", hint="only one that has not ended is cancelled"
+            )
+        if found.asked:
+            raise Conflict(
+                f"batch {found.id} waits for a second operator to cancel it",
+                hint=f"redrive approvals; the operation is {found.cancel_operation}",
+            )
+        begun = await OperationService(self._session).begin(
+            Action.CANCEL,
+            FailureFilter(join=str(found.id)),
+            reason=reason,
+            beside=marking(found.id, who, reason, scope=found.scope),
+        )
+        if begun.approval is not None:
+            row = {"id": str(found.id), "operation": begun.operation.id, "by": who, "reason": reason}
+            await self._store.apply(Commit(rows=[Rows(FEATURE, "asked", (row,))]))
+        return begun
+
+    async def create(
+        self,
+        tasks: Many,
+        *,
+        on_success: Given | None = None,
+        on_complete: Given | None = None,
+        key: str | None = None,
+        meta: Any = None,
+        name: str | None = None,
+        scope: str | None = None,
+    ) -> Batch:
+        """Makes a batch of these tasks and seals it; what goes wrong on the way cancels it."""
+        who, batch = self._session.may(Role.OPERATOR), new_id()
+        what = plan(
+            self._session.registry,
+            on_success=on_success,
+            on_complete=on_complete,
+            key=key,
+            meta=meta,
+            name=name,
+            scope=scope,
+            parent=None,
+            batch=batch,
+            by=who,
+        )
+        made = NewBatch(Maker(Way(self._session.registry, self._store.apply, self._own), batch, what), tasks)
+        return await made
+
+    def check(self, tasks: Iterable[tuple[str, Given]]) -> None:
+        """Refuses a task that could not be enqueued, by what it is called; nothing is written."""
+        self._session.may(Role.OPERATOR)
+        for what, given in tasks:
+            as_new(self._session.registry, given, what)
+
+    async def _own(self) -> Store:
+        return self._store
+
+    async def preview_retry(self, batch: UUID | str, *, bind: bool = False) -> OperationPreview:
+        """Returns how many failed items a retry is about, and whether a second operator has to agree."""
+        found = await self.show(batch)
+        return await OperationService(self._session).preview(Action.RETRY, FailureFilter(join=str(found.id)), bind=bind)
+
+    async def preview_cancel(self, batch: UUID | str) -> OperationPreview:
+        """Returns how many items a cancel is about, and whether a second operator has to agree."""
+        found = await self.show(batch)
+        return await OperationService(self._session).preview(Action.CANCEL, FailureFilter(join=str(found.id)))
+
+    async def retry_failed(
+        self,
+        batch: UUID | str,
+        reason: str | None = None,
+        *,
+        rate: float | None = None,
+        canary: Canary | None = None,
+        seen: OperationPreview | None = None,
+    ) -> BegunOperation:
+        """Retries the items that are failed now, as one operation. They are counted again when they end; ``on_success``
+        follows if then all have completed."""
+        self._session.may(Role.OPERATOR)
+        found = await self.show(batch)
+        if not found.failed:
+            raise InvalidTransition(
+                f"no item of batch {found.id} is failed", hint="cancelled ones are retried by their ids"
+            )
+        which = FailureFilter(join=str(found.id))
+        return await OperationService(self._session).begin(
+            Action.RETRY, which, reason=reason, rate=rate, canary=canary, seen=seen
+        )
+
+
+def _largest(counts: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))

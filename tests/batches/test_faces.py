@@ -1,0 +1,137 @@
+"""Batches over HTTP, on the command line and in the console: the same service behind each."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from redrive.api.app import make_api
+from redrive.ops import access
+from redrive.ops.access import Role
+from tests.batches.conftest import drain
+from tests.console.conftest import HOME, console, done, page, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def failing(app: Any) -> Any:
+    batch = await app.batch([("WORK", {"n": n}) for n in (1, 2, -1)], name="<b>May</b>", on_success=("SUCCEEDED", {}))
+    await drain(app)
+    return batch
+
+
+async def test_over_http(app: Any) -> None:
+    batch = await failing(app)
+    transport = httpx.ASGITransport(app=make_api(app, None, open_door=True))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        found = (await client.get(f"/api/batches/{batch.id}")).json()
+        assert (found["state"], found["total"], found["failed"], found["pending"]) == ("failed", 3, 1, 0)
+        assert [one["id"] for one in (await client.get("/api/batches?state=failed")).json()["batches"]] == [found["id"]]
+        items = (await client.get(f"/api/batches/{batch.id}/items?state=failed&limit=1")).json()
+        listed = (await client.get(f"/api/tasks?batchId={batch.id}&state=failed")).json()["tasks"]
+        assert items["tasks"][0]["id"] == listed[0]["id"]
+        assert listed[0]["belongsTo"] == {
+            "feature": "batches",
+            "label": f"batch {batch.id}",
+            "page": f"/batches/{batch.id}",
+        }
+        failures = (await client.get(f"/api/batches/{batch.id}/failures")).json()
+        assert sum(failures["byType"].values()) == 1 and failures["causes"][0]["failed"] == 1
+        seen = await client.post(f"/api/batches/{batch.id}/retry-failed", json={"dryRun": True})
+        assert (seen.status_code, seen.json()["matched"], seen.json()["operation"]) == (202, 1, None)
+        begun = await client.post(f"/api/batches/{batch.id}/retry-failed", json={"reason": "x", "actor": "ann"})
+        assert begun.json()["operation"]["action"] == "retry"
+        assert (await client.post(f"/api/batches/{batch.id}/cancel")).status_code == 409
+        made = await client.post("/api/batches", json={"tasks": [{"kind": "WORK", "payload": {"n": 1}}], "key": "k"})
+        assert made.status_code == 201 and made.json()["total"] == 1
+        other = await client.post("/api/batches", json={"tasks": [], "key": "k"})
+        assert (other.status_code, other.json()["code"]) == (409, "BATCH_CONFLICT")
+        gone = await client.post(f"/api/batches/{made.json()['id']}/cancel", json={"reason": "enough"})
+        assert gone.json()["operation"]["total"] == 1
+        unknown = await client.get("/api/batches/0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b/items")
+        assert (unknown.status_code, unknown.json()["code"]) == (404, "BATCH_UNKNOWN")
+        assert (await client.get("/api/tasks/dead-letters", params={"batchId": str(batch.id)})).status_code == 422
+
+
+async def test_viewers_look_and_do_not_act(app: Any) -> None:
+    batch = await failing(app)
+    made = await access.create(await app.store(), "vic", Role.VIEWER, actor="ann")
+    transport = httpx.ASGITransport(app=make_api(app, None))
+    headers = {"authorization": f"Bearer {made.secret}"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
+        assert (await client.get(f"/api/batches/{batch.id}")).status_code == 200
+        for action in ("cancel", "retry-failed"):
+            assert (await client.post(f"/api/batches/{batch.id}/{action}", json={})).status_code == 403
+        assert (await client.post("/api/batches", json={"tasks": []})).status_code == 403
+
+
+async def test_pages(app: Any) -> None:
+    batch = await failing(app)
+    waits = await app.batch([{"kind": "WORK", "payload": {"n": 1}, "delay": 60.0}], key="later")
+    async with console(app) as client:
+        listed = await page(client, "/batches")
+        assert f'href="{HOME}/batches/{batch.id}"' in listed and "<b>May" not in listed and "later" in listed
+        assert "later" not in text_of(await page(client, "/batches?state=failed"))
+        one = await page(client, f"/batches/{batch.id}?state=failed")
+        assert "3 of 3 have ended" in text_of(one) and "Retry 1 failed" in text_of(one) and 'class="shares"' in one
+        task = re.search(r'href="/ops/queue(/tasks/[0-9a-f-]{36})"', one)
+        assert task is not None
+        assert f'href="{HOME}/batches/{batch.id}"' in await page(client, task[1]), "the task leads to its batch"
+        assert "1" in text_of(await page(client, f"/failures/preview?batchId={batch.id}"))
+        said = await done(client, f"/batches/{waits.id}", {"do": "cancel", "reason": "enough"}, f"/batches/{waits.id}")
+        assert "cancelled" in text_of(said)
+        await page(client, "/batches/0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b", 404)
+        await page(client, f"/batches/{waits.id}?stat=x", 422)
+
+
+SHOP = """
+from redrive import App
+from redrive.batches import BATCHES
+app = App(features=[BATCHES])
+
+@app.task("SEND", max_attempts=1)
+async def send(ctx, to: str) -> None:
+    if to == "nobody":
+        raise ValueError("nobody is there")
+"""
+
+
+class Shell:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "shop.py").write_text(SHOP)
+
+    def __call__(self, *arguments: object, code: int = 0) -> Any:
+        command = [str(Path(sys.executable).with_name("redrive")), *map(str, arguments)]
+        given = {"REDRIVE_URL": "sqlite:///shop.db", "REDRIVE_APP": "shop:app", "PATH": "/usr/bin:/bin"}
+        ran = subprocess.run(command, cwd=self.folder, env=given, capture_output=True, text=True, timeout=60)
+        assert ran.returncode == code, ran.stderr + ran.stdout
+        return json.loads(ran.stdout) if "--json" in arguments and ran.stdout else ran.stdout + ran.stderr
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    items = tmp_path / "items.jsonl"
+    items.write_text('{"to": "ann"}\n\n{"to": 5}\n')
+    assert f"line 3 of {items}" in shell("batch", "create", items, "--kind", "SEND", code=2)
+    items.write_text('{"to": "ann"}\n{"to": "nobody"}\n')
+    made = shell("batch", "create", items, "--kind", "SEND", "--name", "May", "--json")
+    assert (made["total"], made["state"]) == (2, "processing")
+    shell("work", "--stop-when-empty")
+    assert "is failed: 1 completed, 1 failed" in shell("batch", "watch", made["id"], code=1)
+    assert "1 failed by" in shell("batch", "show", made["id"])
+    [failed] = shell("batch", "items", made["id"], "--state", "failed", "--json")["items"]
+    assert [one["id"] for one in shell("list", "--batch", made["id"], "--state", "failed", "--json")["items"]] == [
+        failed["id"]
+    ]
+    assert f"batch {made['id']}" in shell("show", failed["id"])
+    assert "would retry 1 task" in shell("batch", "retry-failed", made["id"], "--dry-run")
+    assert "has begun" in shell("batch", "retry-failed", made["id"], "--yes")
+    assert "May" in shell("batch", "list") and "is failed" in shell("batch", "cancel", made["id"], "--yes", code=1)
