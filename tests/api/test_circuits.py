@@ -73,7 +73,7 @@ def test_by_commands(tmp_path: Path, redrive: Callable[..., Said]) -> None:
     assert [one["name"] for one in redrive("stats", *where, "--json").json["circuits"]] == ["far"]
     assert "circuit far open since" in redrive("list", *where).out
     told = redrive("circuits", "probe", "far", *where)
-    assert told.code == 0 and "a probe runs, or the next task is one" in told.out
+    assert told.code == 0 and "the next probe now" in told.out
     closed = redrive("circuits", "close", "far", "--by", "ann", "--reason", "mended", *where)
     assert closed.code == 0 and closed.out.startswith("circuit far is closed since ")
     assert redrive("circuits", "close", "far", *where).out.startswith("nothing to do: circuit far is closed")

@@ -95,7 +95,7 @@ async def test_why_says_since_when_because_of_what_and_when_it_is_tried(harness:
     (reason,) = [one for one in (await operator(harness).tasks.show(task_id)).why if one.code == "circuit"]
     assert reason.text.startswith("circuit pay is open since ")
     assert "because connect: ConnectionError; the next probe in " in reason.text
-    assert reason.fix == "redrive circuits close pay"
+    assert reason.fix == "redrive circuits probe pay"
     await harness.hold(Target.KIND, "A")
     codes = [one.code for one in (await operator(harness).tasks.show(task_id)).why]
     assert codes[:2] == ["paused", "circuit"], "a pause is another thing, and said first"

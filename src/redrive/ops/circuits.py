@@ -33,11 +33,11 @@ def told(row: CircuitRow, now: datetime) -> str:
     since = f"since {row.since.astimezone(UTC):%H:%M:%SZ} ({span(now - row.since)})"
     if not row.open:
         return f"closed {since}"
-    failed = f", {row.failed_probes} failed" if row.failed_probes else ""
-    return f"open {since}, because {row.reason or 'somebody opened it'}; {next_probe(row, now)}{failed}"
+    failed = f"{row.failed_probes} probes failed, " if row.failed_probes else ""
+    return f"open {since}, because {row.reason or 'somebody opened it'}; {failed}the next probe {next_probe(row, now)}"
 
 
 def next_probe(row: CircuitRow, now: datetime) -> str:
-    if row.state(now) is CircuitState.HALF_OPEN or row.until is None:
-        return "a probe runs, or the next task is one"
-    return f"the next probe in {span(row.until - now)}"
+    """Returns when it comes: "in 20 s", or "now": one runs, or the next task that is claimed is one."""
+    waits = row.state(now) is CircuitState.OPEN and row.until is not None
+    return f"in {span(row.until - now)}" if waits and row.until is not None else "now"

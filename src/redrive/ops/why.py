@@ -240,7 +240,7 @@ def _circuit(task: Task, overview: Overview) -> list[Reason]:
     if row is None:
         return []
     text = f"circuit {row.name} is {told(row, overview.now)}; it waits, and uses no attempts"
-    return [Reason("circuit", text, f"redrive circuits close {shlex.quote(row.name)}")]
+    return [Reason("circuit", text, f"redrive circuits probe {shlex.quote(row.name)}")]
 
 
 async def _limited(store: Store, task: Task, overview: Overview) -> list[Reason]:

@@ -126,9 +126,10 @@ class Circuits:
         if not change.open:
             self._say("circuit.closed", f"circuit {change.name} is closed: {change.reason}", **facts)
         elif change.wait is not None:
-            event = "circuit.probe_failed" if row is not None and row.open else "circuit.opened"
-            text = f"circuit {change.name} is open ({change.reason}); the next probe comes in {change.wait:.1f} s"
-            self._say(event, text, "warning", **facts)
+            again = row is not None and row.open
+            text = "stays open, its probe failed" if again else "is open: its tasks wait"
+            text = f"circuit {change.name} {text} ({change.reason}); the next probe comes in {change.wait:.1f} s"
+            self._say("circuit.probe_failed" if again else "circuit.opened", text, "warning", **facts)
 
 
 def why_down(outcome: Outcome) -> str | None:

@@ -45,7 +45,7 @@ async def queues(operator: Operator) -> object:
     """Without numbers, which change all the time."""
     found = await operator.control.look()
     limits = [(one.limit.kind, one.limit.concurrency, one.limit.rate_ms) for one in found.kinds if one.limit]
-    circuits = [one.circuit.row for one in found.kinds if one.circuit is not None]
+    circuits = [one.name for one in found.kinds if one.circuit is not None]
     return limits, found.holds, circuits, [(one.name, one.workers > 0) for one in found.queues]
 
 

@@ -27,7 +27,7 @@ values (?1, 1, ?2, ?3, ?9, ?9 + ?4, ?5, ?6, ?7, ?8) on conflict (name) do nothin
 update redrive_circuit set version = version + 1, kinds = ?2, open = ?3,
   since = case when open = ?3 then since else ?9 end, until = case when ?3 then coalesce(?9 + ?4, until) end,
   reason = ?5, actor = ?6, failed_probes = ?7, opened = ?8,
-  probe = case when ?3 and ?4 is null then probe end, token = case when ?3 and ?4 is null then token end
+  token = case when ?3 and coalesce(?4, 0) = 0 then token end
 where name = ?1 and version = ?10
 
 -- circuit_kinds: kinds wait for an open circuit, or do so no more

@@ -73,6 +73,16 @@ class TestCircuits:
         await harness.advance(WAIT + 1)
         assert names(await harness.claim(9)) == ["B"]
 
+    async def test_a_probe_by_hand_waits_for_the_one_that_runs(self, harness: Harness) -> None:
+        await harness.enqueue_many(3, "A")
+        await opened(harness, "A")
+        await harness.advance(WAIT + 1)
+        (probe,) = await harness.claim(9)
+        await opened(harness, "A", wait=0)
+        assert await harness.claim(9) == []
+        row = await circuit(harness)
+        assert row is not None and row.token == probe.token, "it is still the one that decides"
+
     async def test_a_fleet_starts_one_probe(self, harness: Harness) -> None:
         await harness.enqueue_many(20, "A")
         await opened(harness, "A")
@@ -98,7 +108,8 @@ class TestCircuits:
         row = await circuit(harness)
         assert row is not None
         again = await opened(harness, "A", wait=WAIT * 2)
-        assert (again.since, again.probe, again.version) == (row.since, None, row.version + 1)
+        assert (again.since, again.token, again.version) == (row.since, None, row.version + 1)
+        assert again.probe == probe.id, "the last one that tried"
         await harness.settle(probe, Released())
         await harness.advance(WAIT + 1)
         assert await harness.claim(9) == []

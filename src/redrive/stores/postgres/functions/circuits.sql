@@ -46,7 +46,7 @@ begin
       since = case when c.open = p_open then c.since else v_now end,
       until = case when p_open then coalesce(v_until, c.until) end, reason = p_reason, actor = p_actor,
       failed_probes = p_failed_probes, opened = p_opened,
-      probe = case when p_open and p_wait is null then c.probe end, token = case when p_open and p_wait is null then c.token end
+      token = case when p_open and coalesce(p_wait, 0) = 0 then c.token end
     where c.name = p_name and c.version = p_version;
   end if;
   get diagnostics v_changed = row_count;

@@ -13,7 +13,7 @@ create table redrive.circuit (
   actor          text,                             -- the worker or person that opened or closed it
   failed_probes  integer not null default 0,       -- since it opened
   opened         bigint not null default 0,        -- how many times
-  probe          uuid,                             -- the task that tries, and the token of its lease
+  probe          uuid,                             -- the task that tries or tried last, and the token of its lease
   token          uuid
 );
 alter table redrive.kind add column circuit text;  -- the open circuit that the kind waits for
@@ -70,7 +70,7 @@ begin
       since = case when c.open = p_open then c.since else v_now end,
       until = case when p_open then coalesce(v_until, c.until) end, reason = p_reason, actor = p_actor,
       failed_probes = p_failed_probes, opened = p_opened,
-      probe = case when p_open and p_wait is null then c.probe end, token = case when p_open and p_wait is null then c.token end
+      token = case when p_open and coalesce(p_wait, 0) = 0 then c.token end
     where c.name = p_name and c.version = p_version;
   end if;
   get diagnostics v_changed = row_count;

@@ -13,7 +13,7 @@ create table redrive_circuit (
   actor          text,                             -- the worker or person that opened or closed it
   failed_probes  integer not null default 0,       -- since it opened
   opened         integer not null default 0,       -- how many times
-  probe          text,                             -- the task that tries, and the token of its lease
+  probe          text,                             -- the task that tries or tried last, and the token of its lease
   token          text
 ) strict, without rowid;
 alter table redrive_kind add column circuit text;  -- the open circuit that the kind waits for
