@@ -136,3 +136,14 @@ async def test_what_waits_behind_it_is_told_by_one_alert(harness: Harness) -> No
     figures = await harness.store.figures()
     assert figures.waiting_kinds == set()
     assert samples_of(figures)["redrive_fleet_circuit_open_seconds"] == {("pay",): 0.0}
+
+
+async def test_one_that_nothing_waits_for_alerts_nobody(harness: Harness) -> None:
+    await opened(harness)
+    await harness.advance(3600)
+    figures = await harness.store.figures()
+    assert figures.outages == {"pay": 0.0}
+    facts, _ = await look(harness.store, Limits(), figures, Book())
+    assert conditions(facts, Limits()) == []
+    (found,) = [one for one in await examine(harness.store) if one.code == "circuit_open"]
+    assert found.level is Level.NOTE and found.text.endswith("nothing waits for it")

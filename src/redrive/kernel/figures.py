@@ -11,6 +11,7 @@ from redrive.kernel.reads import WorkerRow
 from redrive.kernel.task import State
 
 LATE_AFTER_S = 60.0  # a schedule whose run is overdue for longer than this is late
+UNFINISHED = (State.QUEUED, State.DELAYED, State.RUNNING)
 MOST_COUNTED = 1_000  # of what is counted by looking at rows
 
 
@@ -71,3 +72,10 @@ class Figures:
     def waiting_kinds(self) -> set[str]:
         """The kinds whose circuit is open."""
         return {kind for circuit in self.circuits if circuit.age is not None for kind in circuit.kinds}
+
+    @property
+    def outages(self) -> dict[str, float]:
+        """For how many seconds each circuit has been open; 0 for closed ones, and for those that no task waits for:
+        nobody tries them, and nobody misses them."""
+        wanted = {each.kind for each in self.kinds if any(each.states.get(state) for state in UNFINISHED)}
+        return {one.name: max(one.age or 0.0, 0.0) if wanted & {*one.kinds} else 0.0 for one in self.circuits}

@@ -133,7 +133,11 @@ UNSEALED_AGE = _fleet("audit_unsealed_age_seconds", "Age of the first audit row 
 HORIZON = _fleet("horizon_age_seconds", "Age of the transaction that holds back the removal of dead rows.")
 KIND_PAUSED = _fleet("kind_paused", "1 for a kind that an operator has paused.", ("kind",))
 KIND_WAITS = _fleet("kind_circuit_open", "1 for a kind whose circuit is open: its tasks wait.", ("kind",))
-CIRCUIT_AGE = _fleet("circuit_open_seconds", "How long a circuit has been open; 0 for a closed one.", ("circuit",))
+CIRCUIT_AGE = _fleet(
+    "circuit_open_seconds",
+    "How long a circuit has been open; 0 if it is closed, or no task waits for it.",
+    ("circuit",),
+)
 CIRCUIT_OPENED = _fleet("circuit_opened_total", "Times that a circuit has opened.", ("circuit",), Type.COUNTER)
 EVALUATED = _fleet("alerts_evaluated_timestamp_seconds", "When the rules of alerts were last evaluated.")
 FIRING = _fleet("alerts_firing", "1 for an alert that fires, silenced or not.", ("rule", "queue", "level"))

@@ -314,8 +314,9 @@ def _circuits(overview: Overview, stats: inspect.Stats, queue: str | None) -> li
         )
         if not row.open or (queue is not None and not waiting):
             continue
-        level = Level.WARNING if overview.now - row.since > SLOW else Level.NOTE
-        text = f"circuit {row.name} is {told(row, overview.now)}; {counted(waiting)} of {', '.join(row.kinds)} waiting"
+        level = Level.WARNING if waiting and overview.now - row.since > SLOW else Level.NOTE
+        waits = f"{counted(waiting)} of {', '.join(row.kinds)} waiting" if waiting else "nothing waits for it"
+        text = f"circuit {row.name} is {told(row, overview.now)}; {waits}"
         fix = f"mend the other side; redrive circuits probe {shlex.quote(row.name)} tries it now"
         found.append(Finding(level, "circuit_open", text, fix, ("circuit", row.name)))
     return found

@@ -109,8 +109,9 @@ def samples_of(figures: Figures) -> Samples:
         put(found, metrics.KIND_PAUSED.name, 1.0, kind)
     for kind in sorted(figures.waiting_kinds)[:MOST_QUEUES]:
         put(found, metrics.KIND_WAITS.name, 1.0, kind)
+    outages = figures.outages
     for circuit in figures.circuits[:MOST_QUEUES]:
-        put(found, metrics.CIRCUIT_AGE.name, max(circuit.age or 0.0, 0.0), circuit.name)
+        put(found, metrics.CIRCUIT_AGE.name, outages[circuit.name], circuit.name)
         put(found, metrics.CIRCUIT_OPENED.name, float(circuit.opened), circuit.name)
     if figures.horizon is not None:
         put(found, metrics.HORIZON.name, figures.horizon)

@@ -135,7 +135,7 @@ class Circuits:
 def why_down(outcome: Outcome) -> str | None:
     """Returns in words that everybody may see why the other side is down, by what came of an attempt."""
     if isinstance(outcome, Snooze):
-        return outcome.down
+        return getattr(outcome, "down", None)  # a class of the application's own may not call ours
     if not isinstance(outcome, Failed) or not is_down(outcome.failure):
         return None
     return _words(outcome.failure)

@@ -108,7 +108,7 @@ async def look(
         unsealed=figures.unsealed_age if alive else 0.0,
         chain=book.chain,
         horizon=figures.horizon or 0.0,
-        circuit=max((one.age for one in figures.circuits if one.age is not None), default=0.0),
+        circuit=max(figures.outages.values(), default=0.0),
     )
     return facts, replace(book, depths=depths, counted=counted, services=services)
 
