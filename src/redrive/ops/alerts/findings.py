@@ -73,7 +73,7 @@ async def _answers(store: Store, watched: Watched, queue: str | None) -> list[Fi
             level = Level.NOTE if broken else Level.OK
             if rule.look is None:
                 found.append(_answered(text, answer, rule.queue, level))
-            else:
+            elif broken or answer.fault is not None:  # nobody asked for a feature's rule: it is silent while it holds
                 found.append(_answered(text, answer, rule.queue, level, "the log of this process says more"))
     for name, note in watched.triage.items():
         for about, query in note.queries.items() if queue in (None, name) else ():
