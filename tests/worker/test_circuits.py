@@ -193,6 +193,19 @@ async def test_a_worker_that_did_not_see_it_open_closes_it_by_its_probe(make_app
     assert not await is_open(second)
 
 
+async def test_a_probe_that_completes_in_its_own_transaction_closes_it(app: App) -> None:
+    @app.task("CALL", circuit=LONG)
+    async def call(ctx: Context) -> None:
+        async with ctx.transaction():
+            pass
+
+    store = await app.store()
+    await store.apply(Commit(controls=[SetCircuit("far", 0, ("CALL",), True, 0, "connect", "w9", 0, 1)]))
+    await app.enqueue("CALL")
+    await drain(app)
+    assert not await is_open(app)
+
+
 async def test_a_probe_that_somebody_cancels_says_nothing(app: App) -> None:
     began = asyncio.Event()
 

@@ -70,7 +70,7 @@ class TestFailed:
         await fail(harness, failing(), "B", group="g")
         await fail(harness, failing(), "B", queue="elsewhere", scope="s")
         everything = await harness.store.failed(FailureFilter(), limit=100)
-        names = {"fingerprint": "error_fingerprint", "bulk_id": "last_replayed_bulk_id"}
+        names = {"fingerprint": "error_fingerprint", "bulk_id": "last_replayed_bulk_id", "join": "join_id"}
         wanted = [
             task.id
             for task in everything
