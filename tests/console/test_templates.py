@@ -11,11 +11,14 @@ import pytest
 import redrive
 from redrive.console.navigation import SECTIONS
 from redrive.console.topics import TOPICS
-from redrive.examples.orders.pages import pages
+from redrive.examples.orders import ORDERS
+from redrive.features import installed, load
 
 ROOT = Path(redrive.__file__).parent
 TEMPLATES = sorted(ROOT.rglob("templates/**/*.html"))
 STATIC = files("redrive.console") / "static"
+# What can be listened to: the console's own, and what features bring.
+LIVE = {*TOPICS, *(name for one in (*installed(), ORDERS) if one.pages for name in load(one.pages).topics)}
 _TOPICS = re.compile(r"{% block topics %}(.*?){% endblock %}")
 _TAGS = re.compile(r"{%.*?%}|{{.*?}}")
 _CLASSES = re.compile(r'class="([^"]*)"')
@@ -35,7 +38,7 @@ def _topics(template: Path) -> set[str]:
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
 def test_pages_listen_to_topics_that_there_are(template: Path) -> None:
     """Else the whole stream of the page is refused, the menu's numbers and the banner with it."""
-    assert _topics(template) <= {*TOPICS, *pages.topics}, "not in console/topics.py"
+    assert _topics(template) <= LIVE, "not in console/topics.py"
 
 
 def test_the_page_lists_every_key() -> None:
@@ -47,7 +50,7 @@ def test_the_page_lists_every_key() -> None:
 
 
 def test_every_topic_is_listened_to() -> None:
-    assert {one for template in TEMPLATES for one in _topics(template)} == {*TOPICS, *pages.topics}
+    assert {one for template in TEMPLATES for one in _topics(template)} == LIVE
 
 
 def test_classes_are_styled_or_found_by_a_script() -> None:
