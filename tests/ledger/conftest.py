@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,3 +28,20 @@ async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[A
 
 async def ledger_of(app: App, role: Role = Role.ADMIN, name: str = "ann") -> Ledger:
     return (await app.operator(Caller(name, role))).of(Ledger)
+
+
+async def run_sql(app: App, text: str) -> None:
+    """Changes the books behind redrive's back."""
+    store: Any = await app.store()
+    postgres = not app.connections.main.url.startswith("sqlite")
+    names = {"entry": "entry", "account": "account", "freeze": "ledger_freeze", "posting": "posting"}
+    tables = {name: f"redrive.{table}" if postgres else f"redrive_{table}" for name, table in names.items()}
+    old = "clock_timestamp() - interval '25 hours'" if postgres else "(unixepoch() - 25 * 3600) * 1000000"
+    written = text.format(**tables, old=old)
+    if postgres:
+        await store.pool.run(lambda connection: connection.execute(written))
+    else:
+        path = app.connections.main.url.removeprefix("sqlite:///")
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(written)
+            connection.commit()

@@ -82,6 +82,9 @@ class Feature:
     # Gets the join of a task that carries no feature's name; returns what its members belong to.
     belongs_by_join: Callable[[UUID], Belongs] | None = None
     metrics: str | None = None  # "package.metrics:metrics", FeatureMetrics, for /metrics
+    # "package.checks:check", an async generator that gets the store and yields problems of redrive.ledger.verify: what
+    # ``redrive ledger verify`` proves besides the books.
+    verify: str | None = None
     about: str = ""  # what its commands are for, in a sentence; without it the page of all commands has to import them
     command: str | None = None  # what its commands are called, where not by its name: ``redrive batch``, of "batches"
     needs: tuple[Need, ...] = ()  # of the store; what follows from a reaction and from tables goes without saying

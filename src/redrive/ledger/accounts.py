@@ -52,6 +52,13 @@ def check_amount(amount: object) -> int:
     return amount
 
 
+def check_change(amount: object) -> int:
+    """Refuses what is no change: a whole number, below or above zero."""
+    if type(amount) is not int or amount == 0:
+        raise InvalidInput(f"a change is a whole number, not 0, and not {amount!r}", hint="count in the smallest unit")
+    return amount
+
+
 def unknown(name: str) -> AccountUnknown:
     return AccountUnknown(f"there is no account {name!r}", hint=f"open it: redrive ledger open {name}")
 

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 from redrive.feature import InvalidInput, Posting, Rows
 from redrive.ledger.accounts import (
+    ADJUST,
     CREDIT,
     MOST_REFERENCE,
     REVENUE,
     available,
     check_account,
     check_amount,
+    check_change,
     frozen,
 )
 
@@ -34,23 +36,36 @@ def credit(account: str, amount: int, key: str, *, reason: str | None = None) ->
     return Movement((Posting(f"credit:{key}", ((CREDIT, -amount), (available(account), amount)), reason),))
 
 
-def freeze(account: str, amount: int, reference: str, key: str) -> Movement:
+def adjust(account: str, change: int, key: str, *, reason: str | None = None) -> Movement:
+    """Returns the movement that puts an account right: more, or less, but never below zero."""
+    entries = ((ADJUST, -check_change(change)), (available(account), change))
+    return Movement((Posting(f"adjust:{key}", entries, reason),))
+
+
+def freeze(account: str, amount: int, reference: str, key: str, *, reason: str | None = None) -> Movement:
     """Returns the movement that freezes money for some work, ``reference`` (``batch:ID``). Where there is too little,
     whatever it lands with is refused."""
     check_amount(amount)
     entries = ((available(account), -amount), (frozen(account), amount))
-    return _under(account, reference, Posting(f"freeze:{key}", entries))
+    return _under(account, reference, Posting(f"freeze:{key}", entries, reason))
 
 
 def settle(
-    account: str, reference: str, key: str, *, captured: int = 0, released: int = 0, to: str = REVENUE
+    account: str,
+    reference: str,
+    key: str,
+    *,
+    captured: int = 0,
+    released: int = 0,
+    to: str = REVENUE,
+    reason: str | None = None,
 ) -> Movement:
     """Returns the one movement that ends a freeze or a part of it: what was earned goes to ``to``, the rest back."""
     if captured < 0 or released < 0:
         raise InvalidInput("what is captured and what is released are 0 or more", hint="adjust takes money back")
     check_amount(captured + released)
     parts = ((frozen(account), -(captured + released)), (to, captured), (available(account), released))
-    return _under(account, reference, Posting(f"settle:{key}", tuple(part for part in parts if part[1])))
+    return _under(account, reference, Posting(f"settle:{key}", tuple(part for part in parts if part[1]), reason))
 
 
 def moved(*references: str) -> Rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import Response
+from fastapi.responses import StreamingResponse
 
 from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, pages_router
 from redrive.ledger.service import Ledger
@@ -13,10 +14,16 @@ PAGE_SIZE = 100
 
 @router.get("")
 async def accounts(page: ThePage) -> Response:
-    search, after = page.query.get("search", ""), page.query.get("after", "")
-    found = await page.operator.of(Ledger).accounts(search, after, PAGE_SIZE)
-    following = found[-1].name if len(found) == PAGE_SIZE else None
-    return await page.render("ledger/accounts.html", accounts=found, search=search, following=following)
+    ledger, search, after = page.operator.of(Ledger), page.query.get("search", ""), page.query.get("after", "")
+    found = await ledger.accounts(search, after, PAGE_SIZE)
+    return await page.render(
+        "ledger/accounts.html",
+        accounts=found,
+        search=search,
+        following=found[-1].name if len(found) == PAGE_SIZE else None,
+        totals=await ledger.totals(),
+        risks=await ledger.at_risk(20),
+    )
 
 
 @router.post("/open")
@@ -26,10 +33,30 @@ async def open_account(page: TheForm) -> Response:
     return page.go(page.link(f"/ledger/{name}"), f"Account {name} is open.")
 
 
+@router.get("/verify")
+async def verify(page: ThePage) -> Response:
+    return await page.render("ledger/verify.html", verdict=await page.operator.of(Ledger).verify())
+
+
 @router.get("/{name}")
 async def account(page: ThePage, name: str) -> Response:
-    ledger = page.operator.of(Ledger)
-    return await page.render("ledger/account.html", account=await ledger.show(name), freezes=await ledger.frozen(name))
+    ledger, at = page.operator.of(Ledger), page.query.get("at")
+    return await page.render(
+        "ledger/account.html",
+        account=await ledger.show(name),
+        freezes=await ledger.frozen(name),
+        statement=await ledger.statement(name, page.query.get("before"), PAGE_SIZE // 2),
+        at=at,
+        past=await ledger.show_at(name, at) if at else None,
+    )
+
+
+@router.get("/{name}/statement.csv")
+async def statement(page: ThePage, name: str) -> Response:
+    """All movements, as a file, a piece at a time."""
+    lines = await page.operator.of(Ledger).export(name)
+    headers = {"Content-Disposition": f'attachment; filename="statement-{name.replace(":", "_")}.csv"'}
+    return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 @router.post("/{name}/credit")
@@ -37,6 +64,20 @@ async def credit(page: TheForm, name: str) -> Response:
     amount, reason = page.form.whole("amount", "the amount") or 0, page.form.needed("reason", "the reason")
     await page.operator.of(Ledger).credit(name, amount, reason, page.form.text("once"))
     return page.go(page.link(f"/ledger/{name}"), f"{name} has {amount} more.")
+
+
+@router.post("/{name}/adjust")
+async def adjust(page: TheForm, name: str) -> Response:
+    change, reason = page.form.whole("change", "the change") or 0, page.form.needed("reason", "the reason")
+    await page.operator.of(Ledger).adjust(name, change, reason, page.form.text("once"))
+    return page.go(page.link(f"/ledger/{name}"), f"{name} was adjusted by {change:+}.")
+
+
+@router.post("/{name}/release")
+async def release(page: TheForm, name: str) -> Response:
+    reference, reason = page.form.needed("reference", "the reference"), page.form.needed("reason", "the reason")
+    await page.operator.of(Ledger).release(name, reference, reason, key=page.form.text("once"))
+    return page.go(page.link(f"/ledger/{name}"), f"What was frozen for {reference} is available again.")
 
 
 pages = FeaturePages(

@@ -47,6 +47,11 @@ select account, reference, amount, (extract(epoch from since) * 1000000)::bigint
   (extract(epoch from moved_at) * 1000000)::bigint as moved_at
 from redrive.ledger_freeze where account = $1 order by moved_at, reference limit $2
 
+-- freeze: what an account has frozen for one reference
+select account, reference, amount, (extract(epoch from since) * 1000000)::bigint as since,
+  (extract(epoch from moved_at) * 1000000)::bigint as moved_at
+from redrive.ledger_freeze where account = $1 and reference = $2
+
 -- totals: all that is frozen, and what of it is for work that has not moved for so many hours
 select coalesce(sum(amount), 0)::bigint as frozen,
   coalesce(sum(amount) filter (where moved_at <= clock_timestamp() - $1::double precision * interval '1 hour'), 0)::bigint as at_risk
@@ -57,6 +62,74 @@ select account, reference, amount, (extract(epoch from since) * 1000000)::bigint
   (extract(epoch from moved_at) * 1000000)::bigint as moved_at
 from redrive.ledger_freeze where moved_at <= clock_timestamp() - $1::double precision * interval '1 hour'
 order by amount desc, account, reference limit $2
+
+-- entries: of both sides of an account, before a place, the latest first; and what the sides have now
+select e.id, e.side, e.amount, e.posting, p.note, (extract(epoch from p.at) * 1000000)::bigint as at, m.reference,
+  coalesce((select balance from redrive.account where name = 'account:' || $1), 0) as available,
+  coalesce((select balance from redrive.account where name = 'frozen:' || $1), 0) as frozen
+from (
+  (select id, 'available' as side, amount, posting from redrive.entry
+   where account = 'account:' || $1 and id < $2 order by id desc limit $3)
+  union all
+  (select id, 'frozen', amount, posting from redrive.entry where account = 'frozen:' || $1 and id < $2 order by id desc limit $3)
+) e
+join redrive.posting p on p.key = e.posting left join redrive.ledger_movement m on m.posting = e.posting
+order by e.id desc limit $3
+
+-- entries_after: the same behind a place, the oldest first
+select e.id, e.side, e.amount, e.posting, p.note, (extract(epoch from p.at) * 1000000)::bigint as at, m.reference,
+  0 as available, 0 as frozen
+from (
+  (select id, 'available' as side, amount, posting from redrive.entry
+   where account = 'account:' || $1 and id > $2 order by id limit $3)
+  union all
+  (select id, 'frozen', amount, posting from redrive.entry where account = 'frozen:' || $1 and id > $2 order by id limit $3)
+) e
+join redrive.posting p on p.key = e.posting left join redrive.ledger_movement m on m.posting = e.posting
+order by e.id limit $3
+
+-- balance_at: what both sides had at a time, and the place of the last entry until then. By places, as statements are
+with last as (
+  select coalesce(max(id), 0) as place from (
+    (select e.id from redrive.entry e join redrive.posting p on p.key = e.posting
+     where e.account = 'account:' || $1 and p.at <= 'epoch'::timestamptz + $2::bigint * interval '1 microsecond'
+     order by e.id desc limit 1)
+    union all
+    (select e.id from redrive.entry e join redrive.posting p on p.key = e.posting
+     where e.account = 'frozen:' || $1 and p.at <= 'epoch'::timestamptz + $2::bigint * interval '1 microsecond'
+     order by e.id desc limit 1)
+  ) x
+)
+select l.place,
+  (select coalesce(sum(e.amount), 0)::bigint from redrive.entry e where e.account = 'account:' || $1 and e.id <= l.place) as available,
+  (select coalesce(sum(e.amount), 0)::bigint from redrive.entry e where e.account = 'frozen:' || $1 and e.id <= l.place) as frozen
+from last l
+
+-- postings_piece: the last of so many postings behind a key
+select max(x.key) as last, count(*) as n from (select key from redrive.posting where key > $1 order by key limit $2) x
+
+-- wrong_postings: those of a piece whose entries do not add up to zero, or that have none
+select p.key as name, coalesce(sum(e.amount), 0)::text as total, count(e.id) as n
+from redrive.posting p left join redrive.entry e on e.posting = p.key
+where p.key > $1 and p.key <= $2 group by p.key having coalesce(sum(e.amount), 0) <> 0 or count(e.id) = 0 order by p.key limit $3
+
+-- accounts_piece: the last of so many accounts of the books behind a name
+select max(x.name) as last, count(*) as n from (select name from redrive.account where name > $1 order by name limit $2) x
+
+-- wrong_accounts: those of a piece that have other money than their entries say, or less than none
+select x.name, x.balance, x.total::text as total from (
+  select a.name, a.balance, coalesce((select sum(e.amount) from redrive.entry e where e.account = a.name), 0) as total
+  from redrive.account a where a.name > $1 and a.name <= $2
+) x
+where x.balance <> x.total or (x.balance < 0 and x.name not like 'system:%') order by x.name limit $3
+
+-- wrong_freezes: frozen sides of a piece whose money is not that of what it is frozen for
+select x.name, x.balance, x.total::text as total from (
+  select a.name, a.balance,
+    coalesce((select sum(f.amount) from redrive.ledger_freeze f where f.account = substr(a.name, 8)), 0) as total
+  from redrive.account a where a.name > $1 and a.name <= $2 and starts_with(a.name, 'frozen:')
+) x
+where x.balance <> x.total order by x.name limit $3
 
 -- personal: labels of a person's accounts; the books themselves stay
 select count(*) as n from redrive.ledger_account where name = $1::jsonb ->> 'scope' and label is not null

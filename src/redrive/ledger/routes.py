@@ -6,12 +6,17 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
 
 from redrive.feature.api import PROBLEMS, In, Out, TheOperator
 from redrive.ledger.accounts import Account
 from redrive.ledger.service import Ledger
+from redrive.ledger.statement import Place, Statement
+from redrive.ledger.verify import Verdict
 
 router = APIRouter(prefix="/api/ledger", tags=["ledger"], responses=PROBLEMS)
+CSV = "text/csv; charset=utf-8"
+Limit = Annotated[int, Query(ge=1, le=500)]
 
 
 class OpenIn(In):
@@ -22,6 +27,28 @@ class OpenIn(In):
 class CreditIn(In):
     amount: int
     reason: str
+    key: str | None = None
+
+
+class AdjustIn(In):
+    change: int
+    reason: str
+    key: str | None = None
+
+
+class FreezeIn(In):
+    amount: int
+    reference: str
+    reason: str
+    key: str | None = None
+
+
+class SettleIn(In):
+    """Without an amount, all that is frozen for the reference."""
+
+    reference: str
+    reason: str
+    amount: int | None = None
     key: str | None = None
 
 
@@ -40,13 +67,63 @@ class AccountsOut(Out):
     next: str | None
 
 
-@router.get("/accounts", response_model=AccountsOut)
-async def accounts(
-    operator: TheOperator,
-    search: str = "",
-    after: str = "",
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
-) -> AccountsOut:
+class SidesOut(Out):
+    available: int
+    frozen: int
+
+
+class FreezeOut(Out):
+    account: str
+    reference: str
+    amount: int
+    since: datetime
+    moved_at: datetime
+
+
+class FreezesOut(Out):
+    items: list[FreezeOut]
+
+
+class LineOut(Out):
+    at: datetime
+    kind: str
+    key: str
+    reference: str | None
+    reason: str | None
+    available: int
+    frozen: int
+    available_after: int
+    frozen_after: int
+
+
+class StatementOut(Out):
+    lines: list[LineOut]
+    next: str | None
+
+
+class RiskOut(Out):
+    frozen: int
+    at_risk: int
+    items: list[FreezeOut]
+
+
+class ProblemOut(Out):
+    what: str
+    name: str
+    text: str
+
+
+class VerdictOut(Out):
+    ok: bool
+    postings: int
+    accounts: int
+    checks: list[str]
+    wrong: int
+    problems: list[ProblemOut]
+
+
+@router.get("/accounts")
+async def accounts(operator: TheOperator, search: str = "", after: str = "", limit: Limit = 100) -> AccountsOut:
     """Accounts by name; ``next`` is what ``after`` continues with."""
     found = await operator.of(Ledger).accounts(search, after, limit)
     items = [AccountOut.model_validate(one) for one in found]
@@ -65,7 +142,78 @@ async def account(name: str, operator: TheOperator) -> Account:
     return await operator.of(Ledger).show(name)
 
 
+@router.get("/accounts/{name}/at", response_model=SidesOut)
+async def account_at(name: str, time: str, operator: TheOperator) -> Place:
+    """What an account could spend at a time (``2h`` ago, or 2026-03-01T08:30Z), and what was frozen."""
+    return (await operator.of(Ledger).show_at(name, time))[1]
+
+
+@router.get("/accounts/{name}/freezes")
+async def freezes(name: str, operator: TheOperator, limit: Limit = 100) -> FreezesOut:
+    """What an account has frozen, and for what."""
+    found = await operator.of(Ledger).frozen(name, limit)
+    return FreezesOut(items=[FreezeOut.model_validate(one) for one in found])
+
+
+@router.get("/accounts/{name}/statement", response_model=StatementOut)
+async def statement(name: str, operator: TheOperator, before: str | None = None, limit: Limit = 50) -> Statement:
+    """The movements of an account, the latest first; ``next`` is what ``before`` continues with."""
+    return await operator.of(Ledger).statement(name, before, limit)
+
+
+@router.get(
+    "/accounts/{name}/statement.csv",
+    response_class=StreamingResponse,
+    responses={200: {"description": "All of it, the oldest first", "content": {CSV: {}}}},
+)
+async def statement_csv(
+    name: str, operator: TheOperator, since: str | None = None, until: str | None = None
+) -> StreamingResponse:
+    """All movements, streamed. Cells that a spreadsheet would take for formulas begin with an apostrophe."""
+    lines = await operator.of(Ledger).export(name, since, until)
+    headers = {"Content-Disposition": f'attachment; filename="statement-{name.replace(":", "_")}.csv"'}
+    return StreamingResponse(lines, media_type=CSV, headers=headers)
+
+
 @router.post("/accounts/{name}/credit", response_model=AccountOut)
 async def credit(name: str, body: CreditIn, operator: TheOperator) -> Account:
     """Bring money to an account; with the same ``key`` again, it comes once."""
     return await operator.of(Ledger).credit(name, body.amount, body.reason, body.key)
+
+
+@router.post("/accounts/{name}/adjust", response_model=AccountOut)
+async def adjust(name: str, body: AdjustIn, operator: TheOperator) -> Account:
+    """Put an account right, by more or less; never below zero."""
+    return await operator.of(Ledger).adjust(name, body.change, body.reason, body.key)
+
+
+@router.post("/accounts/{name}/freeze", response_model=AccountOut)
+async def freeze(name: str, body: FreezeIn, operator: TheOperator) -> Account:
+    """Freeze money of an account for some work."""
+    return await operator.of(Ledger).freeze(name, body.amount, body.reference, body.reason, body.key)
+
+
+@router.post("/accounts/{name}/release", response_model=AccountOut)
+async def release(name: str, body: SettleIn, operator: TheOperator) -> Account:
+    """Give back what is frozen for some work."""
+    return await operator.of(Ledger).release(name, body.reference, body.reason, body.amount, body.key)
+
+
+@router.post("/accounts/{name}/capture", response_model=AccountOut)
+async def capture(name: str, body: SettleIn, operator: TheOperator) -> Account:
+    """Take what is frozen for some work as earned."""
+    return await operator.of(Ledger).capture(name, body.reference, body.reason, body.amount, body.key)
+
+
+@router.get("/at-risk")
+async def at_risk(operator: TheOperator, limit: Limit = 100) -> RiskOut:
+    """Money that is frozen for work that does not move, the largest amounts first."""
+    ledger = operator.of(Ledger)
+    items = [FreezeOut.model_validate(one) for one in await ledger.at_risk(limit)]
+    return RiskOut(items=items, **await ledger.totals())
+
+
+@router.get("/verify", response_model=VerdictOut)
+async def verify(operator: TheOperator) -> Verdict:
+    """Prove that the books are right; what is wrong is named."""
+    return await operator.of(Ledger).verify()

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from redrive.feature import Applied, Audit, Commit, InvalidInput, Role, Rows, Service, new_id
+from redrive.feature import Applied, Audit, Commit, Conflict, InvalidInput, Role, Rows, new_id
 from redrive.ledger import movements
-from redrive.ledger.accounts import Account, AccountExists, Freeze, account_of, check_account, freeze_of, unknown
-from redrive.ledger.settings import LedgerSettings
+from redrive.ledger.accounts import Account, AccountExists, Freeze, check_account, freeze_of
+from redrive.ledger.movements import Movement
+from redrive.ledger.reads import LedgerReads
 
-MOST_LISTED = 500
 MOST_LABEL = 200
 
 
-class Ledger(Service):
+class NotFrozen(Conflict):
+    """Less than this is frozen under the reference."""
+
+    code = "LEDGER_NOT_FROZEN"
+
+
+class Ledger(LedgerReads):
     async def open(self, name: str, label: str | None = None) -> Account:
         """Open an account. It begins with nothing; ``label`` is what people call it."""
         who = self._session.may(Role.OPERATOR)
@@ -25,48 +31,80 @@ class Ledger(Service):
         await self._store.apply(Commit(rows=[Rows("ledger", "opened", (row,))], audits=[said]))
         return await self.show(name)
 
-    async def accounts(self, search: str = "", after: str = "", limit: int = 100) -> list[Account]:
-        """Accounts by name, those behind ``after``; with ``search``, those whose names contain it."""
-        self._session.may(Role.VIEWER)
-        rows = await self._store.feature_rows("ledger", "accounts", after, search, max(1, min(limit, MOST_LISTED)))
-        return [account_of(row) for row in rows]
-
-    async def show(self, name: str) -> Account:
-        """One account: what it can spend, and what is frozen."""
-        self._session.may(Role.VIEWER)
-        found = await self._find(name)
-        if found is None:
-            raise unknown(name)
-        return found
-
-    async def frozen(self, name: str, limit: int = 100) -> list[Freeze]:
-        """What an account has frozen, and for what; what has not moved for longest comes first."""
-        self._session.may(Role.VIEWER)
-        rows = await self._store.feature_rows("ledger", "frozen", name, max(1, min(limit, MOST_LISTED)))
-        return [freeze_of(row) for row in rows]
-
-    async def at_risk(self, limit: int = 100) -> list[Freeze]:
-        """What is frozen for work that does not move, the largest amounts first."""
-        self._session.may(Role.VIEWER)
-        hours = self._session.settings.of(LedgerSettings).at_risk_hours
-        rows = await self._store.feature_rows("ledger", "at_risk", hours, max(1, min(limit, MOST_LISTED)))
-        return [freeze_of(row) for row in rows]
-
     async def credit(self, name: str, amount: int, reason: str, key: str | None = None) -> Account:
         """Bring money to an account. Asked again with the same ``key``, it comes once."""
         who = self._session.may(Role.OPERATOR)
-        await self.show(name)
         moved = movements.credit(name, amount, key or str(new_id()), reason=check_reason(reason))
-        said = Audit(who, "LEDGER_CREDITED", reason, target=f"account:{name}", scope=name, after={"amount": amount})
+        return await self._move(who, "LEDGER_CREDITED", name, moved, reason, {"amount": amount})
+
+    async def adjust(self, name: str, change: int, reason: str, key: str | None = None) -> Account:
+        """Put an account right by more or less; not below zero, and once by ``key``."""
+        who = self._session.may(Role.ADMIN)
+        moved = movements.adjust(name, change, key or str(new_id()), reason=check_reason(reason))
+        return await self._move(who, "LEDGER_ADJUSTED", name, moved, reason, {"change": change})
+
+    async def freeze(self, name: str, amount: int, reference: str, reason: str, key: str | None = None) -> Account:
+        """Freeze money of an account for some work."""
+        who = self._session.may(Role.ADMIN)
+        moved = movements.freeze(name, amount, reference, key or str(new_id()), reason=check_reason(reason))
+        return await self._move(who, "LEDGER_FROZEN", name, moved, reason, {"amount": amount, "reference": reference})
+
+    async def release(
+        self, name: str, reference: str, reason: str, amount: int | None = None, key: str | None = None
+    ) -> Account:
+        """Give back what is frozen for some work, or a part of it."""
+        return await self._settle("LEDGER_RELEASED", name, reference, reason, amount, key, captures=False)
+
+    async def capture(
+        self, name: str, reference: str, reason: str, amount: int | None = None, key: str | None = None
+    ) -> Account:
+        """Take what is frozen for some work as earned, or a part of it."""
+        return await self._settle("LEDGER_CAPTURED", name, reference, reason, amount, key, captures=True)
+
+    async def _settle(
+        self,
+        action: str,
+        name: str,
+        reference: str,
+        reason: str,
+        amount: int | None,
+        key: str | None,
+        *,
+        captures: bool,
+    ) -> Account:
+        who = self._session.may(Role.ADMIN)
+        await self.show(name)
+        if amount is None:
+            amount = (await self._freeze(name, reference)).amount
+        captured, released = (amount, 0) if captures else (0, amount)
+        key, reason = key or str(new_id()), check_reason(reason)
+        moved = movements.settle(name, reference, key, captured=captured, released=released, reason=reason)
+        try:
+            return await self._move(who, action, name, moved, reason, {"amount": amount, "reference": reference})
+        except InvalidInput as error:  # the books refuse it, and name a side of the account
+            found = await self._freeze(name, reference)
+            if found.amount >= amount:
+                raise
+            raise NotFrozen(f"{found.amount} of {name} are frozen for {reference}, not {amount}") from error
+
+    async def _freeze(self, name: str, reference: str) -> Freeze:
+        rows = await self._store.feature_rows("ledger", "freeze", name, movements.check_reference(reference))
+        if not rows:
+            raise NotFrozen(
+                f"nothing of {name} is frozen for {reference!r}", hint=f"redrive ledger show {name} says what is"
+            )
+        return freeze_of(rows[0])
+
+    async def _move(
+        self, who: str, action: str, name: str, moved: Movement, reason: str, after: dict[str, object]
+    ) -> Account:
+        await self.show(name)
+        said = Audit(who, action, reason, target=f"account:{name}", scope=name, after=after)
         await self._store.apply(Commit(postings=moved.postings, rows=moved.rows, conclusion=once(moved, said)))
         return await self.show(name)
 
-    async def _find(self, name: str) -> Account | None:
-        rows = await self._store.feature_rows("ledger", "account", name)
-        return account_of(rows[0]) if rows else None
 
-
-def once(moved: movements.Movement, said: Audit) -> Callable[[Applied], list[Audit]]:
+def once(moved: Movement, said: Audit) -> Callable[[Applied], list[Audit]]:
     """Returns what writes the audit row unless the movement was there before."""
 
     def conclude(done: Applied) -> list[Audit]:
@@ -76,12 +114,14 @@ def once(moved: movements.Movement, said: Audit) -> Callable[[Applied], list[Aud
 
 
 def check_label(label: str | None) -> str | None:
+    """Refuses a label that would not stand in one line."""
     if label is not None and (not 0 < len(label) <= MOST_LABEL or not label.isprintable()):
         raise InvalidInput(f"a label is text of 1-{MOST_LABEL} characters in one line")
     return label
 
 
 def check_reason(reason: str) -> str:
+    """Refuses a movement that nobody could explain later."""
     if not reason or not reason.strip():
         raise InvalidInput("say why: a reason is in the books and in the audit log", hint="--reason 'invoice 4711'")
     return reason

@@ -46,6 +46,10 @@ where reference in (select j.value ->> 'reference' from json_each(?) j) and move
 select account, reference, amount, since, moved_at
 from redrive_ledger_freeze where account = ?1 order by moved_at, reference limit ?2
 
+-- freeze: what an account has frozen for one reference
+select account, reference, amount, since, moved_at
+from redrive_ledger_freeze where account = ?1 and reference = ?2
+
 -- totals: all that is frozen, and what of it is for work that has not moved for so many hours
 select coalesce(sum(amount), 0) as frozen,
   coalesce(sum(amount) filter (where moved_at <= (unixepoch() - ? * 3600) * 1000000), 0) as at_risk
@@ -55,6 +59,74 @@ from redrive_ledger_freeze
 select account, reference, amount, since, moved_at
 from redrive_ledger_freeze where moved_at <= (unixepoch() - ?1 * 3600) * 1000000
 order by amount desc, account, reference limit ?2
+
+-- entries: of both sides of an account, before a place, the latest first; and what the sides have now
+select e.id, e.side, e.amount, e.posting, p.note, p.at as at, m.reference,
+  coalesce((select balance from redrive_account where name = 'account:' || ?1), 0) as available,
+  coalesce((select balance from redrive_account where name = 'frozen:' || ?1), 0) as frozen
+from (
+  select * from (select id, 'available' as side, amount, posting from redrive_entry
+   where account = 'account:' || ?1 and id < ?2 order by id desc limit ?3)
+  union all
+  select * from (select id, 'frozen', amount, posting from redrive_entry where account = 'frozen:' || ?1 and id < ?2 order by id desc limit ?3)
+) e
+join redrive_posting p on p.key = e.posting left join redrive_ledger_movement m on m.posting = e.posting
+order by e.id desc limit ?3
+
+-- entries_after: the same behind a place, the oldest first
+select e.id, e.side, e.amount, e.posting, p.note, p.at as at, m.reference,
+  0 as available, 0 as frozen
+from (
+  select * from (select id, 'available' as side, amount, posting from redrive_entry
+   where account = 'account:' || ?1 and id > ?2 order by id limit ?3)
+  union all
+  select * from (select id, 'frozen', amount, posting from redrive_entry where account = 'frozen:' || ?1 and id > ?2 order by id limit ?3)
+) e
+join redrive_posting p on p.key = e.posting left join redrive_ledger_movement m on m.posting = e.posting
+order by e.id limit ?3
+
+-- balance_at: what both sides had at a time, and the place of the last entry until then. By places, as statements are
+with last as (
+  select coalesce(max(id), 0) as place from (
+    select * from (select e.id from redrive_entry e join redrive_posting p on p.key = e.posting
+     where e.account = 'account:' || ?1 and p.at <= ?2
+     order by e.id desc limit 1)
+    union all
+    select * from (select e.id from redrive_entry e join redrive_posting p on p.key = e.posting
+     where e.account = 'frozen:' || ?1 and p.at <= ?2
+     order by e.id desc limit 1)
+  ) x
+)
+select l.place,
+  (select coalesce(sum(e.amount), 0) from redrive_entry e where e.account = 'account:' || ?1 and e.id <= l.place) as available,
+  (select coalesce(sum(e.amount), 0) from redrive_entry e where e.account = 'frozen:' || ?1 and e.id <= l.place) as frozen
+from last l
+
+-- postings_piece: the last of so many postings behind a key
+select max(x.key) as last, count(*) as n from (select key from redrive_posting where key > ?1 order by key limit ?2) x
+
+-- wrong_postings: those of a piece whose entries do not add up to zero, or that have none
+select p.key as name, coalesce(sum(e.amount), 0) as total, count(e.id) as n
+from redrive_posting p left join redrive_entry e on e.posting = p.key
+where p.key > ?1 and p.key <= ?2 group by p.key having coalesce(sum(e.amount), 0) <> 0 or count(e.id) = 0 order by p.key limit ?3
+
+-- accounts_piece: the last of so many accounts of the books behind a name
+select max(x.name) as last, count(*) as n from (select name from redrive_account where name > ?1 order by name limit ?2) x
+
+-- wrong_accounts: those of a piece that have other money than their entries say, or less than none
+select x.name, x.balance, x.total as total from (
+  select a.name, a.balance, coalesce((select sum(e.amount) from redrive_entry e where e.account = a.name), 0) as total
+  from redrive_account a where a.name > ?1 and a.name <= ?2
+) x
+where x.balance <> x.total or (x.balance < 0 and x.name not glob 'system:*') order by x.name limit ?3
+
+-- wrong_freezes: frozen sides of a piece whose money is not that of what it is frozen for
+select x.name, x.balance, x.total as total from (
+  select a.name, a.balance,
+    coalesce((select sum(f.amount) from redrive_ledger_freeze f where f.account = substr(a.name, 8)), 0) as total
+  from redrive_account a where a.name > ?1 and a.name <= ?2 and a.name glob 'frozen:*'
+) x
+where x.balance <> x.total order by x.name limit ?3
 
 -- personal: labels of a person's accounts; the books themselves stay
 select count(*) as n from redrive_ledger_account where name = ?1 ->> 'scope' and label is not null

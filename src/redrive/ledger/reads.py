@@ -1,0 +1,79 @@
+"""What the ledger shows to people: accounts, what is frozen, statements, and the proof."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+from redrive.feature import Role, Service
+from redrive.ledger import statement, verify
+from redrive.ledger.accounts import Account, Freeze, account_of, freeze_of, unknown
+from redrive.ledger.at_risk import totals
+from redrive.ledger.settings import LedgerSettings
+from redrive.ops.moments import parse_moment, parse_span
+
+MOST_LISTED = 500
+
+
+def at_most(limit: int) -> int:
+    return max(1, min(limit, MOST_LISTED))
+
+
+class LedgerReads(Service):
+    async def accounts(self, search: str = "", after: str = "", limit: int = 100) -> list[Account]:
+        """Accounts by name, those behind ``after``; with ``search``, those whose names contain it."""
+        self._session.may(Role.VIEWER)
+        rows = await self._store.feature_rows("ledger", "accounts", after, search, at_most(limit))
+        return [account_of(row) for row in rows]
+
+    async def show(self, name: str) -> Account:
+        """One account: what it can spend, and what is frozen."""
+        self._session.may(Role.VIEWER)
+        found = await self._find(name)
+        if found is None:
+            raise unknown(name)
+        return found
+
+    async def show_at(self, name: str, at: str) -> tuple[datetime, statement.Place]:
+        """What an account could spend at a time (``2h`` ago, or exactly), and what was frozen; with that time."""
+        await self.show(name)
+        when = parse_moment(at, "the time", await self._store.now())
+        return when, await statement.place_at(self._store, name, when)
+
+    async def statement(self, name: str, before: str | None = None, limit: int = 50) -> statement.Statement:
+        """The movements of an account, the latest first; ``before`` is ``next`` of the page before."""
+        await self.show(name)
+        place = None if before is None else statement.parse_place(before)
+        return await statement.page(self._store, name, place, at_most(limit))
+
+    async def export(self, name: str, since: str | None = None, until: str | None = None) -> AsyncIterator[str]:
+        """Returns the lines of a CSV of all movements, the oldest first. Refuses at once, before the first line."""
+        await self.show(name)
+        return statement.export(self._store, name, *parse_span(since, until))
+
+    async def frozen(self, name: str, limit: int = 100) -> list[Freeze]:
+        """What an account has frozen, and for what; what has not moved for longest comes first."""
+        self._session.may(Role.VIEWER)
+        rows = await self._store.feature_rows("ledger", "frozen", name, at_most(limit))
+        return [freeze_of(row) for row in rows]
+
+    async def at_risk(self, limit: int = 100) -> list[Freeze]:
+        """What is frozen for work that does not move, the largest amounts first."""
+        self._session.may(Role.VIEWER)
+        hours = self._session.settings.of(LedgerSettings).at_risk_hours
+        rows = await self._store.feature_rows("ledger", "at_risk", hours, at_most(limit))
+        return [freeze_of(row) for row in rows]
+
+    async def totals(self) -> dict[str, int]:
+        """How much is frozen, and how much of it is at risk."""
+        self._session.may(Role.VIEWER)
+        return await totals(self._store, self._session.settings)
+
+    async def verify(self) -> verify.Verdict:
+        """Prove that the books are right; what is wrong is named."""
+        self._session.may(Role.OPERATOR)
+        return await verify.verify(self._store, self._session.features)
+
+    async def _find(self, name: str) -> Account | None:
+        rows = await self._store.feature_rows("ledger", "account", name)
+        return account_of(rows[0]) if rows else None

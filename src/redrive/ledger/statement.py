@@ -1,0 +1,155 @@
+"""Statements: the movements of an account with what it had after each, in pages and as CSV.
+
+A movement is one posting, with what it did to both sides of the account. Entries have places; in their order no side
+was ever below zero. A page is continued by a place and what the sides had there, so that no page adds up what came
+before.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from redrive.feature import InvalidInput, Store
+from redrive.ledger.accounts import micros, moment
+
+LAST = 2**63 - 1  # behind every place
+PIECE = 500  # movements that are read at once for an export
+KINDS = ("credit", "adjust", "freeze", "settle")
+HEAD = ("time", "kind", "key", "reference", "reason", "available", "frozen", "available_after", "frozen_after")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(slots=True, frozen=True)
+class Place:
+    """A place in the books, and what the sides of an account had there."""
+
+    id: int
+    available: int
+    frozen: int
+
+    def __str__(self) -> str:
+        return f"{self.id}.{self.available}.{self.frozen}"
+
+
+@dataclass(slots=True, frozen=True)
+class Line:
+    """One movement: what it did to both sides, and what they had afterwards."""
+
+    at: datetime
+    kind: str
+    key: str
+    reference: str | None
+    reason: str | None
+    available: int
+    frozen: int
+    available_after: int
+    frozen_after: int
+    place: int
+
+
+@dataclass(slots=True, frozen=True)
+class Statement:
+    """A page of movements, the latest first; ``next`` is what the option ``before`` continues with."""
+
+    lines: list[Line]
+    next: str | None
+
+
+def parse_place(text: str) -> Place:
+    """Returns the place that a page was told to continue with."""
+    try:
+        number, available, frozen = map(int, text.split("."))
+    except ValueError:
+        raise InvalidInput(f"{text[:60]!r} is no place in a statement", hint="take it from next of a page") from None
+    if not 0 <= number <= LAST or max(abs(available), abs(frozen)) > LAST:
+        raise InvalidInput(f"{text[:60]!r} is no place in a statement", hint="take it from next of a page")
+    return Place(number, available, frozen)
+
+
+async def page(store: Store, account: str, before: Place | None, limit: int) -> Statement:
+    """Returns movements before a place, the latest first."""
+    wanted = 2 * limit + 2  # a movement is an entry on each side, at most, unless somebody wrote it by hand
+    rows = await store.feature_rows("ledger", "entries", account, before.id if before else LAST, wanted)
+    if not rows:
+        return Statement([], None)
+    at = before or Place(LAST, rows[0]["available"], rows[0]["frozen"])
+    groups, more = _whole(rows, len(rows) == wanted)
+    lines = []
+    for group in groups[:limit]:
+        lines.append(_line(group, at.available, at.frozen))
+        at = Place(group[-1]["id"], at.available - lines[-1].available, at.frozen - lines[-1].frozen)
+    return Statement(lines, str(at) if more or len(groups) > limit else None)
+
+
+async def export(store: Store, account: str, since: datetime | None, until: datetime | None) -> AsyncIterator[str]:
+    """Yields the lines of a CSV, the oldest movement first, a piece at a time."""
+    yield csv_line(HEAD)
+    async for line in _forward(store, account, since):
+        if until is not None and line.at >= until:
+            return
+        yield csv_line(
+            (
+                *(line.at.isoformat().replace("+00:00", "Z"), line.kind, line.key, line.reference, line.reason),
+                *(line.available, line.frozen, line.available_after, line.frozen_after),
+            )
+        )
+
+
+async def place_at(store: Store, account: str, when: datetime) -> Place:
+    """Returns what the sides of an account had at a time."""
+    [row] = await store.feature_rows("ledger", "balance_at", account, micros(when))
+    return Place(row["place"], row["available"], row["frozen"])
+
+
+async def _forward(store: Store, account: str, since: datetime | None) -> AsyncIterator[Line]:
+    at = Place(0, 0, 0) if since is None else await place_at(store, account, since - timedelta(microseconds=1))
+    more = True
+    while more:
+        wanted = 2 * PIECE + 2
+        rows = await store.feature_rows("ledger", "entries_after", account, at.id, wanted)
+        groups, more = _whole(rows, len(rows) == wanted)
+        for group in groups:
+            change = _change(group)
+            at = Place(group[-1]["id"], at.available + change[0], at.frozen + change[1])
+            yield _line(group, at.available, at.frozen)
+
+
+def _whole(rows: Sequence[Mapping[str, Any]], cut: bool) -> tuple[list[list[Mapping[str, Any]]], bool]:
+    """Returns entries by their postings, without the last one where a part of it may be missing."""
+    groups = [list(group) for _, group in groupby(rows, key=lambda row: row["posting"])]
+    return (groups[:-1] if cut and len(groups) > 1 else groups), cut
+
+
+def _change(group: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
+    sides = {"available": 0, "frozen": 0}
+    for row in group:
+        sides[row["side"]] += row["amount"]
+    return sides["available"], sides["frozen"]
+
+
+def _line(group: Sequence[Mapping[str, Any]], available_after: int, frozen_after: int) -> Line:
+    first, (available, frozen) = group[0], _change(group)
+    kind, _, key = first["posting"].partition(":")
+    kind, key = (kind, key) if kind in KINDS else ("posting", first["posting"])
+    return Line(
+        *(moment(first["at"]), kind, key, first["reference"], first["note"]),
+        *(available, frozen, available_after, frozen_after, first["id"]),
+    )
+
+
+def csv_line(cells: Iterable[object]) -> str:
+    """Returns one line of a CSV, all in quotes, in which no text is taken for a formula."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\r\n", quoting=csv.QUOTE_ALL).writerow([_cell(one) for one in cells])
+    return out.getvalue()
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    return "'" + text if isinstance(value, str) and text.startswith(_FORMULA) else text

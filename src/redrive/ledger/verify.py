@@ -1,0 +1,100 @@
+"""Proves that the books are right, in pieces: each piece is one statement, so writers go on meanwhile.
+
+Features bring checks of their own: ``Feature.verify`` names an async generator that gets the store and yields
+``Problem``s. Batches prove so that each of theirs was settled once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from redrive.feature import Store
+from redrive.features import load
+
+if TYPE_CHECKING:
+    from redrive.feature import Feature
+
+PIECE = 1000
+MOST_TOLD = 100
+
+
+@dataclass(slots=True, frozen=True)
+class Problem:
+    """``what`` is wrong (``posting``, ``account``, ``freeze`` or what a feature calls it), its name, and how."""
+
+    what: str
+    name: str
+    text: str
+
+
+Check = Callable[[Store], AsyncIterator[Problem]]
+
+
+@dataclass(slots=True)
+class Verdict:
+    """How much was looked at, and what is wrong, the first hundred; ``wrong`` counts all."""
+
+    postings: int = 0
+    accounts: int = 0
+    checks: list[str] = field(default_factory=lambda: ["postings", "accounts", "freezes"])
+    wrong: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.wrong
+
+    def add(self, problem: Problem) -> None:
+        self.wrong += 1
+        if len(self.problems) < MOST_TOLD:
+            self.problems.append(problem)
+
+
+async def verify(store: Store, features: Iterable[Feature]) -> Verdict:
+    """Looks at every posting and every account, then asks the features."""
+    verdict = Verdict()
+    async for after, last, n in _pieces(store, "postings_piece"):
+        verdict.postings += n
+        for row in await _wrong(store, "wrong_postings", after, last):
+            verdict.add(Problem("posting", row["name"], _posting(row)))
+    async for after, last, n in _pieces(store, "accounts_piece"):
+        verdict.accounts += n
+        for row in await _wrong(store, "wrong_accounts", after, last):
+            verdict.add(Problem("account", row["name"], _account(row)))
+        for row in await _wrong(store, "wrong_freezes", after, last):
+            text = f"{row['balance']} are frozen, and {row['total']} by what they are frozen for"
+            verdict.add(Problem("freeze", row["name"], text))
+    for feature in features:
+        if feature.verify is not None:
+            verdict.checks.append(feature.name)
+            check: Check = load(feature.verify)
+            async for problem in check(store):
+                verdict.add(problem)
+    return verdict
+
+
+async def _pieces(store: Store, statement: str) -> AsyncIterator[tuple[str, str, int]]:
+    """Yields stretches of names, from behind one up to another, and how many there are in each."""
+    after = ""
+    while True:
+        [piece] = await store.feature_rows("ledger", statement, after, PIECE)
+        if not piece["n"]:
+            return
+        yield after, piece["last"], piece["n"]
+        after = piece["last"]
+
+
+async def _wrong(store: Store, statement: str, after: str, last: str) -> list[dict[str, Any]]:
+    return await store.feature_rows("ledger", statement, after, last, PIECE)
+
+
+def _posting(row: dict[str, Any]) -> str:
+    return "has no entries" if not row["n"] else f"its entries add up to {row['total']}, not 0"
+
+
+def _account(row: dict[str, Any]) -> str:
+    if row["balance"] != int(row["total"]):
+        return f"has {row['balance']}, and its entries add up to {row['total']}"
+    return f"is below zero: {row['balance']}"

@@ -1,0 +1,10 @@
+alter table redrive_entry rename to redrive_entry_before;
+create table redrive_entry (
+  posting  text not null references redrive_posting,
+  account  text not null references redrive_account,
+  amount   integer not null
+) strict;
+insert into redrive_entry (posting, account, amount) select posting, account, amount from redrive_entry_before order by id;
+drop table redrive_entry_before;
+create index redrive_entry_account on redrive_entry (account);
+create index redrive_entry_posting on redrive_entry (posting);

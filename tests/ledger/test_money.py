@@ -1,0 +1,234 @@
+"""Money that is frozen, captured, released and adjusted; statements, the past, and the proof."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import timedelta
+
+import pytest
+
+from redrive import App
+from redrive.errors import InvalidInput, NotAllowed, RedriveError
+from redrive.ledger import statement
+from redrive.ledger.accounts import AccountUnknown
+from redrive.ledger.service import NotFrozen
+from redrive.ops.access import Role
+from tests.ledger.conftest import ledger_of, run_sql
+
+pytestmark = pytest.mark.anyio
+
+
+async def an_account(app: App, amount: int = 100) -> None:
+    await app.ledger.open("acme")
+    await app.ledger.credit("acme", amount, "first", reason="invoice")
+
+
+async def sides(app: App) -> tuple[int, int]:
+    found = await app.ledger.balance("acme")
+    return found["available"], found["frozen"]
+
+
+async def test_from_freeze_to_settlement(app: App) -> None:
+    await an_account(app)
+    for _ in range(2):  # what is sent again lands once
+        await app.ledger.freeze("acme", 30, "batch:1", "batch:1:0")
+        assert await sides(app) == (70, 30)
+    for _ in range(2):
+        await app.ledger.settle("acme", "batch:1", "batch:1:0", captured=20, released=10)
+        assert await sides(app) == (80, 0)
+    ledger = await ledger_of(app)
+    assert await ledger.frozen("acme") == []
+    lines = (await ledger.statement("acme")).lines
+    assert [(one.kind, one.available, one.frozen, one.available_after, one.frozen_after) for one in lines] == [
+        ("settle", 10, -30, 80, 0),
+        ("freeze", -30, 30, 70, 30),
+        ("credit", 100, 0, 100, 0),
+    ]
+    assert [one.reference for one in lines] == ["batch:1", "batch:1", None]
+    assert (await ledger.verify()).ok
+
+
+async def test_too_little_freezes_nothing(app: App) -> None:
+    await an_account(app, 10)
+    with pytest.raises(InvalidInput, match="below zero"):
+        await app.ledger.freeze("acme", 11, "batch:1", "k")
+    assert await sides(app) == (10, 0)
+    assert await (await ledger_of(app)).frozen("acme") == []
+
+
+async def test_no_more_is_settled_than_was_frozen_for_it(app: App) -> None:
+    """Also where the account has more frozen for something else."""
+    await an_account(app)
+    await app.ledger.freeze("acme", 10, "batch:1", "1")
+    await app.ledger.freeze("acme", 50, "batch:2", "2")
+    with pytest.raises(RedriveError):
+        await app.ledger.settle("acme", "batch:1", "1", captured=11)
+    await app.ledger.settle("acme", "batch:1", "1", captured=10)
+    with pytest.raises(RedriveError):
+        await app.ledger.settle("acme", "batch:1", "again", captured=10)
+    assert await sides(app) == (40, 50)
+    assert [(one.reference, one.amount) for one in await (await ledger_of(app)).frozen("acme")] == [("batch:2", 50)]
+
+
+async def test_by_hand(app: App) -> None:
+    await an_account(app)
+    ledger = await ledger_of(app)
+    assert (await ledger.freeze("acme", 40, "case:1", "asked")).frozen == 40
+    assert (await ledger.release("acme", "case:1", "a part", amount=10)).available == 70
+    with pytest.raises(NotFrozen, match="30 of acme are frozen for case:1, not 31"):
+        await ledger.capture("acme", "case:1", "too much", amount=31)
+    captured = await ledger.capture("acme", "case:1", "the rest")
+    assert (captured.available, captured.frozen) == (70, 0)
+    with pytest.raises(NotFrozen, match="nothing of acme is frozen for 'case:1'"):
+        await ledger.release("acme", "case:1", "again")
+    assert (await ledger.adjust("acme", -70, "closed")).available == 0
+    with pytest.raises(InvalidInput, match="below zero"):
+        await ledger.adjust("acme", -1, "below")
+    actions = [row.action for row in await audit(app)]
+    assert actions == [
+        "LEDGER_ADJUSTED",
+        "LEDGER_CAPTURED",
+        "LEDGER_RELEASED",
+        "LEDGER_FROZEN",
+        "LEDGER_CREDITED",
+    ]
+
+
+async def audit(app: App) -> list[object]:
+    from redrive.kernel.audit import AuditFilter
+
+    return list(await (await app.store()).audit(AuditFilter(), limit=50))
+
+
+async def test_who_may(app: App) -> None:
+    await an_account(app)
+    operator, viewer = await ledger_of(app, Role.OPERATOR), await ledger_of(app, Role.VIEWER)
+    for act in (
+        operator.adjust("acme", 1, "why"),
+        operator.freeze("acme", 1, "a", "why"),
+        operator.release("acme", "a", "why"),
+        operator.capture("acme", "a", "why"),
+        viewer.verify(),
+        viewer.credit("acme", 1, "why"),
+    ):
+        with pytest.raises(NotAllowed):
+            await act
+    assert (await viewer.statement("acme")).lines and (await operator.verify()).ok
+
+
+async def test_a_reason_is_needed(app: App) -> None:
+    await an_account(app)
+    with pytest.raises(InvalidInput, match="say why"):
+        await (await ledger_of(app)).credit("acme", 1, "  ")
+
+
+async def test_an_account_that_nobody_opened_is_told_how(app: App) -> None:
+    for act in (
+        app.ledger.credit("nobody", 1, "k", reason="r"),
+        app.ledger.freeze("nobody", 1, "r", "k"),
+        app.ledger.balance("nobody"),
+    ):
+        with pytest.raises(AccountUnknown, match="nobody") as refused:
+            await act
+        assert refused.value.hint == "open it: redrive ledger open nobody"
+
+
+async def test_what_it_had_then(app: App) -> None:
+    store = await app.store()
+    before = await store.now()
+    await an_account(app)
+    between = (await (await ledger_of(app)).statement("acme")).lines[0].at
+    await app.ledger.freeze("acme", 30, "batch:1", "1")
+    ledger = await ledger_of(app)
+    assert await app.ledger.balance("acme", at=before - timedelta(hours=1)) == {"available": 0, "frozen": 0}
+    assert await app.ledger.balance("acme", at=between) == {"available": 100, "frozen": 0}
+    assert await app.ledger.balance("acme", at=await store.now()) == {"available": 70, "frozen": 30}
+    assert (await ledger.show_at("acme", "1h"))[1].available == 0
+    with pytest.raises(InvalidInput, match="no time"):
+        await ledger.show_at("acme", "yesterday")
+
+
+async def test_a_statement_in_pages_is_that_of_one_page(app: App) -> None:
+    await an_account(app)
+    for n in range(7):
+        await app.ledger.freeze("acme", 5, f"batch:{n}", f"f{n}")
+        await app.ledger.settle("acme", f"batch:{n}", f"s{n}", captured=2, released=3)
+    ledger = await ledger_of(app)
+    whole = (await ledger.statement("acme", limit=100)).lines
+    found, before = [], None
+    while True:
+        page = await ledger.statement("acme", before, limit=4)
+        found += page.lines
+        await app.ledger.credit("acme", 1, f"later-{len(found)}", reason="meanwhile")
+        before = page.next
+        if before is None:
+            break
+    assert found == whole and len(whole) == 15
+    assert whole[0].available_after == 100 - 7 * 2
+    with pytest.raises(InvalidInput, match="no place"):
+        await ledger.statement("acme", "junk")
+
+
+async def test_a_statement_as_csv(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statement, "PIECE", 2)
+    await an_account(app)
+    await app.ledger.credit("acme", 5, "evil", reason="=cmd|' /C calc'!A0")
+    for n in range(5):
+        await app.ledger.freeze("acme", 5, f"batch:{n}", f"f{n}")
+    ledger = await ledger_of(app)
+    text = "".join([line async for line in await ledger.export("acme")])
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["available_after"] for row in rows] == ["100", "105", "100", "95", "90", "85", "80"]
+    assert rows[1]["reason"].startswith("'=cmd")
+    assert rows[2]["available"] == "-5", "a number stays one"
+    assert "".join([line async for line in await ledger.export("acme", since="0s")]).count("\r\n") >= 1
+    later = "".join([line async for line in await ledger.export("acme", until="1h")])
+    assert later.count("\r\n") == 1, "the head alone"
+
+
+BROKEN = {
+    "posting": "update {entry} set amount = amount + 1 where account = 'system:credit'",
+    "account": "update {account} set balance = balance + 1 where name = 'account:acme'",
+    "empty": "delete from {entry} where posting = 'credit:first'",
+    "freeze": "update {freeze} set amount = amount + 1",
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+async def test_books_that_somebody_changed_are_found_out(app: App, kind: str) -> None:
+    await an_account(app)
+    await app.ledger.freeze("acme", 30, "batch:1", "1")
+    ledger = await ledger_of(app)
+    assert (await ledger.verify()).ok
+    await run_sql(app, BROKEN[kind])
+    verdict = await ledger.verify()
+    assert not verdict.ok
+    found = {(one.what, one.name) for one in verdict.problems}
+    expected = {
+        "posting": ("posting", "credit:first"),
+        "account": ("account", "account:acme"),
+        "empty": ("posting", "credit:first"),
+        "freeze": ("freeze", "frozen:acme"),
+    }
+    assert expected[kind] in found
+
+
+async def test_money_at_risk_until_its_work_moves(app: App) -> None:
+    await an_account(app)
+    await app.ledger.freeze("acme", 30, "batch:1", "1")
+    ledger = await ledger_of(app)
+    assert (await ledger.totals(), await ledger.at_risk()) == ({"frozen": 30, "at_risk": 0}, [])
+    await run_sql(app, "update {freeze} set moved_at = {old}")
+    assert await ledger.totals() == {"frozen": 30, "at_risk": 30}
+    assert [(one.account, one.reference, one.amount) for one in await ledger.at_risk()] == [("acme", "batch:1", 30)]
+    findings = [one for one in await (await operator(app)).health.examine() if one.code == "ledger_at_risk"]
+    assert len(findings) == 1 and "batch:1" in findings[0].text
+    await app.ledger.moved("batch:1", "batch:2")
+    assert await ledger.totals() == {"frozen": 30, "at_risk": 0}
+
+
+async def operator(app: App):  # type: ignore[no-untyped-def]
+    from redrive.ops.access import Caller
+
+    return await app.operator(Caller("ann", Role.ADMIN))
