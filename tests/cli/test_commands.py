@@ -43,7 +43,16 @@ def test_help_is_complete_and_its_examples_are_right(redrive, command: str, monk
 
 
 def test_every_command_has_an_example() -> None:
-    assert set(EXAMPLES) == set(root().commands) - set(HIDDEN) - {feature.name for feature in installed()}
+    brought = {feature.called for feature in installed()}  # their pages in docs/ have them
+    assert set(EXAMPLES) == set(root().commands) - set(HIDDEN) - brought
+
+
+def test_what_features_say_of_their_commands_is_what_those_say(redrive) -> None:
+    known = root().commands
+    for feature in installed():
+        if feature.commands is not None:
+            assert feature.about == first_sentence(known[feature.called].help)
+            assert feature.called in redrive("--help").out
 
 
 def test_the_page_of_all_commands_says_what_they_say_themselves(redrive) -> None:

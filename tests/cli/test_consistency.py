@@ -13,6 +13,7 @@ from redrive.api.filters import FilterIn
 from redrive.cli.main import run
 from redrive.cli.root import root
 from redrive.cli.support import output
+from redrive.features import installed
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.reads import Query
 from redrive.ops.filters import FAILURE_FILTERS, FILTERS, TIMES
@@ -32,6 +33,14 @@ LISTS = [
 ]
 # What each command needs to get as far as its store.
 ARGUMENTS = {
+    "ledger show": ["acme"],
+    "ledger open": ["acme"],
+    "ledger statement": ["acme"],
+    "ledger credit": ["acme", "1", "--reason", "paid"],
+    "ledger adjust": ["acme", "-1", "--reason", "wrong"],
+    "ledger freeze": ["acme", "1", "--for", "batch:1", "--reason", "asked"],
+    "ledger release": ["acme", "--for", "batch:1", "--reason", "asked"],
+    "ledger capture": ["acme", "--for", "batch:1", "--reason", "asked"],
     **{f"circuits {verb}": ["far"] for verb in ("open", "close", "probe")},
     "schedules run": ["nightly"],
     "alerts silence": ["failed", "--for", "1h"],
@@ -80,6 +89,7 @@ ARGUMENTS = {
 }
 # These answer without a store, or look for an instance, or wait for their store.
 STORELESS = {
+    *(feature.called for feature in installed()),  # which of their commands is meant has to be said
     "version",
     "settings",
     "up",
@@ -287,7 +297,7 @@ def test_every_filter_has_one_name() -> None:
         assert {typed for typed in FIELDS if f"{command} {typed}" in found} == wanted, command
     for name, option in found.items():
         command, _, typed = name.rpartition(" ")
-        if typed in FIELDS and command not in GIVES and not command.startswith(("audit", "erase")):
+        if typed in FIELDS and command not in GIVES and not command.startswith(("audit", "erase", "ledger")):
             assert (option.metavar, option.help) == (FIELDS[typed].metavar, FIELDS[typed].help), name
         assert typed not in ("--trace", "--code", "--type", "--cause", "--episode", "--episode-id", "--job-kind"), name
     assert {one.field for one in FAILURE_FILTERS} == set(FailureFilter.__dataclass_fields__) - {"ids", "bulk_id"}

@@ -20,9 +20,10 @@ async def totals(store: Store, settings: Settings) -> dict[str, int]:
     return found
 
 
-async def at_risk(store: Store, settings: Settings) -> float:
-    """Returns how much is at risk."""
-    return float((await totals(store, settings))["at_risk"])
+async def at_risk(store: Store, settings: Settings) -> float | None:
+    """Returns how much is at risk; None where nothing is frozen."""
+    found = await totals(store, settings)
+    return float(found["at_risk"]) if found["frozen"] else None
 
 
 def limit(settings: Settings) -> float:

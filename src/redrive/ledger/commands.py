@@ -18,7 +18,7 @@ Name = Annotated[str, typer.Argument(metavar="ACCOUNT", show_default=False)]
 Amount = Annotated[
     int, typer.Argument(metavar="AMOUNT", help="A whole number of the smallest unit.", show_default=False)
 ]
-Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the books and the audit log.")]
+Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the audit log.")]
 Key = Annotated[
     str | None, typer.Option("--key", metavar="KEY", help="Names this movement: sent again, it lands once.")
 ]
@@ -94,7 +94,7 @@ def open_account(
     json: Json = False,
 ) -> None:
     """Open an account; it begins with nothing."""
-    _print(operate(url, app, lambda own: own.of(Ledger).open(name, label), by=by, creates=True), json)
+    _print(operate(url, app, lambda own: own.of(Ledger).open(name, label), by=by), json)
 
 
 @cli.command("credit")

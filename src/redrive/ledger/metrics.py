@@ -6,8 +6,10 @@ from redrive.feature import Settings, Store
 from redrive.feature.metrics import FeatureMetrics, Metric, Samples, Scope, Type
 from redrive.ledger.at_risk import totals
 
-FROZEN = Metric("ledger_frozen", Type.GAUGE, "Money that is frozen, of all accounts.", scope=Scope.FLEET)
-AT_RISK = Metric("ledger_at_risk", Type.GAUGE, "Money that is frozen for work that does not move.", scope=Scope.FLEET)
+FROZEN = Metric("redrive_ledger_frozen", Type.GAUGE, "Money that is frozen, of all accounts.", scope=Scope.FLEET)
+AT_RISK = Metric(
+    "redrive_ledger_at_risk", Type.GAUGE, "Money that is frozen for work that does not move.", scope=Scope.FLEET
+)
 
 
 async def fleet(store: Store, settings: Settings) -> Samples:

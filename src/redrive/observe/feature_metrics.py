@@ -39,7 +39,7 @@ def metrics_of(brought: Iterable[Feature]) -> list[tuple[str, FeatureMetrics]]:
         if not isinstance(own, FeatureMetrics):
             raise ConfigError(f"{feature.metrics} is {type(own).__name__}, not FeatureMetrics")
         for metric in own.metrics:
-            if not metric.name.startswith(f"{feature.name}_"):
+            if not metric.name.removeprefix("redrive_").startswith(f"{feature.name}_"):
                 raise ConfigError(
                     f"the metric {metric.name!r} of feature {feature.name!r} is not named after it",
                     hint=f"{feature.name}_{metric.name}",

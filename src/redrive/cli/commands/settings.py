@@ -10,6 +10,7 @@ import typer
 from redrive.cli.support import output
 from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName, Json
+from redrive.features import installed
 from redrive.settings import Effective, effective
 
 Changed = Annotated[bool, typer.Option("--changed", help="Only those that are not at their default.")]
@@ -28,7 +29,8 @@ def settings(changed: Changed = False, app: AppName = None, json: Json = False) 
     elif not shown:
         output.say("everything is at its default")
     else:
-        brought = any(one.feature for one in shown)
+        with_redrive = {feature.name for feature in installed()}  # settings of these are named after them
+        brought = any(one.feature and one.feature not in with_redrive for one in shown)
         columns = ["setting", "from", *(["of"] if brought else []), "value"]  # the last one is folded to fit
         output.table(columns, [_row(one, brought) for one in shown], last=BESIDE_FEATURES if brought else VALUE_WIDTH)
 

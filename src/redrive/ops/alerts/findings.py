@@ -68,6 +68,8 @@ async def _answers(store: Store, watched: Watched, queue: str | None) -> list[Fi
     for name, rule in watched.own.items():
         if not rule.told_by_findings and (queue is None or rule.queue == queue):
             answer = await ask_rule(store, rule)
+            if rule.look is not None and answer.value is None and answer.fault is None:
+                continue  # a feature that has nothing to judge: most do not use all that comes with redrive
             text = f"{rule.summary or name}: {_told(answer, rule.unit)}; alert at {rule.op} {rule.limit}"
             broken = answer.value is not None and rule.broken(answer.value)
             level = Level.NOTE if broken else Level.OK
