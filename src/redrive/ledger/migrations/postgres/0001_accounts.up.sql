@@ -16,7 +16,7 @@ create index ledger_movement_reference on redrive.ledger_movement (reference, ac
 create table redrive.ledger_freeze (
   account    text collate "C" not null,
   reference  text not null,
-  amount     bigint not null constraint ledger_freeze_never_negative check (amount >= 0),
+  amount     bigint not null,
   since      timestamptz not null default clock_timestamp(),
   moved_at   timestamptz not null default clock_timestamp(),
   primary key (account, reference)

@@ -16,7 +16,7 @@ create index redrive_ledger_movement_reference on redrive_ledger_movement (refer
 create table redrive_ledger_freeze (
   account    text not null,
   reference  text not null,
-  amount     integer not null constraint ledger_freeze_never_negative check (amount >= 0),
+  amount     integer not null,
   since      integer not null default (unixepoch() * 1000000),
   moved_at   integer not null default (unixepoch() * 1000000),
   primary key (account, reference)

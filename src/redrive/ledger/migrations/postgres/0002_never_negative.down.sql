@@ -1,0 +1,1 @@
+alter table redrive.ledger_freeze drop constraint ledger_freeze_never_negative;
