@@ -25,7 +25,7 @@ from redrive.ops.connections import Look, having
 from redrive.ops.operator.operations import BegunOperation, OperationPreview
 from redrive.ops.text import counted
 
-cli = typer.Typer(help="Batches of tasks: create, list, show, watch, items, cancel, retry-failed.")
+cli = typer.Typer(help="Tasks that belong together: create, list, show, watch, items, cancel, retry what failed.")
 Id = Annotated[str, typer.Argument(metavar="BATCH", help="The id of a batch.")]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")]
 Before = Annotated[str | None, typer.Option("--before", metavar="ID", help="Go on behind this one.")]
