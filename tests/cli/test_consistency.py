@@ -102,6 +102,7 @@ STORELESS = {
     "providers",
     "providers list",
     "batch",  # a group
+    "batch remote",  # a group
     "providers try",
     *(f"deploy {what}" for what in ("compose", "grafana", "kubernetes", "prometheus", "supervisor", "systemd")),
 }

@@ -47,6 +47,15 @@ KEPT: dict[str, dict[tuple[str, str], str]] = {
         ("batches", "created_by"): "who made it, as in the audit log",
         ("batches", "cancelled_by"): "who cancelled it, as in the audit log",
         ("batches", "cancel_operation"): "the id of an operation",
+        ("batches_remote", "created_by"): "who made it, as in the audit log",
+        ("batches_remote", "cancelled_by"): "who cancelled it, as in the audit log",
+        ("batches_remote", "provider"): "the name of a provider",
+        ("batches_remote", "account"): BOOKS,
+        ("batches_remote", "join_id"): "the id of a join",
+        ("batches_item", "task_id"): "the id of a task",
+        ("batches_item", "job"): "the id of a job at the provider",
+        **dict.fromkeys([("batches_remote", "state"), ("batches_item", "state")], CODES),
+        **dict.fromkeys([("batches_item", "error_code"), ("batches_item", "failure_type")], CODES),
     },
     "ledger": {
         **dict.fromkeys(
@@ -61,7 +70,7 @@ KEPT: dict[str, dict[tuple[str, str], str]] = {
 }
 # Names the person itself: by it the rest is found.
 FOUND_BY = {("webhooks_endpoint", "account"), ("webhooks_endpoint", "id"), ("webhooks_secret", "owner")}
-FOUND_BY |= {("batches", "scope")}
+FOUND_BY |= {("batches", "scope"), ("batches_remote", "scope")}
 
 
 async def an_order(harness: Harness) -> None:
@@ -96,7 +105,10 @@ async def an_endpoint(harness: Harness) -> None:
 
 async def a_batch(harness: Harness) -> None:
     row = {"id": str(new_id()), "name": "n", "key": "k", "digest": "d", "meta": "{}", "scope": SCOPE, "by": "ann"}
-    await harness.store.apply(Commit(rows=[Rows("batches", "made", (row,))]))
+    remote = {"id": str(new_id()), "provider": "video", "price": 0, "scope": SCOPE, "by": "ann"}
+    item = {"batch": remote["id"], "n": 1, "payload": "{}"}
+    made = {"made": row, "remote_draft": remote, "items_added": item}
+    await harness.store.apply(Commit(rows=[Rows("batches", name, (one,)) for name, one in made.items()]))
 
 
 # Makes rows of the person in all tables of a feature.

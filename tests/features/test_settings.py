@@ -129,14 +129,14 @@ def test_what_is_misspelt_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_feature_that_is_built_takes_its_names_from_those_that_nothing_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    class BatchSettings(FeatureSettings):
-        most: int = setting("BATCH_MAX_POLL_COUNT", 20)
+    class OutboxSettings(FeatureSettings):
+        most: int = setting("OUTBOX_MAX_ATTEMPTS", 20)
 
-    assert "BATCH_MAX_POLL_COUNT" in NOT_USED_YET
-    monkeypatch.setenv("BATCH_MAX_POLL_COUNT", "5")
-    remote = Feature("remote", __package__, settings=BatchSettings)
-    assert (len(misspelt([])), misspelt([remote])) == (1, [])
-    assert App(MEMORY, features=[remote]).settings.of(BatchSettings).most == 5
+    assert "OUTBOX_MAX_ATTEMPTS" in NOT_USED_YET
+    monkeypatch.setenv("OUTBOX_MAX_ATTEMPTS", "5")
+    outbox = Feature("letters", __package__, settings=OutboxSettings)
+    assert (len(misspelt([])), misspelt([outbox])) == (1, [])
+    assert App(MEMORY, features=[outbox]).settings.of(OutboxSettings).most == 5
 
 
 def test_names_of_others_are_refused() -> None:

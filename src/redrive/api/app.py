@@ -79,7 +79,7 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.state.triggered = worker_run.TriggeredWorker()
     # The last one added comes first: headers on every answer, then the name asked for, then who asks, then the body.
     api.add_middleware(PlainCookies)
-    api.add_middleware(BodyLimit)
+    api.add_middleware(BodyLimit, streamed=frozenset(path for one in app.features for path in one.streams))
     api.add_middleware(
         AuthenticationMiddleware,
         guards={"/metrics": MetricsDoor(), "/api/worker/": worker_run.with_secret, "/api": with_token},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
@@ -26,11 +26,12 @@ _LARGE = re.compile(r"/api/tasks/?|/api/tasks/[^/]+/report/?")
 class BodyLimit:
     """The middleware that refuses such bodies. Parsing is one long call, and everybody else would wait for it."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, streamed: Collection[str] = ()) -> None:
         self._app = app
+        self._streamed = streamed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or self._reads_lines(scope):
             await self._app(scope, receive, send)
             return
         told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
@@ -62,6 +63,11 @@ class BodyLimit:
             if begun:
                 raise
             await self._refuse(str(error.detail), scope, receive, send)
+
+    def _reads_lines(self, scope: Scope) -> bool:
+        """True for JSON lines to an address that reads them as they come: it holds one at a time."""
+        kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+        return scope["path"].rstrip("/") in self._streamed and kind.startswith(b"application/x-ndjson")
 
     async def _refuse(self, why: str, scope: Scope, receive: Receive, send: Send) -> None:
         answer = problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _Refused.code, why, _Refused.hint)

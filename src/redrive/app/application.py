@@ -126,17 +126,22 @@ class App:
                     )
             taken.update(feature.services)
             if feature.kinds is not None:
-                feature.kinds.add_to(partial(self._register_for, feature.name))
+                feature.kinds.add_to(partial(self.register_for, feature.name))
             if feature.declare is not None:
                 feature.declare(self)
+            if feature.provider is not None:
+                for name in self.settings.providers:
+                    feature.provider(self, name)
             if feature.retention is not None:
                 from redrive.stores.features import check_statements
 
                 check_statements(feature, feature.retention(self.settings))
 
-    def _register_for(
+    def register_for(
         self, feature: str, kind: str, function: Callable[..., Any], options: Mapping[str, Any]
     ) -> Handler:
+        """Register a handler of a feature's own kind, with the options of ``task``: for kinds that depend on the
+        application. Others are in ``Feature.kinds``."""
         if self.registry.routing is not None:
             self.registry.routing.exempt(kind, feature)
         self.registry.brought.add(kind)
@@ -298,6 +303,9 @@ class App:
         """Register a provider of remote jobs by a name: ``app.provider("video", Video())``. One over HTTP can be
         configured instead, as ``[providers.video]`` in ``redrive.toml``."""
         self.providers.add(name, provider)
+        for feature in self.features:
+            if feature.provider is not None:
+                feature.provider(self, name)
 
     def provider_of(self, name: str) -> RemoteProvider:
         """Returns a provider by its name, registered or configured; its answers are checked, and what it raises is

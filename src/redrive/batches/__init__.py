@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from redrive.batches.alerts import ALERTS
 from redrive.batches.duty import duties
 from redrive.batches.handlers import kinds
+from redrive.batches.remote.kinds import declare, declare_provider
+from redrive.batches.remote.lanes import belongs, react
 from redrive.batches.settings import BatchSettings, retention
 from redrive.kernel.feature import Belongs, Feature, Need
 
@@ -50,9 +52,16 @@ BATCHES = Feature(
     command="batch",
     about="Tasks that belong together: create, list, show, watch, items, cancel, retry what failed.",
     duties=duties,
+    react=react,
     kinds=kinds,
-    services={"batch": "redrive.batches.producing:Batches"},
-    routes="redrive.batches.routes:router",
+    declare=declare,
+    provider=declare_provider,
+    services={
+        "batch": "redrive.batches.producing:Batches",
+        "remote_batches": "redrive.batches.remote.application:RemoteBatches",
+    },
+    routes="redrive.batches.remote.routes:routers",
+    streams=("/api/batches/remote",),
     commands="redrive.batches.commands:cli",
     pages="redrive.batches.pages:pages",
     settings=BatchSettings,
@@ -61,7 +70,8 @@ BATCHES = Feature(
     alerts=ALERTS,
     belongs_by_join=lambda join: Belongs(f"batch {join}", f"/batches/{join}", "batches"),
     metrics="redrive.batches.metrics:metrics",
-    needs=(Need.JOINS,),
+    belongs=belongs,
+    needs=(Need.JOINS, Need.LEDGER),
 )
 
 

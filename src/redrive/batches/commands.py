@@ -10,6 +10,7 @@ import typer
 
 from redrive.batches.batch import Batch, BatchState
 from redrive.batches.lines import read_items
+from redrive.batches.remote.commands import cli as remote
 from redrive.batches.service import BatchService, Failures
 from redrive.batches.shown import batch_document, failures_document
 from redrive.cli.support.confirm import DryRun, Yes, confirm
@@ -26,6 +27,7 @@ from redrive.ops.operator.operations import BegunOperation, OperationPreview
 from redrive.ops.text import counted
 
 cli = typer.Typer(help="Tasks that belong together: create, list, show, watch, items, cancel, retry what failed.")
+cli.add_typer(remote, name="remote")
 Id = Annotated[str, typer.Argument(metavar="BATCH", help="The id of a batch.")]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")]
 Before = Annotated[str | None, typer.Option("--before", metavar="ID", help="Go on behind this one.")]

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import Response
 
 from redrive.batches.batch import Batch, BatchState
+from redrive.batches.remote.pages import add_pages
 from redrive.batches.service import BatchService
 from redrive.console.filters import refuse_unknown
 from redrive.errors import InvalidInput
@@ -18,6 +19,7 @@ from redrive.ops.inspect import parse_id, parse_states
 from redrive.ops.text import counted
 
 router = pages_router("batches")
+add_pages(router)
 PAGE_SIZE = 50
 COUNTED_UP_TO = 100
 
@@ -113,7 +115,13 @@ async def _now(operator: Operator) -> Any:
 
 pages = FeaturePages(
     router,
-    Section("See", (Item("Batches", "/batches", "Tasks that belong together, and how far they are", "batches", "b"),)),
+    Section(
+        "See",
+        (
+            Item("Batches", "/batches", "Tasks that belong together, and how far they are", "batches", "b"),
+            Item("Remote batches", "/batches/remote", "Jobs at a provider, and what they cost"),
+        ),
+    ),
     topics={"batches": lambda _: sample, "batches-one": sample_one},
     number=unended,
 )

@@ -64,8 +64,135 @@ delete from redrive.batches where id = any (array(
   order by b.created_at limit $2))
 
 -- personal: how many are about a scope
-select count(*) as n from redrive.batches where scope = $1::jsonb ->> 'scope'
+select (select count(*) from redrive.batches where scope = $1::jsonb ->> 'scope')
+  + (select count(*) from redrive.batches_remote where scope = $1::jsonb ->> 'scope')
+  + (select count(*) from redrive.batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null)
+    and (i.batch in (select b.id from redrive.batches_remote b where b.scope = $1::jsonb ->> 'scope')
+      or i.task_id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t))) as n
 
 -- erase: the same, emptied, so many at once
 update redrive.batches set name = null, key = null, digest = null, meta = null, cancel_reason = null, scope = $1::jsonb ->> 'tombstone' where id = any (array(
   select id from redrive.batches where scope = $1::jsonb ->> 'scope' limit ($1::jsonb ->> 'limit')::bigint))
+
+-- remote_draft: a remote batch that is being filled
+insert into redrive.batches_remote (id, name, meta, scope, provider, account, price, webhook_url, created_by)
+select x.id, x.name, x.meta, x.scope, x.provider, x.account, x.price, x.webhook_url, x.by
+from jsonb_to_recordset($1) x(id uuid, name text, meta text, scope text, provider text, account text, price bigint, webhook_url text, by text)
+
+-- items_added: items of a draft
+insert into redrive.batches_item (batch, n, ordinal, payload)
+select x.batch, x.n, x.n, x.payload from jsonb_to_recordset($1) x(batch uuid, n integer, payload text)
+
+-- remote_queued: all items are there
+update redrive.batches_remote b set state = 'queued', key = x.key, digest = x.digest, items = x.items, in_round = x.items
+from jsonb_to_recordset($1) x(id uuid, key text, digest text, items integer) where b.id = x.id and b.state = 'draft'
+
+-- items_dropped: those of a draft that is given up
+delete from redrive.batches_item i using jsonb_to_recordset($1) x(id uuid) where i.batch = x.id
+
+-- remote_dropped: a draft that is given up
+delete from redrive.batches_remote b using jsonb_to_recordset($1) x(id uuid) where b.id = x.id and b.state = 'draft'
+
+-- remote_moved: a batch as it is from now on, if nobody has changed it since it was read: else nothing of the Commit lands, for want of a version
+update redrive.batches_remote b set version = case when b.version = x.version then b.version + 1 end,
+  state = x.state, reason = x.reason, round = x.round, in_round = x.in_round, join_id = x.join_id,
+  frozen = x.frozen, captured = x.captured, released = x.released,
+  dispatched_at = case x.dispatched when 'now' then clock_timestamp() when 'no' then null else b.dispatched_at end,
+  settled_at = case x.settled when 'now' then clock_timestamp() when 'no' then null else b.settled_at end,
+  cancelled_at = case x.cancelled when 'now' then clock_timestamp() when 'no' then null else b.cancelled_at end, cancelled_by = x.cancelled_by
+from jsonb_to_recordset($1) x(id uuid, version integer, state text, reason text, round integer, in_round integer, join_id uuid,
+  frozen bigint, captured bigint, released bigint, dispatched text, settled text, cancelled text, cancelled_by text) where b.id = x.id
+
+-- items_brought: items whose turn has come, with their tasks
+update redrive.batches_item i set task_id = x.task, brought_at = clock_timestamp()
+from jsonb_to_recordset($1) x(batch uuid, round integer, ordinal integer, task uuid)
+where i.batch = x.batch and i.round = x.round and i.ordinal = x.ordinal and i.task_id is null and i.state = 'pending'
+
+-- items_moved: what became of items, by their tasks. Of a batch that is settled only what was said is kept, as late
+update redrive.batches_item i set
+  state = case when b.state = 'processing' then x.state else i.state end, late = i.late or (b.state <> 'processing' and (x.result is not null or x.code is not null)),
+  job = case when x.anew and b.state = 'processing' then null else coalesce(x.job, i.job) end,
+  progress = case when x.anew and b.state = 'processing' then null else coalesce(x.progress, i.progress) end,
+  poll_count = case when x.anew and b.state = 'processing' then 0 else coalesce(x.polls, i.poll_count) end,
+  last_poll_at = case when x.polled then clock_timestamp() else i.last_poll_at end,
+  brought_at = case when x.anew and b.state = 'processing' then clock_timestamp() else i.brought_at end,
+  started_at = case when x.anew and b.state = 'processing' then null when x.job is not null then coalesce(i.started_at, clock_timestamp()) else i.started_at end,
+  ended_at = case when x.ended then clock_timestamp() when b.state = 'processing' then null else i.ended_at end,
+  result = coalesce(x.result, i.result), error_code = case when b.state = 'processing' or x.code is not null then x.code else i.error_code end,
+  error_message = case when b.state = 'processing' or x.code is not null then x.message else i.error_message end,
+  failure_type = case when b.state = 'processing' or x.code is not null then x.type else i.failure_type end
+from jsonb_to_recordset($1) x(batch uuid, round integer, ordinal integer, state text, job text, progress double precision, polls integer,
+    polled boolean, anew boolean, ended boolean, result text, code text, message text, type text)
+  join redrive.batches_remote b on b.id = x.batch
+where i.batch = x.batch and i.round = x.round and i.ordinal = x.ordinal
+
+-- items_unstarted: what becomes of items whose turn has not come
+update redrive.batches_item i set state = x.state, error_code = x.code, error_message = x.message, failure_type = x.type, ended_at = clock_timestamp()
+from jsonb_to_recordset($1) x(batch uuid, round integer, state text, code text, message text, type text)
+where i.batch = x.batch and i.round = x.round and i.state = 'pending' and i.task_id is null
+
+-- items_released: the price of cancelled items whose turn never came went back
+update redrive.batches_item i set released = true
+from jsonb_to_recordset($1) x(batch uuid, round integer)
+where i.batch = x.batch and i.round = x.round and i.state = 'cancelled' and i.task_id is null and not i.released
+
+-- items_again: failed items in a new round
+update redrive.batches_item i set round = x.round, ordinal = y.ordinal, state = 'pending', task_id = null, job = null, progress = null,
+  poll_count = 0, last_poll_at = null, brought_at = null, started_at = null, ended_at = null, result = null,
+  error_code = null, error_message = null, failure_type = null, released = false, late = false
+from jsonb_to_recordset($1) x(batch uuid, round integer)
+join (select f.batch, f.n, row_number() over (partition by f.batch order by f.n) as ordinal from redrive.batches_item f
+  where f.state = 'failed' and f.batch in (select z.batch from jsonb_to_recordset($1) z(batch uuid))) y on y.batch = x.batch
+where i.batch = y.batch and i.n = y.n
+
+-- remote_by_id: a remote batch
+select * from redrive.batches_remote where id = $1::text::uuid and state <> 'draft'
+
+-- remote_by_key: the remote batch of a key
+select * from redrive.batches_remote where key = $1
+
+-- remote_listed: the latest, before an id ($1) and of a state ($2) if these are given, so many ($3)
+select * from redrive.batches_remote where state <> 'draft' and ($1::text is null or id < $1::text::uuid) and ($2::text is null or state = $2) order by id desc limit $3
+
+-- remote_counts: how many items are in which state, and how many of this round ($2)
+select state, count(*) as n, count(*) filter (where round = $2) as in_round,
+  count(*) filter (where round = $2 and task_id is null and state = 'cancelled' and not released) as unreleased
+from redrive.batches_item where batch = $1::text::uuid group by state
+
+-- remote_failures: failed items by type and code
+select failure_type, error_code, count(*) as n from redrive.batches_item where batch = $1::text::uuid and state = 'failed'
+group by failure_type, error_code order by n desc, error_code limit 200
+
+-- items_of: items by their tasks (a JSON array of ids), with what their batches say; payloads only of those to be started
+select i.task_id as task, i.batch, i.n, i.round, i.state, i.job, i.poll_count, i.progress, case when i.job is null then i.payload end as payload,
+  extract(epoch from clock_timestamp() - coalesce(i.started_at, i.brought_at))::double precision as age, b.cancelled_at is not null as cancelled, b.state as batch_state
+from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch and b.round = i.round
+where i.task_id = any (array(select t.value::uuid from jsonb_array_elements_text($1::jsonb) t))
+
+-- items_listed: items of a batch behind a place ($2), of a state ($3) and a failure type ($4) if these are given, so many ($5)
+select n, state, payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, result, error_code, error_message, failure_type, late
+from redrive.batches_item where batch = $1::text::uuid and n > $2 and ($3::text is null or state = $3) and ($4::text is null or failure_type = $4) order by n limit $5
+
+-- remote_left: how many rows there are, drafts as well
+select (select count(*) from redrive.batches_remote) as batches, (select count(*) from redrive.batches_item) as items
+
+-- prune_remote_items: those of batches that were settled before this time, and of drafts that nobody ended, so many at once
+delete from redrive.batches_item where (batch, n) in (
+  select i.batch, i.n from redrive.batches_remote b join redrive.batches_item i on i.batch = b.id
+  where b.created_at < $1 and (b.settled_at < $1 or b.state = 'draft') limit $2)
+
+-- prune_remote: batches whose items are gone, so many at once
+delete from redrive.batches_remote where id = any (array(
+  select b.id from redrive.batches_remote b where b.created_at < $1 and (b.settled_at < $1 or b.state = 'draft')
+    and not exists (select 1 from redrive.batches_item i where i.batch = b.id) order by b.created_at limit $2))
+
+-- erase_items: what items hold that belong to a scope or to tasks, so many at once
+update redrive.batches_item set payload = null, result = null, error_message = null where (batch, n) in (
+  select i.batch, i.n from redrive.batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null)
+    and (i.batch in (select b.id from redrive.batches_remote b where b.scope = $1::jsonb ->> 'scope')
+      or i.task_id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t)) limit ($1::jsonb ->> 'limit')::bigint)
+
+-- erase_remote: the batches, once their items are emptied
+update redrive.batches_remote b set name = null, key = null, meta = null, reason = null, webhook_url = null, digest = null, scope = $1::jsonb ->> 'tombstone'
+where b.scope = $1::jsonb ->> 'scope' and not exists (select 1 from redrive.batches_item i where i.batch = b.id
+  and (i.payload is not null or i.result is not null or i.error_message is not null))

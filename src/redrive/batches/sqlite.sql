@@ -68,8 +68,144 @@ delete from redrive_batches where id in (
   order by b.created_at limit ?2)
 
 -- personal: how many are about a scope
-select count(*) as n from redrive_batches where scope = ?1 ->> 'scope'
+select (select count(*) from redrive_batches where scope = ?1 ->> 'scope')
+  + (select count(*) from redrive_batches_remote where scope = ?1 ->> 'scope')
+  + (select count(*) from redrive_batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null)
+    and (i.batch in (select b.id from redrive_batches_remote b where b.scope = ?1 ->> 'scope')
+      or i.task_id in (select value from json_each(?1, '$.tasks')))) as n
 
 -- erase: the same, emptied, so many at once
 update redrive_batches set name = null, key = null, digest = null, meta = null, cancel_reason = null, scope = ?1 ->> 'tombstone' where id in (
   select id from redrive_batches where scope = ?1 ->> 'scope' limit (?1 ->> 'limit'))
+
+-- remote_draft: a remote batch that is being filled
+insert into redrive_batches_remote (id, name, meta, scope, provider, account, price, webhook_url, created_by)
+select v.value ->> 'id', v.value ->> 'name', v.value ->> 'meta', v.value ->> 'scope', v.value ->> 'provider', v.value ->> 'account',
+  v.value ->> 'price', v.value ->> 'webhook_url', v.value ->> 'by' from json_each(?1) v
+
+-- items_added: items of a draft
+insert into redrive_batches_item (batch, n, ordinal, payload)
+select v.value ->> 'batch', v.value ->> 'n', v.value ->> 'n', v.value ->> 'payload' from json_each(?1) v
+
+-- remote_queued: all items are there
+update redrive_batches_remote set state = 'queued', key = x.key, digest = x.digest, items = x.items, in_round = x.items
+from (select v.value ->> 'id' as id, v.value ->> 'key' as key, v.value ->> 'digest' as digest, v.value ->> 'items' as items
+  from json_each(?1) v) x where redrive_batches_remote.id = x.id and redrive_batches_remote.state = 'draft'
+
+-- items_dropped: those of a draft that is given up
+delete from redrive_batches_item where batch in (select v.value ->> 'id' from json_each(?1) v)
+
+-- remote_dropped: a draft that is given up
+delete from redrive_batches_remote where state = 'draft' and id in (select v.value ->> 'id' from json_each(?1) v)
+
+-- remote_moved: a batch as it is from now on, if nobody has changed it since it was read: else nothing of the Commit lands, for want of a version
+update redrive_batches_remote set version = case when redrive_batches_remote.version = x.version then redrive_batches_remote.version + 1 end,
+  state = x.state, reason = x.reason, round = x.round, in_round = x.in_round, join_id = x.join_id,
+  frozen = x.frozen, captured = x.captured, released = x.released,
+  dispatched_at = case x.dispatched when 'now' then unixepoch() * 1000000 when 'no' then null else dispatched_at end,
+  settled_at = case x.settled when 'now' then unixepoch() * 1000000 when 'no' then null else settled_at end,
+  cancelled_at = case x.cancelled when 'now' then unixepoch() * 1000000 when 'no' then null else cancelled_at end, cancelled_by = x.cancelled_by
+from (select v.value ->> 'id' as id, v.value ->> 'version' as version, v.value ->> 'state' as state, v.value ->> 'reason' as reason,
+  v.value ->> 'round' as round, v.value ->> 'in_round' as in_round, v.value ->> 'join_id' as join_id,
+  v.value ->> 'frozen' as frozen, v.value ->> 'captured' as captured, v.value ->> 'released' as released,
+  v.value ->> 'dispatched' as dispatched, v.value ->> 'settled' as settled, v.value ->> 'cancelled' as cancelled, v.value ->> 'cancelled_by' as cancelled_by
+  from json_each(?1) v) x where redrive_batches_remote.id = x.id
+
+-- items_brought: items whose turn has come, with their tasks
+update redrive_batches_item set task_id = x.task, brought_at = unixepoch() * 1000000
+from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round, v.value ->> 'ordinal' as ordinal, v.value ->> 'task' as task from json_each(?1) v) x
+where redrive_batches_item.batch = x.batch and redrive_batches_item.round = x.round and redrive_batches_item.ordinal = x.ordinal
+  and redrive_batches_item.task_id is null and redrive_batches_item.state = 'pending'
+
+-- items_moved: what became of items, by their tasks. Of a batch that is settled only what was said is kept, as late
+update redrive_batches_item as i set
+  state = case when x.open then x.state else i.state end, late = case when not x.open and (x.result is not null or x.code is not null) then 1 else i.late end,
+  job = case when x.anew then null else coalesce(x.job, i.job) end,
+  progress = case when x.anew then null else coalesce(x.progress, i.progress) end,
+  poll_count = case when x.anew then 0 else coalesce(x.polls, i.poll_count) end,
+  last_poll_at = case when x.polled then unixepoch() * 1000000 else i.last_poll_at end,
+  brought_at = case when x.anew then unixepoch() * 1000000 else i.brought_at end,
+  started_at = case when x.anew then null when x.job is not null then coalesce(i.started_at, unixepoch() * 1000000) else i.started_at end,
+  ended_at = case when x.ended then unixepoch() * 1000000 when x.open then null else i.ended_at end,
+  result = coalesce(x.result, i.result), error_code = case when x.open or x.code is not null then x.code else i.error_code end,
+  error_message = case when x.open or x.code is not null then x.message else i.error_message end,
+  failure_type = case when x.open or x.code is not null then x.type else i.failure_type end
+from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round, v.value ->> 'ordinal' as ordinal, v.value ->> 'state' as state,
+    v.value ->> 'job' as job, v.value ->> 'progress' as progress, v.value ->> 'polls' as polls, v.value ->> 'polled' as polled,
+    v.value ->> 'anew' and b.state = 'processing' as anew, v.value ->> 'ended' as ended, v.value ->> 'result' as result, v.value ->> 'code' as code,
+    v.value ->> 'message' as message, v.value ->> 'type' as type, b.state = 'processing' as open
+  from json_each(?1) v join redrive_batches_remote b on b.id = v.value ->> 'batch') x
+where i.batch = x.batch and i.round = x.round and i.ordinal = x.ordinal
+
+-- items_unstarted: what becomes of items whose turn has not come
+update redrive_batches_item set state = x.state, error_code = x.code, error_message = x.message, failure_type = x.type, ended_at = unixepoch() * 1000000
+from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round, v.value ->> 'state' as state, v.value ->> 'code' as code,
+  v.value ->> 'message' as message, v.value ->> 'type' as type from json_each(?1) v) x
+where redrive_batches_item.batch = x.batch and redrive_batches_item.round = x.round
+  and redrive_batches_item.state = 'pending' and redrive_batches_item.task_id is null
+
+-- items_released: the price of cancelled items whose turn never came went back
+update redrive_batches_item set released = 1
+from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round from json_each(?1) v) x
+where redrive_batches_item.batch = x.batch and redrive_batches_item.round = x.round
+  and redrive_batches_item.state = 'cancelled' and redrive_batches_item.task_id is null and redrive_batches_item.released = 0
+
+-- items_again: failed items in a new round
+update redrive_batches_item set round = x.round, ordinal = y.ordinal, state = 'pending', task_id = null, job = null, progress = null,
+  poll_count = 0, last_poll_at = null, brought_at = null, started_at = null, ended_at = null, result = null,
+  error_code = null, error_message = null, failure_type = null, released = 0, late = 0
+from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round from json_each(?1) v) x
+join (select i.batch, i.n, row_number() over (partition by i.batch order by i.n) as ordinal from redrive_batches_item i
+  where i.state = 'failed' and i.batch in (select v.value ->> 'batch' from json_each(?1) v)) y on y.batch = x.batch
+where redrive_batches_item.batch = y.batch and redrive_batches_item.n = y.n
+
+-- remote_by_id: a remote batch
+select * from redrive_batches_remote where id = ?1 and state <> 'draft'
+
+-- remote_by_key: the remote batch of a key
+select * from redrive_batches_remote where key = ?1
+
+-- remote_listed: the latest, before an id (?1) and of a state (?2) if these are given, so many (?3)
+select * from redrive_batches_remote where state <> 'draft' and (?1 is null or id < ?1) and (?2 is null or state = ?2) order by id desc limit ?3
+
+-- remote_counts: how many items are in which state, and how many of this round (?2)
+select state, count(*) as n, sum(round = ?2) as in_round, sum(round = ?2 and task_id is null and state = 'cancelled' and released = 0) as unreleased
+from redrive_batches_item where batch = ?1 group by state
+
+-- remote_failures: failed items by type and code
+select failure_type, error_code, count(*) as n from redrive_batches_item where batch = ?1 and state = 'failed'
+group by failure_type, error_code order by n desc, error_code limit 200
+
+-- items_of: items by their tasks (a JSON array of ids), with what their batches say; payloads only of those to be started
+select i.task_id as task, i.batch, i.n, i.round, i.state, i.job, i.poll_count, i.progress, case when i.job is null then i.payload end as payload,
+  (unixepoch() * 1000000 - coalesce(i.started_at, i.brought_at)) / 1000000.0 as age, b.cancelled_at is not null as cancelled, b.state as batch_state
+from redrive_batches_item i join redrive_batches_remote b on b.id = i.batch and b.round = i.round
+where i.task_id in (select value from json_each(?1))
+
+-- items_listed: items of a batch behind a place (?2), of a state (?3) and a failure type (?4) if these are given, so many (?5)
+select n, state, payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, result, error_code, error_message, failure_type, late
+from redrive_batches_item where batch = ?1 and n > ?2 and (?3 is null or state = ?3) and (?4 is null or failure_type = ?4) order by n limit ?5
+
+-- remote_left: how many rows there are, drafts as well
+select (select count(*) from redrive_batches_remote) as batches, (select count(*) from redrive_batches_item) as items
+
+-- prune_remote_items: those of batches that were settled before this time, and of drafts that nobody ended, so many at once
+delete from redrive_batches_item where (batch, n) in (
+  select i.batch, i.n from redrive_batches_remote b join redrive_batches_item i on i.batch = b.id
+  where b.created_at < ?1 and (b.settled_at < ?1 or b.state = 'draft') limit ?2)
+
+-- prune_remote: batches whose items are gone, so many at once
+delete from redrive_batches_remote where id in (
+  select b.id from redrive_batches_remote b where b.created_at < ?1 and (b.settled_at < ?1 or b.state = 'draft')
+    and not exists (select 1 from redrive_batches_item i where i.batch = b.id) order by b.created_at limit ?2)
+
+-- erase_items: what items hold that belong to a scope or to tasks, so many at once
+update redrive_batches_item set payload = null, result = null, error_message = null where (batch, n) in (
+  select i.batch, i.n from redrive_batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null)
+    and (i.batch in (select b.id from redrive_batches_remote b where b.scope = ?1 ->> 'scope')
+      or i.task_id in (select value from json_each(?1, '$.tasks'))) limit (?1 ->> 'limit'))
+
+-- erase_remote: the batches, once their items are emptied
+update redrive_batches_remote set name = null, key = null, meta = null, reason = null, webhook_url = null, digest = null, scope = ?1 ->> 'tombstone'
+where scope = ?1 ->> 'scope' and not exists (select 1 from redrive_batches_item i where i.batch = redrive_batches_remote.id
+  and (i.payload is not null or i.result is not null or i.error_message is not null))

@@ -63,9 +63,12 @@ class Feature:
         None  # redrive.handlers.kinds.Kinds: its own, which its reaction can make tasks of wherever it is known
     )
     declare: Callable[[Any], None] | None = None  # gets the App, for schedules and what depends on the application
+    # Gets the App and the name of a provider: called for each that the application has, configured or registered.
+    provider: Callable[[Any, str], None] | None = None
     # What it puts on the App: a name → "package.service:Class", made of the App when it is first asked for.
     services: Mapping[str, str] = field(default_factory=dict, hash=False)
     routes: str | None = None  # "package.routes:router", a FastAPI router or several, below /api/NAME
+    streams: tuple[str, ...] = ()  # addresses that read JSON lines as they come, and bound them themselves
     commands: str | None = None  # "package.commands:cli", a Typer application, called ``redrive NAME …``
     pages: str | None = None  # "package.pages:pages", FeaturePages of the console, below /ops/queue/NAME
     settings: Any = None  # a class of redrive.settings.FeatureSettings

@@ -31,8 +31,6 @@ NOT_USED_YET = {
         for name in ("BASE_BACKOFF", "MAX_BACKOFF", "LEASE", "RECLAIM_INTERVAL", "MAX_PROCESSING")
     ),
     *("OUTBOX_MAX_ATTEMPTS", "OUTBOX_WORKER_ID"),
-    *(f"BATCH_WORKER_MAX_{name}" for name in ("CLAIM", "START_TASKS_PER_BATCH", "POLL", "SETTLE")),
-    *("BATCH_MAX_ITEM_SECONDS", "BATCH_MAX_POLL_COUNT"),
 }
 ALIKE = 0.9  # how much like a setting a name is that is taken for it misspelt, where others may have names of their own
 

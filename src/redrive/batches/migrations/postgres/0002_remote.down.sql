@@ -1,0 +1,2 @@
+drop table redrive.batches_item;
+drop table redrive.batches_remote;

@@ -1,0 +1,2 @@
+drop table redrive_batches_item;
+drop table redrive_batches_remote;

@@ -1,0 +1,62 @@
+"""``app.remote_batches``: what the application itself does with remote batches; nobody's role is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from redrive.batches.remote.creating import Payloads
+from redrive.batches.remote.model import RemoteBatch
+from redrive.batches.remote.service import RemoteBatchService
+from redrive.feature import App, Caller, Role
+
+APP = Caller("app", Role.OPERATOR)
+
+
+class RemoteBatches:
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def create(
+        self,
+        items: Payloads,
+        *,
+        provider: str,
+        account: str | None = None,
+        price: int = 0,
+        key: str | None = None,
+        name: str | None = None,
+        meta: Any = None,
+        scope: str | None = None,
+        webhook_url: str | None = None,
+        on: str | None = None,
+    ) -> RemoteBatch:
+        """Make a batch of jobs at a provider, one for each item (any JSON value). When this returns, it is durable; its
+        money is frozen when a worker begins it. The same ``key`` with the same content is the same batch."""
+        own = await self._own(on)
+        return await own.create(
+            items,
+            provider=provider,
+            account=account,
+            price=price,
+            key=key,
+            name=name,
+            meta=meta,
+            scope=scope,
+            webhook_url=webhook_url,
+        )
+
+    async def get(self, batch: UUID | str, *, on: str | None = None) -> RemoteBatch:
+        """Returns a batch as it is now."""
+        return await (await self._own(on)).show(batch)
+
+    async def cancel(self, batch: UUID | str, reason: str | None = None, *, on: str | None = None) -> RemoteBatch:
+        """Cancel a batch: what was not started is released, what runs is polled to its end."""
+        return await (await self._own(on)).cancel(batch, reason)
+
+    async def retry_failed(self, batch: UUID | str, reason: str | None = None, *, on: str | None = None) -> RemoteBatch:
+        """Start the failed items of a settled batch again, as a new charge."""
+        return await (await self._own(on)).retry_failed(batch, reason)
+
+    async def _own(self, on: str | None) -> RemoteBatchService:
+        return (await self._app.operator(APP, on)).of(RemoteBatchService)

@@ -1,0 +1,75 @@
+"""The kinds of remote batches: the steps of a batch, and items of each provider of the application. Every process
+declares them; what they do is imported when they run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from redrive.batches.remote.names import (
+    DISPATCH,
+    DISPATCH_QUEUE,
+    FEATURE,
+    ITEM_ATTEMPTS,
+    QUEUE,
+    RELEASE,
+    SETTLE,
+    SETTLE_QUEUE,
+    STEP_ATTEMPTS,
+    item_kind,
+)
+from redrive.batches.settings import BatchSettings
+from redrive.handlers.bulk import Bulk
+from redrive.kernel.circuit import Circuit
+
+if TYPE_CHECKING:
+    from redrive.app import App
+    from redrive.batches.remote.items import Items
+
+
+def declare(app: App) -> None:
+    """Registers the steps, in sizes that the settings say."""
+    own = app.settings.of(BatchSettings)
+    for kind, queue, size in (
+        (DISPATCH, DISPATCH_QUEUE, own.max_claim),
+        (SETTLE, SETTLE_QUEUE, own.max_settle),
+        (RELEASE, SETTLE_QUEUE, own.max_settle),
+    ):
+        options = {"queue": queue, "bulk": size, "max_attempts": STEP_ATTEMPTS, "public": ("batch", "round")}
+        app.register_for(FEATURE, kind, _step(app, kind), options)
+
+
+def declare_provider(app: App, provider: str) -> None:
+    """Registers the kind of items of a provider."""
+    size = app.settings.of(BatchSettings).max_poll
+    options = {
+        "queue": QUEUE,
+        "bulk": size,
+        "max_attempts": ITEM_ATTEMPTS,
+        "public": ("batch", "round", "ordinal"),
+        "circuit": Circuit(name=provider),
+    }
+    app.register_for(FEATURE, item_kind(provider), _items(app, provider), options)
+
+
+def _step(app: App, kind: str) -> Callable[[Bulk], Awaitable[None]]:
+    async def step(bulk: Bulk) -> None:
+        from redrive.batches.remote.handlers import Steps
+
+        steps = app.of(Steps)
+        await {DISPATCH: steps.dispatch, SETTLE: steps.settle, RELEASE: steps.release}[kind](bulk)
+
+    return step
+
+
+def _items(app: App, provider: str) -> Callable[[Bulk], Awaitable[None]]:
+    made: list[Items] = []
+
+    async def items(bulk: Bulk) -> None:
+        if not made:
+            from redrive.batches.remote.items import Items
+
+            made.append(Items(app, provider))
+        await made[0].run(bulk)
+
+    return items

@@ -1,0 +1,67 @@
+"""Reads items from JSON lines that come bit by bit: no more than one line is in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+from redrive.batches.remote.model import BadItem
+from redrive.errors import InvalidInput
+from redrive.kernel.payload import decode
+from redrive.kernel.task import MAX_PAYLOAD_BYTES
+
+LONGEST_LINE = 2 * MAX_PAYLOAD_BYTES + 65_536  # a payload may be written with more characters than it is stored with
+HINT = "one JSON value a line; nothing was created"
+
+
+async def lines_of(chunks: AsyncIterable[bytes]) -> AsyncIterator[Any]:
+    """Yields the value of each line of a body; empty lines are none."""
+    rest, number = b"", 0
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            number += 1
+            if line.strip():
+                yield value_of(line, number)
+        if len(rest) > LONGEST_LINE:
+            raise BadItem(f"line {number + 1} is longer than {LONGEST_LINE} bytes", hint=HINT)
+    if rest.strip():
+        yield value_of(rest, number + 1)
+
+
+def items_of(path: Path) -> Iterator[Any]:
+    """Yields the items of a file: JSON lines, or one JSON array."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(1)
+            while start and start.isspace():
+                start = file.read(1)
+            file.seek(0)
+            if start == b"[" and path.suffix != ".jsonl":
+                yield from _array(file.read(), path)
+                return
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield value_of(line, number)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def value_of(line: bytes, number: int) -> Any:
+    """Returns the value of a line; one that is no JSON is named."""
+    try:
+        return decode(line.decode())
+    except ValueError as error:
+        raise BadItem(f"line {number} is no JSON: {error}", hint=HINT) from None
+
+
+def _array(text: bytes, path: Path) -> list[Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise BadItem(
+            f"{path} is no JSON array: {error}", hint="one JSON value a line is read as well, from .jsonl"
+        ) from None
+    return found if isinstance(found, list) else [found]

@@ -1,0 +1,167 @@
+"""Remote batches and their items as they are read, and what may go wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from redrive.batches.batch import FEATURE, BatchState, moment
+from redrive.errors import Conflict, InvalidInput, NotFound
+from redrive.kernel.payload import decode
+from redrive.kernel.ports.store import Store
+from redrive.kernel.reactions import Rows
+
+SETTLED = (BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED)
+ITEM_STATES = ("pending", "processing", "completed", "failed", "cancelled")
+NO_MONEY = "INSUFFICIENT_CREDITS"
+
+
+class RemoteBatchUnknown(NotFound):
+    code = "BATCH_UNKNOWN"
+
+
+class RemoteBatchConflict(Conflict):
+    """Not possible in its present state, or its key names a batch of other content."""
+
+    code = "BATCH_CONFLICT"
+
+
+class BadItem(InvalidInput):
+    """One of the items that a batch was to be made of cannot be used; nothing was created."""
+
+    code = "BATCH_ITEM_INVALID"
+
+
+@dataclass(slots=True, frozen=True)
+class RemoteBatch:
+    """A remote batch as its row is. ``frozen``, ``captured`` and ``released`` are money, as the ledger has it."""
+
+    id: UUID
+    name: str | None
+    key: str | None
+    digest: str | None
+    meta: Any
+    scope: str | None
+    provider: str
+    account: str | None
+    price: int
+    items: int
+    webhook_url: str | None
+    state: BatchState
+    reason: str | None
+    round: int
+    in_round: int
+    join_id: UUID | None
+    frozen: int
+    captured: int
+    released: int
+    created_at: datetime
+    created_by: str
+    dispatched_at: datetime | None
+    settled_at: datetime | None
+    cancelled_at: datetime | None
+    cancelled_by: str | None
+    version: int
+
+    @property
+    def reference(self) -> str:
+        """What the ledger calls it."""
+        return f"batch:{self.id}"
+
+    @property
+    def charge(self) -> str:
+        """Names this round of it: the key of its money."""
+        return f"{self.id}:{self.round}"
+
+    @property
+    def settled(self) -> bool:
+        return self.state in SETTLED
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return self.name or self.key or str(self.id)
+
+    def moved(self, **changes: Any) -> Rows:
+        """Returns the row as it is to be from now on: it lands only if nobody has changed it since this was read.
+        ``dispatched``, ``settled`` and ``cancelled`` are times: "now", or "no" for none."""
+        kept = ("state", "reason", "round", "in_round", "frozen", "captured", "released", "cancelled_by", "version")
+        row = {name: getattr(self, name) for name in kept}
+        row |= {"id": str(self.id), "join_id": None if self.join_id is None else str(self.join_id)}
+        return Rows(FEATURE, "remote_moved", ({**row, **changes},))
+
+
+_NAMES = tuple(one.name for one in fields(RemoteBatch))
+_TIMES = ("created_at", "dispatched_at", "settled_at", "cancelled_at")
+
+
+def remote_of(row: Mapping[str, Any]) -> RemoteBatch:
+    """Returns the remote batch of a row."""
+    values = {name: row[name] for name in _NAMES}
+    values |= {name: moment(row[name]) for name in _TIMES}
+    values["id"] = UUID(str(row["id"]))
+    values["join_id"] = None if row["join_id"] is None else UUID(str(row["join_id"]))
+    values["meta"] = decode(row["meta"])
+    values["state"] = BatchState(row["state"])
+    return RemoteBatch(**values)
+
+
+@dataclass(slots=True, frozen=True)
+class BatchItem:
+    """An item of a remote batch. ``n`` is its place in what the batch was given, from 1."""
+
+    n: int
+    state: str
+    payload: Any
+    task_id: UUID | None
+    job: str | None
+    progress: float | None
+    poll_count: int
+    last_poll_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    result: Any
+    error_code: str | None
+    error_message: str | None
+    failure_type: str | None
+    late: bool  # what it says came after the batch was settled, and was not charged
+
+
+def item_of(row: Mapping[str, Any]) -> BatchItem:
+    """Returns the item of a row."""
+    values = {**row, "payload": decode(row["payload"]), "result": decode(row["result"]), "late": bool(row["late"])}
+    values |= {name: moment(row[name]) for name in ("last_poll_at", "started_at", "ended_at")}
+    values["task_id"] = None if row["task_id"] is None else UUID(str(row["task_id"]))
+    return BatchItem(**values)
+
+
+@dataclass(slots=True, frozen=True)
+class Counts:
+    """How many items of a batch are in which state; ``in_round``: those that its last charge is for."""
+
+    states: Mapping[str, int]
+    in_round: Mapping[str, int]
+    unreleased: int  # cancelled ones whose turn never came, and whose price has not gone back
+
+    @property
+    def ended(self) -> int:
+        return sum(self.states.get(state, 0) for state in ITEM_STATES[2:])
+
+
+async def find_remote(store: Store, batch: object) -> RemoteBatch:
+    """Returns a remote batch by its id."""
+    rows = await store.feature_rows(FEATURE, "remote_by_id", str(batch))
+    if not rows:
+        raise RemoteBatchUnknown(f"there is no remote batch {batch}", hint="redrive batch remote list names the latest")
+    return remote_of(rows[0])
+
+
+async def count_items(store: Store, batch: RemoteBatch) -> Counts:
+    """Returns how many items of a batch are in which state."""
+    rows = await store.feature_rows(FEATURE, "remote_counts", str(batch.id), batch.round)
+    states = dict.fromkeys(ITEM_STATES, 0) | {row["state"]: row["n"] for row in rows}
+    in_round = dict.fromkeys(ITEM_STATES, 0) | {row["state"]: row["in_round"] for row in rows}
+    return Counts(states, in_round, sum(row["unreleased"] for row in rows))

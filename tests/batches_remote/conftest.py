@@ -1,0 +1,145 @@
+"""Remote batches on both stores, with a provider that does what the payload says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive import App
+from redrive.batches.remote.application import RemoteBatches
+from redrive.batches.remote.model import RemoteBatch
+from redrive.batches.remote.service import RemoteBatchService
+from redrive.batches.settings import BatchSettings
+from redrive.ledger.application import AppLedger
+from redrive.ops.access import Caller, Role
+from redrive.remote import ProviderError, RemoteItem, Status
+from redrive.settings import load_settings
+from tests.worker.conftest import drain, until
+
+ANN = Caller("ann", Role.OPERATOR)
+QUICK = {"poll_first": 0.0, "poll_next": 0.0, "poll_later": 0.0, "max_start": 3}
+
+
+class Scripted:
+    """A provider whose jobs do what their payload says: {"polls": 2}, {"fail": "text"}, {"refuse": 400}."""
+
+    max_poll = 10
+
+    def __init__(self) -> None:
+        self.starts: Counter[str] = Counter()
+        self.jobs: dict[str, Any] = {}
+        self.polls: Counter[str] = Counter()
+        self.calls: list[int] = []
+        self.cancelled: set[str] = set()
+        self.down: ProviderError | None = None
+        self.hold = False  # every look says: ask again in a while
+
+    async def start(self, item: RemoteItem, idempotency_key: str) -> str:
+        if self.down is not None:
+            raise self.down
+        if isinstance(item.payload, dict) and "refuse" in item.payload:
+            raise ProviderError("refused", status_code=item.payload["refuse"])
+        self.starts[idempotency_key] += 1
+        self.jobs[idempotency_key] = item.payload
+        return idempotency_key
+
+    async def poll(self, ids: Sequence[str]) -> dict[str, Status]:
+        if self.down is not None:
+            raise self.down
+        if self.hold:
+            raise ProviderError("busy", status_code=429, retry_after="1")
+        self.calls.append(len(ids))
+        return {one: self._status(one) for one in ids if one in self.jobs}
+
+    async def cancel(self, job: str) -> None:
+        self.cancelled.add(job)
+
+    def _status(self, job: str) -> Status:
+        payload = self.jobs[job] if isinstance(self.jobs[job], dict) else {}
+        self.polls[job] += 1
+        if job in self.cancelled and not payload.get("stubborn"):
+            return Status.cancelled()
+        if self.polls[job] <= payload.get("polls", 0):
+            return Status.running(payload.get("progress"))
+        if "fail" in payload and not (payload.get("once") and not job.endswith(":1")):
+            return Status.failed(payload["fail"], status_code=payload.get("status"))
+        return Status.succeeded({"did": job})
+
+
+def make_app(url: str, **own: Any) -> App:
+    settings = load_settings(url=url, log_format="off").holding(BatchSettings(**{**QUICK, **own}))
+    return App(settings=settings)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/redrive.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def app(store_url: str) -> AsyncIterator[App]:
+    made = make_app(store_url)
+    await made.migrate()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def provider(app: App) -> Scripted:
+    made = Scripted()
+    app.provider("video", made)
+    return made
+
+
+async def service(app: App, caller: Caller = ANN) -> RemoteBatchService:
+    return (await app.operator(caller)).of(RemoteBatchService)
+
+
+async def rich(app: App, account: str = "acme", amount: int = 1000) -> None:
+    ledger = app.of(AppLedger)
+    await ledger.open(account)
+    await ledger.credit(account, amount, f"first:{account}", reason="a test")
+
+
+async def money(app: App, account: str = "acme") -> tuple[int, int, int]:
+    """Returns what an account can spend, what is frozen, and what was earned in all."""
+    store = await app.store()
+    return (
+        await store.balance(f"account:{account}"),
+        await store.balance(f"frozen:{account}"),
+        await store.balance("system:revenue"),
+    )
+
+
+async def made(app: App, items: Any, price: int = 10, **more: Any) -> RemoteBatch:
+    return await app.of(RemoteBatches).create(items, provider="video", account="acme", price=price, **more)
+
+
+async def counts(app: App, batch: RemoteBatch) -> dict[str, int]:
+    found = await (await service(app)).progress(batch.id)
+    return {state: n for state, n in found.counts.states.items() if n}
+
+
+async def work(app: App, batch: RemoteBatch) -> RemoteBatch:
+    """Runs a worker until nothing is ready any more; returns the batch as it is then."""
+    await drain(app, queues=app.queues())
+    return await app.of(RemoteBatches).get(batch.id)
+
+
+async def settled(app: App, batch: RemoteBatch) -> RemoteBatch:
+    """Runs a worker until the batch is settled."""
+    own = app.of(RemoteBatches)
+
+    async def look() -> RemoteBatch | None:
+        found = await own.get(batch.id)
+        return found if found.settled else None
+
+    async with app.worker(queues=",".join(app.queues())):
+        found: RemoteBatch = await until(look)
+    return found

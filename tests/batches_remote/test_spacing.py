@@ -1,0 +1,57 @@
+"""When items are looked at again, and what follows from a look."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.batches.remote.spacing import Seen, Spacing, not_started, polled, started
+from redrive.kernel.outcome import Cancel, Fail, Snooze
+from redrive.remote import ProviderError, Status
+
+USUAL = Spacing()
+BUSY = ProviderError("busy", provider="video", status_code=503)
+
+
+def test_the_first_polls_come_soon() -> None:
+    assert started("j", USUAL).seconds == 5
+    waits = [polled(Seen("j", polls), Status.running(10), USUAL).seconds for polls in range(6)]
+    assert waits == [5, 15, 15, 30, 30, 30]  # by how many there were with this one: 1, 2, 3, 4 …
+
+
+@pytest.mark.parametrize("progress", [None, 99.0])
+def test_unknown_progress_is_not_all_of_it(progress: float | None) -> None:
+    assert polled(Seen("j", 4), Status.running(progress), USUAL).seconds == 30
+
+
+def test_all_done_is_looked_at_at_once_the_first_time() -> None:
+    assert polled(Seen("j", 4, 50.0), Status.running(100), USUAL).seconds == 0
+    assert polled(Seen("j", 5, 100.0), Status.running(100), USUAL).seconds == 30
+
+
+def test_the_last_poll_ends_it_as_a_timeout() -> None:
+    found = polled(Seen("j", 19), Status.running(), USUAL)
+    assert isinstance(found, Fail)
+    assert (found.code, found.failure_type) == ("MAX_POLL_COUNT_REACHED:20", "timeout")
+    assert polled(Seen("j", 18), None, USUAL).state["polls"] == 19  # a job that nobody knows is counted, too
+    assert polled(Seen("j", 19), Status.succeeded({"url": 1}), USUAL) == {"url": 1}
+    assert isinstance(polled(Seen("j", 0), Status.cancelled(), USUAL), Cancel)
+
+
+def test_a_poll_that_fails_is_not_counted_and_ends_by_time_alone() -> None:
+    found = polled(Seen("j", 19), BUSY, USUAL)
+    assert isinstance(found, Snooze) and (found.state["polls"], found.down) == (19, "video: http_5xx")
+    asked = ProviderError("busy", provider="video", status_code=429, retry_after="120")
+    assert polled(Seen("j", 0), asked, USUAL).seconds == 120
+    late = polled(Seen("j", 0, age=86_400), BUSY, USUAL)
+    assert isinstance(late, Fail) and (late.code, late.failure_type) == ("BATCH_MAX_ITEM_SECONDS", "timeout")
+
+
+def test_a_start_that_may_succeed_later_is_repeated() -> None:
+    assert [not_started(BUSY, tries, 0, USUAL).seconds for tries in (0, 1, 2, 50)] == [5, 10, 20, 300]  # type: ignore[union-attr]
+    refused = not_started(ProviderError("no", status_code=400, code="TASK_ODD"), 0, 0, USUAL)
+    assert isinstance(refused, Fail)
+    assert (refused.code, refused.failure_type) == (
+        "PROVIDER_START_REFUSED",
+        "param_error",
+    )
+    assert isinstance(not_started(BUSY, 3, 86_400, USUAL), Fail)
