@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
+from pathlib import Path
+
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from redrive import App
+from redrive import App, webhooks
 from redrive.errors import Conflict, InvalidInput, NotAllowed
 from redrive.kernel.audit import AuditFilter
 from redrive.ops.access import Caller, Role
 from redrive.ops.retention import retention_of
+from redrive.stores.sql import statements
 from redrive.webhooks import WEBHOOKS
 from redrive.webhooks.examine import disable_failing
 from redrive.webhooks.guard import AddressRefused
@@ -22,6 +26,7 @@ from tests.webhooks.receiver import Receiver, Reply
 
 pytestmark = pytest.mark.anyio
 VIEWER = Caller("vic", Role.VIEWER)
+PACKAGE = Path(webhooks.__file__).parent
 
 
 async def actions(app: App) -> list[str]:
@@ -256,3 +261,14 @@ def test_settings_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     own = App("sqlite:///:memory:").settings.of(WebhookSettings)
     assert (own.allow_networks, own.ports, own.attempts) == (["127.0.0.0/8", "::1/128"], [443, 8443], 14)
     assert own.secret == "of the enterprise" and own.secret not in repr(own)
+
+
+@pytest.mark.parametrize("by", ["endpoint", "account", "state", "event"])
+def test_a_page_of_deliveries_is_read_by_an_index(by: str, tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "plan.db")
+    connection.executescript((PACKAGE / "migrations/sqlite/0001_webhooks.up.sql").read_text())
+    statement = statements("redrive.webhooks", "sqlite.sql")[f"deliveries_by_{by}"]
+    plan = connection.execute(f"explain query plan {statement}", ("a", "b", "c", None, "d", None, 10)).fetchall()
+    assert "SEARCH d USING INDEX" in str(plan) and "SCAN" not in str(plan), plan
+    assert by == "event" or "TEMP B-TREE" not in str(plan), "the order is that of the index"
+    connection.close()

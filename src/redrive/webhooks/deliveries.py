@@ -59,7 +59,9 @@ class Deliveries(Service):
             raise InvalidInput(f"{state!r} is no state of a delivery", hint=", ".join(STATES))
         limit = max(1, min(limit, MOST_AT_ONCE))
         place = None if before is None else str(parse_id(before))
-        rows = await self._rows("deliveries", endpoint, account, state, event_type, event, place, limit + 1)
+        asked = {"event": event, "endpoint": endpoint, "account": account, "state": state}
+        by = next((f"_by_{name}" for name, value in asked.items() if value is not None), "")
+        rows = await self._rows(f"deliveries{by}", endpoint, account, state, event_type, event, place, limit + 1)
         found = [delivery_view(row) for row in rows[:limit]]
         tasks = await self._store.get_many([UUID(one["id"]) for one in found], documents=0)
         items = [{**one, **_progress(tasks.get(UUID(one["id"])))} for one in found]

@@ -97,10 +97,34 @@ where s.owner = $1::text and (s.expires_at is null or s.expires_at > clock_times
 -- delivery: one delivery
 select d.* from redrive.webhooks_delivery d where d.task_id = $1::text::uuid
 
--- deliveries: a page of deliveries, the newest first
+-- deliveries: a page of deliveries, the newest first; by which they are looked for has a statement of its own, so that its index is used
 select d.* from redrive.webhooks_delivery d
 where ($1::text is null or d.endpoint_id = $1) and ($2::text is null or d.account = $2) and ($3::text is null or d.state = $3)
   and ($4::text is null or d.event_type = $4) and ($5::text is null or d.event_id = $5) and ($6::text is null or d.task_id < $6::uuid)
+order by d.task_id desc limit $7::bigint
+
+-- deliveries_by_endpoint: the same, of one endpoint
+select d.* from redrive.webhooks_delivery d
+where d.endpoint_id = $1::text and ($2::text is null or d.account = $2) and ($3::text is null or d.state = $3)
+  and ($4::text is null or d.event_type = $4) and ($5::text is null or d.event_id = $5) and ($6::text is null or d.task_id < $6::uuid)
+order by d.task_id desc limit $7::bigint
+
+-- deliveries_by_account: the same, of one account
+select d.* from redrive.webhooks_delivery d
+where ($1::text is null or d.endpoint_id = $1) and d.account = $2::text and ($3::text is null or d.state = $3)
+  and ($4::text is null or d.event_type = $4) and ($5::text is null or d.event_id = $5) and ($6::text is null or d.task_id < $6::uuid)
+order by d.task_id desc limit $7::bigint
+
+-- deliveries_by_state: the same, of one state
+select d.* from redrive.webhooks_delivery d
+where ($1::text is null or d.endpoint_id = $1) and ($2::text is null or d.account = $2) and d.state = $3::text
+  and ($4::text is null or d.event_type = $4) and ($5::text is null or d.event_id = $5) and ($6::text is null or d.task_id < $6::uuid)
+order by d.task_id desc limit $7::bigint
+
+-- deliveries_by_event: the same, of one event
+select d.* from redrive.webhooks_delivery d
+where ($1::text is null or d.endpoint_id = $1) and ($2::text is null or d.account = $2) and ($3::text is null or d.state = $3)
+  and ($4::text is null or d.event_type = $4) and d.event_id = $5::text and ($6::text is null or d.task_id < $6::uuid)
 order by d.task_id desc limit $7::bigint
 
 -- rounds: how often an event was sent to an endpoint

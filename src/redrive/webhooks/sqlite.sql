@@ -91,10 +91,34 @@ where s.owner = ?1 and (s.expires_at is null or s.expires_at > unixepoch() * 100
 -- delivery: one delivery
 select d.* from redrive_webhooks_delivery d where d.task_id = ?1
 
--- deliveries: a page of deliveries, the newest first
+-- deliveries: a page of deliveries, the newest first; by which they are looked for has a statement of its own, so that its index is used
 select d.* from redrive_webhooks_delivery d
 where (?1 is null or d.endpoint_id = ?1) and (?2 is null or d.account = ?2) and (?3 is null or d.state = ?3)
   and (?4 is null or d.event_type = ?4) and (?5 is null or d.event_id = ?5) and (?6 is null or d.task_id < ?6)
+order by d.task_id desc limit ?7
+
+-- deliveries_by_endpoint: the same, of one endpoint
+select d.* from redrive_webhooks_delivery d
+where d.endpoint_id = ?1 and (?2 is null or d.account = ?2) and (?3 is null or d.state = ?3)
+  and (?4 is null or d.event_type = ?4) and (?5 is null or d.event_id = ?5) and (?6 is null or d.task_id < ?6)
+order by d.task_id desc limit ?7
+
+-- deliveries_by_account: the same, of one account
+select d.* from redrive_webhooks_delivery d
+where (?1 is null or d.endpoint_id = ?1) and d.account = ?2 and (?3 is null or d.state = ?3)
+  and (?4 is null or d.event_type = ?4) and (?5 is null or d.event_id = ?5) and (?6 is null or d.task_id < ?6)
+order by d.task_id desc limit ?7
+
+-- deliveries_by_state: the same, of one state
+select d.* from redrive_webhooks_delivery d
+where (?1 is null or d.endpoint_id = ?1) and (?2 is null or d.account = ?2) and d.state = ?3
+  and (?4 is null or d.event_type = ?4) and (?5 is null or d.event_id = ?5) and (?6 is null or d.task_id < ?6)
+order by d.task_id desc limit ?7
+
+-- deliveries_by_event: the same, of one event
+select d.* from redrive_webhooks_delivery d
+where (?1 is null or d.endpoint_id = ?1) and (?2 is null or d.account = ?2) and (?3 is null or d.state = ?3)
+  and (?4 is null or d.event_type = ?4) and d.event_id = ?5 and (?6 is null or d.task_id < ?6)
 order by d.task_id desc limit ?7
 
 -- rounds: how often an event was sent to an endpoint
