@@ -34,8 +34,9 @@ async def test_what_succeeds_is_paid_for_and_the_rest_goes_back(app: App, provid
     own = await service(app)
     found = await own.items(batch.id)
     assert [item.n for item in found] == [*range(1, 11)]
-    assert found[0].result == {"did": f"{batch.id}-1:1"} and found[2].poll_count == 2
+    assert found[0].result == {"did": f"{batch.id}-1:1"} and found[2].poll_count == 3
     assert (found[8].error_code, found[8].failure_type) == ("PROVIDER_JOB_FAILED", "model_error")
+    assert [found[n].poll_count for n in (0, 8, 9)] == [1, 1, 0] and found[8].last_poll_at is not None
     assert (found[9].error_code, found[9].failure_type) == ("PROVIDER_START_REFUSED", "param_error")
     progress = await own.progress(batch.id)
     assert progress.by_type == {"model_error": 1, "param_error": 1}

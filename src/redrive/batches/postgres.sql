@@ -113,8 +113,8 @@ update redrive.batches_item i set
   state = case when b.state = 'processing' then x.state else i.state end, late = i.late or (b.state <> 'processing' and (x.result is not null or x.code is not null)),
   job = case when x.anew and b.state = 'processing' then null else coalesce(x.job, i.job) end,
   progress = case when x.anew and b.state = 'processing' then null else coalesce(x.progress, i.progress) end,
-  poll_count = case when x.anew and b.state = 'processing' then 0 else coalesce(x.polls, i.poll_count) end,
-  last_poll_at = case when x.polled then clock_timestamp() else i.last_poll_at end,
+  poll_count = case when x.anew and b.state = 'processing' then 0 else coalesce(x.polls, i.poll_count) + (x.last is not null and i.job is not null)::integer end,
+  last_poll_at = case when x.polled or (x.last and i.job is not null) then clock_timestamp() else i.last_poll_at end,
   brought_at = case when x.anew and b.state = 'processing' then clock_timestamp() else i.brought_at end,
   started_at = case when x.anew and b.state = 'processing' then null when x.job is not null then coalesce(i.started_at, clock_timestamp()) else i.started_at end,
   ended_at = case when x.ended then clock_timestamp() when b.state = 'processing' then null else i.ended_at end,
@@ -122,7 +122,7 @@ update redrive.batches_item i set
   error_message = case when b.state = 'processing' or x.code is not null then x.message else i.error_message end,
   failure_type = case when b.state = 'processing' or x.code is not null then x.type else i.failure_type end
 from jsonb_to_recordset($1) x(batch uuid, round integer, ordinal integer, state text, job text, progress double precision, polls integer,
-    polled boolean, anew boolean, ended boolean, result text, code text, message text, type text)
+    polled boolean, anew boolean, ended boolean, last boolean, result text, code text, message text, type text)
   join redrive.batches_remote b on b.id = x.batch
 where i.batch = x.batch and i.round = x.round and i.ordinal = x.ordinal
 

@@ -122,8 +122,8 @@ update redrive_batches_item as i set
   state = case when x.open then x.state else i.state end, late = case when not x.open and (x.result is not null or x.code is not null) then 1 else i.late end,
   job = case when x.anew then null else coalesce(x.job, i.job) end,
   progress = case when x.anew then null else coalesce(x.progress, i.progress) end,
-  poll_count = case when x.anew then 0 else coalesce(x.polls, i.poll_count) end,
-  last_poll_at = case when x.polled then unixepoch() * 1000000 else i.last_poll_at end,
+  poll_count = case when x.anew then 0 else coalesce(x.polls, i.poll_count) + (x.last is not null and i.job is not null) end,
+  last_poll_at = case when x.polled or (x.last and i.job is not null) then unixepoch() * 1000000 else i.last_poll_at end,
   brought_at = case when x.anew then unixepoch() * 1000000 else i.brought_at end,
   started_at = case when x.anew then null when x.job is not null then coalesce(i.started_at, unixepoch() * 1000000) else i.started_at end,
   ended_at = case when x.ended then unixepoch() * 1000000 when x.open then null else i.ended_at end,
@@ -132,7 +132,7 @@ update redrive_batches_item as i set
   failure_type = case when x.open or x.code is not null then x.type else i.failure_type end
 from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round, v.value ->> 'ordinal' as ordinal, v.value ->> 'state' as state,
     v.value ->> 'job' as job, v.value ->> 'progress' as progress, v.value ->> 'polls' as polls, v.value ->> 'polled' as polled,
-    v.value ->> 'anew' and b.state = 'processing' as anew, v.value ->> 'ended' as ended, v.value ->> 'result' as result, v.value ->> 'code' as code,
+    v.value ->> 'anew' and b.state = 'processing' as anew, v.value ->> 'ended' as ended, v.value ->> 'last' as last, v.value ->> 'result' as result, v.value ->> 'code' as code,
     v.value ->> 'message' as message, v.value ->> 'type' as type, b.state = 'processing' as open
   from json_each(?1) v join redrive_batches_remote b on b.id = v.value ->> 'batch') x
 where i.batch = x.batch and i.round = x.round and i.ordinal = x.ordinal

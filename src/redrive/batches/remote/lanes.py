@@ -107,7 +107,7 @@ def _goes_on(transition: Transition, landed: Landed, memo: Mapping[str, Any]) ->
 def _change(transition: Transition, landed: Landed, memo: Mapping[str, Any]) -> dict[str, Any] | None:
     """Returns what changes in the item's row, None where nothing does."""
     if landed.state is State.COMPLETED:
-        return {"state": "completed", "ended": True, "progress": 100.0, "result": transition.result}
+        return {"state": "completed", "ended": True, "last": True, "progress": 100.0, "result": transition.result}
     if landed.state is State.CANCELLED:
         put_away = landed.was is State.FAILED or transition.reason == BATCH_SETTLED
         return None if put_away else {"state": "cancelled", "ended": True}
@@ -124,4 +124,6 @@ def _error(transition: Transition) -> dict[str, Any]:
     failure = transition.failure
     if failure is None:
         return {"code": "TASK_EXECUTION_FAILED", "message": None, "type": "unknown"}
-    return {"code": str(failure.code), "message": failure.message[:MOST_MESSAGE], "type": str(failure.type)}
+    # What the handler says follows from a poll, if there is a job; all else (a dead worker) does not.
+    said = {"last": True} if failure.reason == "handler_failed" else {}
+    return {**said, "code": str(failure.code), "message": failure.message[:MOST_MESSAGE], "type": str(failure.type)}
