@@ -8,10 +8,11 @@ import pytest
 
 from redrive import App
 from redrive.batches.batch import BatchState
+from redrive.batches.remote.stuck import examine
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.reads import Query
 from redrive.remote import ProviderError
-from tests.batches_remote.conftest import Scripted, counts, made, money, rich, service, work
+from tests.batches_remote.conftest import Scripted, counts, made, make_app, money, rich, service, settled, work
 
 pytestmark = pytest.mark.anyio
 
@@ -78,3 +79,19 @@ async def test_a_price_of_nothing_needs_no_account(app: App, provider: Scripted)
     own = await service(app)
     batch = await work(app, await own.create([1, None, "x", [2]], provider="video"))
     assert (batch.state, await counts(app, batch)) == (BatchState.COMPLETED, {"completed": 4})
+
+
+async def test_one_that_does_not_move_is_told_of_by_doctor(store_url: str) -> None:
+    app = make_app(store_url, stuck_hours=0.0)
+    await app.migrate()
+    provider = Scripted()
+    app.provider("video", provider)
+    await rich(app)
+    provider.down = ProviderError("away", status_code=503)
+    batch = await work(app, await made(app, [{}] * 4, name="Trailers"))
+    (told,) = await examine(await app.store(), app.settings)
+    assert told.code == "batches_stuck" and "40 of account acme are frozen for it" in told.text
+    provider.down = None
+    await settled(app, batch)
+    assert await examine(await app.store(), app.settings) == []
+    await app.close()

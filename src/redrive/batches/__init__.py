@@ -42,8 +42,9 @@ _PUBLIC = {
 async def examine(store: Store, settings: Settings) -> Sequence[Finding]:
     """Returns what is wrong with batches, for doctor."""
     from redrive.batches import forgotten
+    from redrive.batches.remote import stuck
 
-    return await forgotten.examine(store, settings)
+    return [*await forgotten.examine(store, settings), *await stuck.examine(store, settings)]
 
 
 BATCHES = Feature(

@@ -173,6 +173,13 @@ where i.task_id = any (array(select t.value::uuid from jsonb_array_elements_text
 select n, state, payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, result, error_code, error_message, failure_type, late
 from redrive.batches_item where batch = $1::text::uuid and n > $2 and ($3::text is null or state = $3) and ($4::text is null or failure_type = $4) order by n limit $5
 
+-- remote_stuck: those of which nothing has moved for so many hours
+select b.id, b.name, b.state, b.account, b.frozen from redrive.batches_remote b
+where b.state in ('queued', 'processing') and coalesce(b.dispatched_at, b.created_at) <= clock_timestamp() - $1::double precision * interval '1 hour'
+  and not exists (select 1 from redrive.batches_item i where i.batch = b.id
+    and greatest(i.last_poll_at, i.started_at, i.ended_at) > clock_timestamp() - $1::double precision * interval '1 hour')
+order by b.id limit 20
+
 -- remote_left: how many rows there are, drafts as well
 select (select count(*) from redrive.batches_remote) as batches, (select count(*) from redrive.batches_item) as items
 

@@ -20,6 +20,8 @@ class BatchSettings(FeatureSettings):
     poll_first: float = setting("BATCH_POLL_FIRST_SECONDS", 5.0, ge=0, le=3600)
     poll_next: float = setting("BATCH_POLL_NEXT_SECONDS", 15.0, ge=0, le=3600)
     poll_later: float = setting("BATCH_POLL_LATER_SECONDS", 30.0, ge=0, le=3600)
+    # A remote batch of which nothing has moved for so long is told of by doctor.
+    stuck_hours: float = setting("BATCH_STUCK_HOURS", 1.0, ge=0, le=8760)
     # What one remote batch may hold.
     max_items: int = setting("BATCH_MAX_ITEMS", 100_000, ge=1, le=1_000_000)
     max_bytes: int = setting("BATCH_MAX_BYTES", 268_435_456, ge=1024)

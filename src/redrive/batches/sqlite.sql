@@ -186,6 +186,13 @@ where i.task_id in (select value from json_each(?1))
 select n, state, payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, result, error_code, error_message, failure_type, late
 from redrive_batches_item where batch = ?1 and n > ?2 and (?3 is null or state = ?3) and (?4 is null or failure_type = ?4) order by n limit ?5
 
+-- remote_stuck: those of which nothing has moved for so many hours
+select b.id, b.name, b.state, b.account, b.frozen from redrive_batches_remote b
+where b.state in ('queued', 'processing') and coalesce(b.dispatched_at, b.created_at) <= (unixepoch() - ?1 * 3600) * 1000000
+  and not exists (select 1 from redrive_batches_item i where i.batch = b.id
+    and max(coalesce(i.last_poll_at, 0), coalesce(i.started_at, 0), coalesce(i.ended_at, 0)) > (unixepoch() - ?1 * 3600) * 1000000)
+order by b.id limit 20
+
 -- remote_left: how many rows there are, drafts as well
 select (select count(*) from redrive_batches_remote) as batches, (select count(*) from redrive_batches_item) as items
 
