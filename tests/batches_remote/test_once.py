@@ -1,0 +1,67 @@
+"""Each step of a remote batch lands once, whoever tries it at the same moment: money and state are never apart."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import permutations
+
+import pytest
+
+from redrive import App
+from redrive.batches.batch import BatchState
+from redrive.batches.remote import phases
+from redrive.batches.remote.application import RemoteBatches
+from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
+from redrive.kernel.commit import Commit
+from redrive.remote import ProviderError
+from tests.batches_remote.conftest import Scripted, made, money, rich, work
+
+pytestmark = pytest.mark.anyio
+
+
+async def landed(app: App, commits: list[Commit]) -> int:
+    """Applies all at the same moment; returns how many landed."""
+    store = await app.store()
+    answers = await asyncio.gather(*(store.apply(one) for one in commits), return_exceptions=True)
+    return sum(not isinstance(answer, BaseException) for answer in answers)
+
+
+async def running(app: App, provider: Scripted) -> RemoteBatch:
+    """Returns a batch of which three items wait for a provider that is away."""
+    provider.down = ProviderError("away", status_code=503)
+    return await work(app, await made(app, [{}] * 10))
+
+
+async def test_it_is_dispatched_once(app: App, provider: Scripted) -> None:
+    await rich(app)
+    batch = await made(app, [{}] * 10)
+    assert await landed(app, [phases.dispatched(batch, 3) for _ in range(3)]) == 1
+    assert await money(app) == (900, 100, 0)
+
+
+async def test_it_is_settled_once_and_what_was_read_before_does_not_land(app: App, provider: Scripted) -> None:
+    await rich(app)
+    batch = await running(app, provider)
+    store = await app.store()
+    counts = await count_items(store, batch)
+    assert await landed(app, [phases.settled(batch, counts) for _ in range(3)]) == 1
+    assert await money(app) == (1000, 0, 0)
+    late = [phases.released(batch, 7), phases.cancelled(batch, "ann", None), phases.settled(batch, counts)]
+    assert await landed(app, late) == 0
+    assert (await find_remote(store, batch.id)).released == 100
+
+
+async def test_release_and_settlement_in_any_order_give_back_once(app: App, provider: Scripted) -> None:
+    await rich(app)
+    store = await app.store()
+    for order in permutations(range(2)):
+        batch = await running(app, provider)
+        batch = await app.of(RemoteBatches).cancel(batch.id)
+        both = [phases.released(batch, 7), phases.settled(batch, await count_items(store, batch))]
+        assert await landed(app, [both[at] for at in order]) == 1
+        found = await find_remote(store, batch.id)
+        if not found.settled:
+            await store.apply(phases.settled(found, await count_items(store, found)))
+        found = await find_remote(store, batch.id)
+        assert (found.state, found.released, found.frozen) == (BatchState.CANCELLED, 100, 0)
+        assert await money(app) == (1000, 0, 0)
