@@ -56,9 +56,10 @@ async def test_amounts_are_whole_and_above_zero(app: App, amount: int) -> None:
 
 
 async def test_viewers_look_and_operators_act(app: App) -> None:
-    await (await ledger_of(app, Role.OPERATOR)).open("acme")
+    assert (await (await ledger_of(app, Role.OPERATOR)).open("acme", "Acme Ltd.")).label == "Acme Ltd."
     viewer = await ledger_of(app, Role.VIEWER)
-    assert (await viewer.show("acme")).name == "acme"
+    assert (await viewer.show("acme")).label is None, "free text, and often somebody's name"
+    assert [(one.name, one.label) for one in await viewer.accounts()] == [("acme", None)]
     for act in (viewer.open("b"), viewer.credit("acme", 1, "why")):
         with pytest.raises(NotAllowed):
             await act

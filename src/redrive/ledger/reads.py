@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import datetime
 
 from redrive.feature import Role, Service
@@ -24,7 +25,7 @@ class LedgerReads(Service):
         """Accounts by name, those behind ``after``; with ``search``, those whose names contain it."""
         self._session.may(Role.VIEWER)
         rows = await self._store.feature_rows("ledger", "accounts", after, search, at_most(limit))
-        return [account_of(row) for row in rows]
+        return [self._seen(account_of(row)) for row in rows]
 
     async def show(self, name: str) -> Account:
         """One account: what it can spend, and what is frozen."""
@@ -76,4 +77,8 @@ class LedgerReads(Service):
 
     async def _find(self, name: str) -> Account | None:
         rows = await self._store.feature_rows("ledger", "account", name)
-        return account_of(rows[0]) if rows else None
+        return self._seen(account_of(rows[0])) if rows else None
+
+    def _seen(self, account: Account) -> Account:
+        """Returns it as the caller may see it: a label is free text, and often somebody's name."""
+        return account if self._session.caller.role >= Role.OPERATOR else replace(account, label=None)
