@@ -15,6 +15,7 @@ from uuid import uuid4
 import psycopg
 from tests import cluster
 
+from redrive.features import installed
 from redrive.stores import make_store
 from storm.pace import Pace
 
@@ -89,7 +90,7 @@ class Stage:
 
 def migrate(url: str) -> None:
     async def up() -> None:
-        store = make_store(url)
+        store = make_store(url, features=installed())
         await store.migrations.up()
         await store.close()
 

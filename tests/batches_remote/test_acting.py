@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from redrive import App, State
-from redrive.batches.batch import BatchState
+from redrive.batches.batch import BatchConflict, BatchState
 from redrive.batches.remote.application import RemoteBatches
-from redrive.batches.remote.model import RemoteBatchConflict
 from redrive.kernel.reads import Query
 from redrive.remote import ProviderError
 from tests.batches_remote.conftest import Scripted, counts, made, money, rich, service, settled, work
@@ -24,7 +23,7 @@ async def test_one_that_was_not_begun_is_cancelled_at_once(app: App, provider: S
     batch = await work(app, batch)
     assert (batch.state, await counts(app, batch)) == (BatchState.CANCELLED, {"cancelled": 3})
     assert (await money(app), provider.starts) == ((1000, 0, 0), {})
-    with pytest.raises(RemoteBatchConflict, match="is cancelled"):
+    with pytest.raises(BatchConflict, match="is cancelled"):
         await (await service(app)).cancel(batch.id)
 
 
@@ -58,7 +57,7 @@ async def test_unstarted_items_are_released_before_the_end(app: App, provider: S
 async def test_what_failed_is_started_again_as_a_new_charge(app: App, provider: Scripted) -> None:
     await rich(app)
     batch = await made(app, [{}, {"fail": "bad luck", "once": True}, {}, {"fail": "always"}])
-    with pytest.raises(RemoteBatchConflict, match="is queued"):
+    with pytest.raises(BatchConflict, match="is queued"):
         await (await service(app)).retry_failed(batch.id)
     batch = await work(app, batch)
     assert await money(app) == (980, 0, 20)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from redrive import App
+from redrive.batches.batch import BatchConflict, BatchUnknown
 from redrive.batches.remote.application import RemoteBatches
-from redrive.batches.remote.model import BadItem, RemoteBatchConflict, RemoteBatchUnknown
+from redrive.batches.remote.model import BadItem
 from redrive.errors import InvalidInput, NotAllowed
 from redrive.kernel.reads import Query
 from redrive.ledger.accounts import AccountUnknown
@@ -66,9 +67,9 @@ async def test_one_key_is_one_batch(app: App, provider: Scripted) -> None:
     again = await made(app, iter([1, 2]), key="k")
     assert again.id == first.id
     for other in ([2, 1], [1, 2, 3], [1]):
-        with pytest.raises(RemoteBatchConflict, match="other content"):
+        with pytest.raises(BatchConflict, match="other content"):
             await made(app, other, key="k")
-    with pytest.raises(RemoteBatchConflict, match="other content"):
+    with pytest.raises(BatchConflict, match="other content"):
         await made(app, [1, 2], price=11, key="k")
     assert len(await (await service(app)).list()) == 1
     assert await counts(app, first) == {"pending": 2}
@@ -84,6 +85,6 @@ async def test_bounds(store_url: str) -> None:
     with pytest.raises(BadItem, match="number 2 have more than 1024 bytes"):
         await made(app, ["x" * 600] * 2)
     assert await nothing_is_there(app)
-    with pytest.raises(RemoteBatchUnknown):
+    with pytest.raises(BatchUnknown):
         await app.of(RemoteBatches).get("01a1e742-96a0-747c-9010-109c46ff3691")
     await app.close()

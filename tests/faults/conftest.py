@@ -57,6 +57,7 @@ def breakable(breakable_server: cluster.Cluster, tmp_path: Path) -> Iterator[Wor
 
 @contextmanager
 def _fresh(server: cluster.Cluster) -> Iterator[str]:
+    from redrive.features import installed
     from redrive.stores.postgres.store import PostgresStore
 
     name = f"redrive_{uuid4().hex[:12]}"
@@ -64,7 +65,7 @@ def _fresh(server: cluster.Cluster) -> Iterator[str]:
         admin.execute(f"create database {name}")
 
     async def migrate() -> None:
-        store = PostgresStore(server.url(name))
+        store = PostgresStore(server.url(name), installed())
         await store.migrations.up()
         await store.close()
 

@@ -230,6 +230,7 @@ async def test_every_collection(harness: Harness) -> None:
 REDRIVES_OWN = {
     *("action", "which", "actor", "total", "upto", "cursor", "done", "skipped", "rate", "canary", "stop_on_return"),
     *("fingerprints", "plan", "approval", "archive", "erased", "letters", "cancelled", "given_up_until", "idempotent"),
+    "join",  # of a filter: an id
     "more",  # of a plan: its number is a lower bound
     *(
         "last_piece",

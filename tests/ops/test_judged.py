@@ -73,6 +73,7 @@ JUDGED: dict[str, list[Try]] = {
 }
 # These do not, and why.
 TAKEN_BACK_BY_ONE_COMMAND = {
+    *("circuits.open", "circuits.close", "circuits.probe"),
     "tasks.pause",
     "tasks.resume",
     "control.pause",
@@ -106,6 +107,7 @@ NO_TASKS = {
     "failures.preview",  # writes down what it showed
 }
 LOOKS = {
+    *("circuits.list", "circuits.show", "failures.types"),
     "tasks.list",
     "control.has_any",
     "schedules.show",

@@ -222,7 +222,7 @@ def test_a_routed_queue_is_served(app: App) -> None:
     @app.task("REPORT_Z", queue="elsewhere")
     async def build(ctx: Context) -> None: ...
 
-    assert app.queues() == ("default", "reports")
+    assert app.queues() == ("default", "reports", "batches-dispatch", "batches-settle", "webhooks")
 
 
 async def test_a_producer_without_kinds_follows_routes_too(app: App) -> None:

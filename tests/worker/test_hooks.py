@@ -88,7 +88,7 @@ async def test_each_end_is_told_once_with_its_details(app: App) -> None:
     async def away(ctx: Context) -> Any:
         raise Cancel("not wanted")
 
-    task = await app.enqueue("GOOD", {"order": 7, "card": "4711"}, group="g", scope="s", trace_id="t")
+    task = await app.enqueue("GOOD", {"order": 7, "card": "of-ann"}, group="g", scope="s", trace_id="t")
     failing = await app.enqueue("BAD")
     await app.enqueue("LATER")
     await app.enqueue("AWAY")
@@ -108,7 +108,7 @@ async def test_each_end_is_told_once_with_its_details(app: App) -> None:
     assert (done.task_id, done.queue, done.attempt, done.group, done.scope, done.trace_id) == (
         *(task.id, "default", 1, "g", "s", "t"),
     )
-    assert done.public == {"order": 7} and "4711" not in repr(done)
+    assert done.public == {"order": 7} and "of-ann" not in repr(done)
     assert done.duration_ms is not None and done.error_code is None and done.exception is None
     retried, failed = by_name["retried"], by_name["failed"]
     assert retried.retry_in is not None and failed.retry_in is None
@@ -197,7 +197,7 @@ async def test_whoever_recovers_is_told(app: App) -> None:
     @app.task("IMPORT", max_attempts=1, public=["order"])
     async def run(ctx: Context, order: int, card: str) -> None: ...
 
-    task = await app.enqueue("IMPORT", {"order": 7, "card": "4711"}, group="g", scope="s", trace_id="t")
+    task = await app.enqueue("IMPORT", {"order": 7, "card": "of-ann"}, group="g", scope="s", trace_id="t")
     store = await app.store()
     cycle = await store.cycle(Commit(), ClaimRequest("gone", ("default",), 1, 0.01))
     assert len(cycle.claimed) == 1

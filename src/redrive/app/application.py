@@ -524,8 +524,10 @@ class App:
         return make_worker(self, chosen, self.at(on), store, log)
 
     def queues(self) -> tuple[str, ...]:
-        """Returns every queue that a handler of this application uses, ``default`` first."""
-        return tuple(sorted({h.queue for h in self.registry.handlers.values()}, key=lambda q: (q != "default", q)))
+        """Returns every queue that a handler of this application uses: ``default`` first, those of features last."""
+        brought = self.registry.brought_queues()
+        found = {handler.queue for handler in self.registry.handlers.values()}
+        return tuple(sorted(found, key=lambda queue: (queue != "default", queue in brought, queue)))
 
     async def run_worker(self, options: Options | None = None, **given: Unpack[WorkerOptions]) -> None:
         """Run a worker in this event loop until it is cancelled or an option ends it: ``app.worker(…).run()``."""

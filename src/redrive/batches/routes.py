@@ -65,7 +65,7 @@ class FailuresOut(Out):
     causes: list[CauseOut]
 
 
-class RetryIn(BulkIn):
+class BatchRetryIn(BulkIn):
     dry_run: bool = False
 
 
@@ -167,9 +167,9 @@ async def cancel_batch(batch: UUID, operator: TheOperator, body: CancelIn | None
 
 
 @router.post("/{batch}/retry-failed", status_code=202, response_model=Begun)
-async def retry_failed(batch: UUID, operator: TheOperator, body: RetryIn | None = None) -> Response:
+async def retry_failed(batch: UUID, operator: TheOperator, body: BatchRetryIn | None = None) -> Response:
     """Retry the items that are failed now, as one operation."""
-    asked = body or RetryIn.model_validate({})
+    asked = body or BatchRetryIn.model_validate({})
     own = operator.named(asked.actor)
     if asked.dry_run:
         return await respond_preview(await own.of(BatchService).preview_retry(batch))

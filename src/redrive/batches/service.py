@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -49,12 +49,13 @@ class BatchService(Service):
         if state is not None and state not in list(BatchState):
             raise InvalidInput(f"{state!r} is no state of a batch", hint=f"one of: {', '.join(BatchState)}")
         last = None if before is None else str(parse_id(str(before)))
-        return [of_row(row) for row in await self._store.feature_rows(FEATURE, "listed", last, state, limit)]
+        rows = await self._store.feature_rows(FEATURE, "listed", last, state, limit)
+        return [self._seen(of_row(row)) for row in rows]
 
     async def unended(self, limit: int = 100) -> builtins.list[Batch]:
         """Returns batches that have not ended, the oldest first."""
         self._session.may(Role.VIEWER)
-        return [of_row(row) for row in await self._store.feature_rows(FEATURE, "unended", limit)]
+        return [self._seen(of_row(row)) for row in await self._store.feature_rows(FEATURE, "unended", limit)]
 
     async def now(self) -> datetime:
         """Returns the time by the store's clock, for whoever says how long something is ago."""
@@ -62,7 +63,11 @@ class BatchService(Service):
 
     async def show(self, batch: UUID | str) -> Batch:
         self._session.may(Role.VIEWER)
-        return await find_batch(self._store, batch)
+        return self._seen(await find_batch(self._store, batch))
+
+    def _seen(self, batch: Batch) -> Batch:
+        """Returns what the caller may see of a batch: its meta may be personal."""
+        return batch if self._session.caller.role >= Role.OPERATOR else replace(batch, meta=None)
 
     async def items(
         self,

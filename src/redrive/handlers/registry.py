@@ -122,6 +122,11 @@ class Registry:
     def queues(self) -> set[str]:
         return {h.queue for h in self.handlers.values()} | {d.queue for d in self.declared.values()}
 
+    def brought_queues(self) -> set[str]:
+        """Returns queues that only kinds of features have."""
+        own = {one.queue for kind, one in self.handlers.items() if kind not in self.brought}
+        return self.queues() - own - {one.queue for one in self.declared.values()}
+
 
 def make_handler(
     kind: str,

@@ -69,6 +69,11 @@ class LimitRow:
     actor: str | None
     next_at: datetime | None = None  # when the rate lets the next one start
 
+    @property
+    def limited(self) -> bool:
+        """False for a kind that only has a lane of its own, unless somebody has said that it has no limit."""
+        return self.concurrency is not None or self.rate_ms is not None or self.actor is not None
+
 
 @dataclass(slots=True, frozen=True)
 class WorkerRow:

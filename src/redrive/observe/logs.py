@@ -216,3 +216,6 @@ def configure(style: str, stream: TextIO | None = None, level: str = "info") -> 
     handler.addFilter(FloodFilter())
     root.addHandler(handler)
     root.setLevel(level.upper())
+    # One line for each request to a provider or a receiver says nothing that the task does not, and shows addresses.
+    if root.level > logging.DEBUG:
+        logging.getLogger("httpx").setLevel(logging.WARNING)

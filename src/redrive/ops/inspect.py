@@ -158,6 +158,17 @@ def queues_of(counts: Sequence[Count], overview: Overview, declared: Sequence[st
     return {count.queue for count in counts} | served | _held(overview, "queue") | set(declared)
 
 
+def queues_in_use(counts: Sequence[Count], overview: Overview) -> set[str]:
+    """Returns queues that have or had tasks, or are paused."""
+    return {count.queue for count in counts} | _held(overview, "queue")
+
+
+def kinds_in_use(counts: Sequence[Count], overview: Overview) -> set[str]:
+    """Returns kinds that have or had tasks, limits or pauses."""
+    limited = {row.kind for row in overview.limits if row.limited}
+    return {count.kind for count in counts} | limited | _held(overview, "kind")
+
+
 async def known_kinds(store: Store, declared: Sequence[str] = ()) -> set[str]:
     """Returns kinds that have or had tasks, limits or pauses, or that the application names."""
     return kinds_of(await store.counts(), await store.overview(), declared)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE
-from redrive.batches.remote.model import BadItem, RemoteBatch, RemoteBatchConflict, find_remote, remote_of
+from redrive.batches.batch import FEATURE, BatchConflict
+from redrive.batches.remote.model import BadItem, RemoteBatch, find_remote, remote_of
 from redrive.batches.remote.names import DISPATCH, DISPATCH_QUEUE, STEP_ATTEMPTS
 from redrive.errors import InvalidInput, RedriveError
 from redrive.ids import new_id
@@ -114,7 +114,7 @@ class Draft:
             return None
         there = remote_of(rows[0])
         if there.digest != self._digest:
-            raise RemoteBatchConflict(
+            raise BatchConflict(
                 f"the key {there.key!r} names a batch of other content (batch {there.id})",
                 hint="one key, one batch: use another key, or give the same items in the same order",
             )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from redrive.batches.batch import BatchState
+from redrive.batches.batch import BatchState, BatchUnknown
 from redrive.batches.remote import phases
-from redrive.batches.remote.model import RemoteBatch, RemoteBatchUnknown, count_items, find_remote
+from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
 from redrive.batches.settings import BatchSettings
 from redrive.errors import InvalidInput
 from redrive.ledger.accounts import available
@@ -48,7 +48,7 @@ class Steps:
                 batch = await find_remote(store, item.payload["batch"])
                 fits = batch.round == item.payload["round"] and batch.state is state
                 item.answer(await step(store, batch) if fits else {"state": batch.state})
-            except RemoteBatchUnknown:
+            except BatchUnknown:
                 item.answer(None)  # its row is gone by retention or by hand: there is nothing to do
             except Exception as error:
                 item.answer(error)

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, BatchState, moment
-from redrive.errors import Conflict, InvalidInput, NotFound
+from redrive.batches.batch import FEATURE, BatchState, BatchUnknown, moment
+from redrive.errors import InvalidInput
 from redrive.kernel.payload import decode
 from redrive.kernel.ports.store import Store
 from redrive.kernel.reactions import Rows
@@ -17,16 +17,6 @@ from redrive.kernel.reactions import Rows
 SETTLED = (BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED)
 ITEM_STATES = ("pending", "processing", "completed", "failed", "cancelled")
 NO_MONEY = "INSUFFICIENT_CREDITS"
-
-
-class RemoteBatchUnknown(NotFound):
-    code = "BATCH_UNKNOWN"
-
-
-class RemoteBatchConflict(Conflict):
-    """Not possible in its present state, or its key names a batch of other content."""
-
-    code = "BATCH_CONFLICT"
 
 
 class BadItem(InvalidInput):
@@ -155,7 +145,7 @@ async def find_remote(store: Store, batch: object) -> RemoteBatch:
     """Returns a remote batch by its id."""
     rows = await store.feature_rows(FEATURE, "remote_by_id", str(batch))
     if not rows:
-        raise RemoteBatchUnknown(f"there is no remote batch {batch}", hint="redrive batch remote list names the latest")
+        raise BatchUnknown(f"there is no remote batch {batch}", hint="redrive batch remote list names the latest")
     return remote_of(rows[0])
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import builtins
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, BatchState
+from redrive.batches.batch import FEATURE, BatchConflict, BatchState
 from redrive.batches.remote import phases
 from redrive.batches.remote.creating import MAX_META_BYTES, MOST_PRICE, Bounds, Draft, Payloads, Plan
 from redrive.batches.remote.model import (
@@ -16,7 +16,6 @@ from redrive.batches.remote.model import (
     BatchItem,
     Counts,
     RemoteBatch,
-    RemoteBatchConflict,
     count_items,
     find_remote,
     item_of,
@@ -31,6 +30,7 @@ from redrive.ledger.accounts import check_account, unknown
 from redrive.ops.inspect import parse_id
 from redrive.remote import ProviderUnknown
 from redrive.webhooks.guard import check_url
+from redrive.webhooks.rows import origin
 
 TRIES = 5  # where somebody else changes the same batch
 
@@ -90,11 +90,17 @@ class RemoteBatchService(Service):
             raise InvalidInput(f"{state!r} is no state of a batch", hint=f"one of: {', '.join(BatchState)}")
         last = None if before is None else str(parse_id(str(before)))
         rows = await self._store.feature_rows(FEATURE, "remote_listed", last, state, limit)
-        return [remote_of(row) for row in rows]
+        return [self._seen(remote_of(row)) for row in rows]
 
     async def show(self, batch: UUID | str) -> RemoteBatch:
         self._session.may(Role.VIEWER)
-        return await find_remote(self._store, parse_id(str(batch)))
+        return self._seen(await find_remote(self._store, parse_id(str(batch))))
+
+    def _seen(self, batch: RemoteBatch) -> RemoteBatch:
+        """Returns what the caller may see of a batch: its meta and the path of its webhook may be secrets."""
+        if self._session.caller.role >= Role.OPERATOR:
+            return batch
+        return replace(batch, meta=None, webhook_url=batch.webhook_url and origin(batch.webhook_url))
 
     async def progress(self, batch: UUID | str) -> Progress:
         """Returns a batch with the counts of its items."""
@@ -136,9 +142,7 @@ class RemoteBatchService(Service):
         def change(found: RemoteBatch) -> Commit:
             if found.settled or found.cancelled_at is not None:
                 state = found.state if found.settled else "being cancelled"
-                raise RemoteBatchConflict(
-                    f"batch {found.id} is {state}", hint="only one that has not ended is cancelled"
-                )
+                raise BatchConflict(f"batch {found.id} is {state}", hint="only one that has not ended is cancelled")
             return phases.cancelled(found, who, reason)
 
         return await self._change(batch, change)
@@ -152,11 +156,11 @@ class RemoteBatchService(Service):
 
         def change(now: RemoteBatch) -> Commit:
             if not now.settled or now.version != found.version:
-                raise RemoteBatchConflict(
+                raise BatchConflict(
                     f"batch {now.id} is {now.state}", hint="failed items are started again when it is settled"
                 )
             if not failed:
-                raise RemoteBatchConflict(f"no item of batch {now.id} is failed", hint="there is nothing to retry")
+                raise BatchConflict(f"no item of batch {now.id} is failed", hint="there is nothing to retry")
             return phases.retried(now, failed, who, reason)
 
         return await self._change(batch, change)

@@ -197,7 +197,8 @@ def _hints(loaded: Loaded, kinds: list[str]) -> list[str]:
     # A task of a feature is moved only by who knows the feature.
     brings = which if any(feature not in installed() for feature in loaded.app.features) else ""
     first = ["export REDRIVE_URL=…  # as here; it has a password, so it is not shown"] if secret else []
-    ready = [kind for kind in kinds if not loaded.app.registry.handlers[kind].payload.required]
+    registry = loaded.app.registry
+    ready = [kind for kind in kinds if kind not in registry.brought and not registry.handlers[kind].payload.required]
     tries = getattr(loaded.module, "TRY", None) or ready[:1] or BUILT_IN
     enqueues = [f"{command} enqueue{where}{which} {example}" for example in tries]
     looks = [f"{command} {rest}{where}" for rest in ("stats", "list", "list --state failed")]

@@ -90,7 +90,8 @@ class ControlService(Service):
         return Traffic(self._queues(stats.counts, stats.overview), self._kinds(stats), stats.overview.holds)
 
     async def queues(self) -> list[Queue]:
-        """Returns every queue that has or had tasks, is served, is paused, or is named by the application."""
+        """Returns every queue that has or had tasks, is served, is paused, or is named by the application; those of
+        features once they are used."""
         self._session.may(Role.VIEWER)
         overview = await self._store.overview()
         return self._queues(await self._store.counts(), overview)
@@ -103,7 +104,8 @@ class ControlService(Service):
     def _queues(self, counts: Sequence[Count], overview: Overview) -> list[Queue]:
         totals = Stats(list(counts), overview, []).by("queue")
         served = Counter(queue for row in live_workers(overview) for queue in set(row.queues))
-        names = sorted(inspect.queues_of(counts, overview, self._session.queues))
+        unused = self._session.registry.brought_queues() - inspect.queues_in_use(counts, overview)
+        names = sorted(inspect.queues_of(counts, overview, self._session.queues) - unused)
         held = held_queues(counts, overview)
         return [
             Queue(name, overview.pause_of("queue", name), served[name], totals.get(name, _none()), held.get(name))
@@ -111,7 +113,8 @@ class ControlService(Service):
         ]
 
     def _kinds(self, stats: Stats) -> list[Kind]:
-        return _kinds(sorted(inspect.kinds_of(stats.counts, stats.overview, self._session.kinds)), stats)
+        unused = self._session.registry.brought - inspect.kinds_in_use(stats.counts, stats.overview)
+        return _kinds(sorted(inspect.kinds_of(stats.counts, stats.overview, self._session.kinds) - unused), stats)
 
     async def workers(self) -> list[Worker]:
         """Returns workers that were seen within the last day."""
@@ -157,11 +160,12 @@ class ControlService(Service):
         return paused or await self.has_tasks(target, name)
 
     async def limits(self, kind: str | None = None) -> list[LimitRow]:
-        """Returns the limits of all kinds, or of this one."""
+        """Returns the limits of all kinds that have one, or of this kind."""
         self._session.may(Role.VIEWER)
         if kind is not None:
             await self._session.check_kind(kind)
-        return [row for row in (await self._store.overview()).limits if kind in (None, row.kind)]
+        rows = (await self._store.overview()).limits
+        return [row for row in rows if (row.limited if kind is None else row.kind == kind)]
 
     async def set_limit(self, kind: str, *, concurrency: int | None = None, rate_ms: int | None = None) -> Kind:
         """Sets what the whole fleet may do with a kind, from now on; None is no limit."""

@@ -1,0 +1,61 @@
+"""The example of remote batches, as ``./dev up --example batches`` starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+# Polled soon, so that it ends within the test; a job of the farm takes some twelve seconds.
+SOON = {"BATCH_POLL_FIRST_SECONDS": "2", "BATCH_POLL_NEXT_SECONDS": "2", "BATCH_POLL_LATER_SECONDS": "2"}
+COMMAND = ("up", "--app", "redrive.examples.renders:app", "--demo", "--port", "0", "--json")
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(180)
+def test_batches_run_are_paid_for_and_told_of(tmp_path: Path) -> None:
+    env = {**os.environ, **SOON, "REDRIVE_URL": f"sqlite:///{tmp_path}/tour.db", "REDRIVE_LOG": "off"}
+    arguments = [sys.executable, "-m", "redrive.cli", *COMMAND]
+    with subprocess.Popen(arguments, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as up:
+        try:
+            assert up.stdout is not None
+            said = iter(up.stdout.readline, "}\n")
+            home = json.loads("".join(said) + "}")["http"]
+            trailer = _settled(f"{home}/api/batches/remote", "Trailer")
+            assert (trailer["state"], trailer["frozen"]) == ("completed", 0)
+            assert trailer["captured"] + trailer["released"] == 200 and trailer["captured"] > 100
+            poor = _settled(f"{home}/api/batches/remote", "More than it can pay")
+            assert poor["reason"] == "account newcomer has 20, and 10 items at 5 need 50"
+            told = _until(lambda: _get(f"{home}/api/webhooks/deliveries?account=studio")["items"])
+            assert told[0]["type"] == "batch.completed"
+        finally:
+            up.terminate()
+
+
+def _settled(url: str, name: str) -> dict[str, Any]:
+    def look() -> dict[str, Any] | None:
+        [found] = [one for one in _get(url)["batches"] if one["name"] == name]
+        return found if found["settledAt"] is not None or found["state"] == "failed" else None
+
+    found: dict[str, Any] = _until(look)
+    return found
+
+
+def _until(look: Any) -> Any:
+    ends = time.monotonic() + 150
+    while not (found := look()):
+        assert time.monotonic() < ends, "it takes too long"
+        time.sleep(0.5)
+    return found
+
+
+def _get(url: str) -> Any:
+    with urlopen(url, timeout=20) as answer:
+        return json.load(answer)
