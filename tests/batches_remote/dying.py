@@ -48,7 +48,11 @@ def die_at(point: str) -> None:
 
 def make_app() -> App:
     settings = load_settings(
-        log_format="off", lease_ms=2000, heartbeat_ms=1000, providers=json.loads(os.environ["TEST_PROVIDERS"])
+        log_format="off",
+        lease_ms=2000,
+        heartbeat_ms=1000,
+        max_worker_deaths=100,  # no task is to be taken for what so many workers die of here
+        providers=json.loads(os.environ["TEST_PROVIDERS"]),
     )
     quick = BatchSettings(poll_first=0.0, poll_next=0.0, poll_later=0.0, max_start=3)
     return App(settings=settings.holding(quick))

@@ -72,6 +72,7 @@ BATCHES = Feature(
     belongs_by_join=lambda join: Belongs(f"batch {join}", f"/batches/{join}", "batches"),
     metrics="redrive.batches.metrics:metrics",
     belongs=belongs,
+    verify="redrive.batches.remote.checks:check",
     needs=(Need.JOINS, Need.LEDGER),
 )
 

@@ -154,6 +154,26 @@ select * from redrive.batches_remote where key = $1
 -- remote_listed: the latest, before an id ($1) and of a state ($2) if these are given, so many ($3)
 select * from redrive.batches_remote where state <> 'draft' and ($1::text is null or id < $1::text::uuid) and ($2::text is null or state = $2) order by id desc limit $3
 
+-- remote_books: batches that somebody pays for, behind an id ($1), so many ($2), each with what the books have of it
+with recursive page as (
+  select id, account, round, state, frozen, captured, released from redrive.batches_remote
+  where state <> 'draft' and account is not null and id > $1::text::uuid order by id limit $2
+), rounds as (
+  select p.id, p.round, 1 as n from page p
+  union all select r.id, r.round, r.n + 1 from rounds r where r.n < r.round
+), keys as (
+  select r.id, k.what, k.what || ':' || r.id || ':' || r.n || k.part as key, r.n
+  from rounds r, (values ('freeze', ''), ('settle', ''), ('settle', ':unstarted')) k(what, part)
+)
+select p.id::text as id, p.state, p.frozen, p.captured, p.released,
+  coalesce(sum(e.amount) filter (where k.what = 'freeze' and e.account = 'frozen:' || p.account), 0)::bigint as books_frozen,
+  coalesce(sum(e.amount) filter (where k.what = 'settle' and e.account = 'system:revenue'), 0)::bigint as books_captured,
+  coalesce(sum(e.amount) filter (where k.what = 'settle' and e.account = 'account:' || p.account), 0)::bigint as books_released,
+  count(distinct k.n) filter (where k.what = 'freeze' and e.posting is not null) as freezes,
+  count(distinct k.n) filter (where k.what = 'settle' and e.posting is not null) as settlements
+from page p join keys k on k.id = p.id left join redrive.entry e on e.posting = k.key
+group by p.id, p.state, p.frozen, p.captured, p.released order by p.id
+
 -- remote_counts: how many items are in which state, and how many of this round ($2)
 select state, count(*) as n, count(*) filter (where round = $2) as in_round,
   count(*) filter (where round = $2 and task_id is null and state = 'cancelled' and not released) as unreleased
