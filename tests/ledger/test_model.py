@@ -109,7 +109,7 @@ def run(url: str, steps: list[tuple[Any, ...]]) -> None:
 
 
 @settings(
-    max_examples=200 if THOROUGH else 20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60 if THOROUGH else 20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=STEPS)
 def test_sqlite(tmp_path: Path, steps: list[tuple[Any, ...]]) -> None:
