@@ -1,0 +1,38 @@
+"""The outbox: changes of an application's entities, written in its own transactions and projected to sinks in bulk.
+
+An event is a task of a bulk kind, a projection is a queue with a sink behind it: leases, retries, causes, replays and
+figures are those of tasks. Every process loads this module; what it names by text is loaded by whoever needs it.
+"""
+
+from typing import Any
+
+from redrive.kernel.feature import Feature
+from redrive.outbox.examine import ALERTS, dependencies, examine
+from redrive.outbox.projections import declare
+from redrive.outbox.settings import OutboxSettings, retention
+
+OUTBOX = Feature(
+    "outbox",
+    __name__,
+    declare=declare,
+    services={"outbox": "redrive.outbox.application:Outbox"},
+    routes="redrive.outbox.routes:router",
+    commands="redrive.outbox.commands:cli",
+    settings=OutboxSettings,
+    retention=retention,
+    examine=examine,
+    alerts=ALERTS,
+    dependencies=dependencies,
+    metrics="redrive.outbox.metrics:metrics",
+    about="Projections: events written in the application's transactions, and the sinks they go to.",
+    # Its tasks carry no feature's name: nothing reacts to their ends, and they settle the short way.
+    tasks=False,
+)
+__all__ = ["OUTBOX", "publish"]
+
+
+def publish(connection: Any, projection: str, *event: Any, **more: Any) -> Any:
+    """See ``redrive.outbox.publishing.publish``: it is imported by those who publish."""
+    from redrive.outbox.publishing import publish as publish_event
+
+    return publish_event(connection, projection, *event, **more)

@@ -1,0 +1,106 @@
+"""Events: what happened to an entity, as a sink gets it, and how an event is kept as the payload of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+# Kinds and queues are made of the projection's name: pauses, circuits, causes and quotas are per projection.
+KIND_PREFIX = "OUTBOX:"
+QUEUE_PREFIX = "outbox:"
+MOST_VERSION = 2**63 - 1
+
+
+class Op(StrEnum):
+    """What is done with the document of an entity."""
+
+    UPSERT = "upsert"
+    DELETE = "delete"
+
+
+# Words that applications have for it. Any op can be published; the relay refuses others than these.
+OPS: Mapping[str, Op] = {
+    "upsert": Op.UPSERT,
+    "create": Op.UPSERT,
+    "update": Op.UPSERT,
+    "index": Op.UPSERT,
+    "delete": Op.DELETE,
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Event:
+    """A change of one entity. Order is by ``version``, not by arrival: the newest wins, in every sink."""
+
+    id: UUID  # the task's
+    entity_type: str
+    entity_id: str
+    op: Op
+    version: int
+    payload: Any = None  # the document (a JSON object) of an upsert
+    routing: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The id of the entity's document in a sink, and the scope of its events."""
+        return key_of(self.entity_type, self.entity_id)
+
+
+class UnfitEvent(ValueError):
+    """What was published is no event. Another attempt would not help."""
+
+
+def key_of(entity_type: str, entity_id: str) -> str:
+    """Returns the key of an entity: its type has no colon, so the first one parts them."""
+    return f"{entity_type}:{entity_id}"
+
+
+def kind_of(projection: str) -> str:
+    """Returns the kind of a projection's tasks."""
+    return f"{KIND_PREFIX}{projection}"
+
+
+def queue_of(projection: str) -> str:
+    """Returns the queue of a projection's tasks."""
+    return f"{QUEUE_PREFIX}{projection}"
+
+
+def projection_of(kind: str) -> str | None:
+    """Returns the projection whose tasks are of this kind; None if it is none of the outbox."""
+    return kind.removeprefix(KIND_PREFIX) if kind.startswith(KIND_PREFIX) else None
+
+
+def event_of(task_id: UUID, document: Any) -> Event:
+    """Returns the event that a task's payload holds; raises UnfitEvent for anything else, since SQL may have put it
+    there."""
+    if not isinstance(document, Mapping):
+        raise UnfitEvent("the payload of an outbox event is a JSON object; publish it with redrive.publish(…)")
+    op = document.get("op")
+    if not isinstance(op, str) or op not in OPS:
+        raise UnfitEvent(f"Unknown outbox op: {op!r}")
+    version = document.get("version")
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version <= MOST_VERSION:
+        raise UnfitEvent(f"the version of an outbox event is a whole number from 0 on, not {version!r}")
+    routing = document.get("routing")
+    body = document.get("payload")
+    if OPS[op] is Op.UPSERT and not isinstance(body, Mapping):
+        raise UnfitEvent(f"the payload of an outbox event to {op} is a document (a JSON object)")
+    return Event(
+        task_id,
+        _text(document, "entity_type"),
+        _text(document, "entity_id"),
+        OPS[op],
+        version,
+        body,
+        None if routing is None else str(routing),
+    )
+
+
+def _text(document: Mapping[str, Any], name: str) -> str:
+    found = document.get(name)
+    if not isinstance(found, str) or not found:
+        raise UnfitEvent(f"an outbox event has no {name}")
+    return found

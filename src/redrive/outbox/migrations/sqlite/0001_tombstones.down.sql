@@ -1,0 +1,1 @@
+drop table redrive_outbox_tombstone;

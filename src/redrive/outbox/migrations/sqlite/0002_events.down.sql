@@ -1,0 +1,1 @@
+drop view if exists search_outbox_events;

@@ -1,0 +1,1 @@
+drop view redrive_outbox_publish;

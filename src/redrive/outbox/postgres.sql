@@ -1,0 +1,61 @@
+-- bury: deletes that the sink will forget; the newest version of each stays
+insert into redrive.outbox_tombstone as t (projection, key_digest, version)
+select x.projection, x.key, max(x.version) from jsonb_to_recordset($1) x(projection text, key text, version bigint)
+group by x.projection, x.key order by x.projection, x.key
+on conflict (projection, key_digest)
+do update set version = greatest(t.version, excluded.version), deleted_at = excluded.deleted_at
+
+-- buried: the versions of those of these documents that were deleted
+select t.key_digest, t.version from redrive.outbox_tombstone t
+where t.projection = $1 and t.key_digest = any (array(select jsonb_array_elements_text($2::jsonb)))
+
+-- prune_tombstones: those that were deleted before this time, so many at once
+delete from redrive.outbox_tombstone where (projection, key_digest) in (
+  select projection, key_digest from redrive.outbox_tombstone where deleted_at < $1 order by deleted_at limit $2)
+
+-- personal: tombstones hold digests, and say nothing about anybody
+select 0 as n where $1::jsonb is not null
+
+-- erase: nothing to do
+select 0 as n where $1::jsonb is null
+
+-- numbers: each projection's events by status; the age of the oldest that is not done is of the first 1,000 of each state
+with running as materialized (
+  select t.queue, t.created_at, t.lease_expires_at < clock_timestamp()
+    or t.last_attempt_at < clock_timestamp() - $1::double precision * interval '1 second' as stuck
+  from redrive.task t where t.state = 'running' and t.lease_expires_at > '-infinity' and t.queue like 'outbox:%'
+)
+select substr(c.kind, 8) as projection, c.queued + c.delayed + c.paused as pending, c.running as processing, c.failed,
+  c.completed as done, coalesce(r.inflight, 0) as inflight, coalesce(r.stuck, 0) as stuck,
+  extract(epoch from clock_timestamp() - least(r.oldest, q.oldest, d.oldest))::double precision as oldest_age
+from redrive.v_counts c
+left join lateral (
+  select count(*) filter (where not x.stuck) as inflight, count(*) filter (where x.stuck) as stuck, min(x.created_at) as oldest
+  from running x where x.queue = c.queue) r on true
+left join lateral (
+  select min(x.created_at) as oldest from (
+    select t.created_at from redrive.task t where t.state = 'queued' and t.queue = c.queue
+    order by t.lane, t.priority, t.position limit 1000) x) q on true
+left join lateral (
+  select min(x.created_at) as oldest from (
+    select t.created_at from redrive.task t where t.state = 'delayed' and t.queue = c.queue
+    order by t.next_attempt_at limit 1000) x) d on true
+where c.kind like 'OUTBOX:%' order by 1
+
+-- table_shape: tables of this name, with or without a schema, and what a trigger has to know of them
+select n.nspname::text as "schema", c.relname::text as "table", case when c.relkind in ('r', 'p') then 'table' else 'view' end as kind,
+  c.relkind = 'p' or c.relispartition as partitioned,
+  (select json_agg(json_build_array(a.attname, format_type(a.atttypid, null)) order by a.attnum) from pg_attribute a
+    where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped)::text as columns,
+  (select json_agg(a.attname order by k.n) from pg_index i cross join unnest(i.indkey::smallint[]) with ordinality k(attnum, n)
+    join pg_attribute a on a.attrelid = c.oid and a.attnum = k.attnum
+    where i.indrelid = c.oid and i.indisprimary and k.n <= i.indnkeyatts)::text as key,
+  (select json_agg(a.attname) from pg_index i join pg_attribute a on a.attrelid = c.oid and a.attnum = i.indkey[0]
+    where i.indrelid = c.oid and i.indisunique and i.indnkeyatts = 1 and i.indpred is null and i.indexprs is null)::text as uniques
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname !~ '^pg_' and n.nspname <> 'information_schema'
+  and (c.relname = $1 or n.nspname || '.' || c.relname = $1)
+
+-- trigger_marks: what redrive's triggers say about themselves
+select obj_description(t.oid, 'pg_trigger') as mark from pg_trigger t
+where not t.tgisinternal and t.tgparentid = 0 and obj_description(t.oid, 'pg_trigger') like 'redrive outbox {%'

@@ -1,0 +1,207 @@
+"""The projections of an application, by name: from its code, from its configuration, or the built-in one."""
+
+from __future__ import annotations
+
+import difflib
+import weakref
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from redrive.errors import ConfigError, InvalidInput
+from redrive.kernel.circuit import Circuit
+from redrive.outbox.event import Event, kind_of
+from redrive.outbox.projection import Projection
+from redrive.outbox.reclaimed import log_reclaimed
+from redrive.outbox.settings import OutboxSettings, check_projection
+
+if TYPE_CHECKING:
+    from redrive.app import App
+    from redrive.handlers.bulk import Bulk
+    from redrive.handlers.registry import Registry
+    from redrive.outbox.relay import Relay
+    from redrive.outbox.sink import Sink
+
+BUILT_IN = "search_index_to_elastic"
+
+
+class ProjectionHandler:
+    """The handler of a projection's kind. By it the projection is found wherever the application's kinds are known."""
+
+    def __init__(self, projection: Projection, settings: OutboxSettings) -> None:
+        self.projection = projection
+        self._settings = settings
+        self._relay: Relay | None = None
+
+    async def relay(self, bulk: Bulk) -> None:
+        """Projects events."""
+        if self._relay is None:
+            from redrive.outbox.pacing import Brake, Pace
+            from redrive.outbox.relay import Relay
+
+            own = self._settings
+            pace = Pace(self.projection.batch, own.batch_bytes, own.batch_seconds)
+            self._relay = Relay(self.projection, pace, Brake(own.backoff))
+        await self._relay.project(bulk)
+
+
+class Projections:
+    """Registers a bulk kind for each projection. The built-in one is there until another is declared."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.settings = self._settings = app.settings.of(OutboxSettings)
+        self._known: dict[str, Projection] = {}
+        self._built_in = False
+        _known.add(self)
+
+    def declare_configured(self) -> None:
+        """Declares those of the configuration, or the built-in one where there are none."""
+        for name, table in self._settings.projections.items():
+            self.add(name, table["sink"], batch=table.get("batch"), circuit=table.get("circuit", False))
+        if not self._known:
+            self._register(Projection(BUILT_IN, self._built_in_sink, self._settings.batch), self.built_in_url())
+            self._built_in = True
+
+    def add(
+        self,
+        name: str,
+        sink: Sink | str | Callable[[], Sink],
+        *,
+        source: Any = None,
+        circuit: Circuit | bool = False,
+        batch: int | None = None,
+        document: Callable[[Event], Any] | None = None,
+    ) -> Projection:
+        """Declares a projection; one whose name is taken is refused."""
+        try:
+            check_projection(name)
+        except ValueError as error:
+            raise InvalidInput(str(error)) from None
+        if self._built_in:  # it was there because there was none
+            self._forget(BUILT_IN)
+        if name in self._known:
+            raise ConfigError(f"two projections are named {name!r}", hint="rename one, here or in [outbox.projections]")
+        terms = self._circuit(circuit)
+        made = Projection(name, _maker(sink), batch or self._settings.batch, terms, source, document, _shown(sink))
+        self._register(made, sink)
+        return made
+
+    def of(self, name: str) -> Projection:
+        """Returns a projection by its name; refused where there is none."""
+        return projection_in(self._app.registry, name)
+
+    @property
+    def all(self) -> Mapping[str, Projection]:
+        return self._known
+
+    def _register(self, projection: Projection, sink: Sink | str | Callable[[], Sink]) -> None:
+        from redrive.outbox.sinks import modules_of
+
+        own = self._settings
+        options = {
+            "queue": projection.queue,
+            "bulk": projection.batch,
+            "max_attempts": own.max_attempts,
+            "timeout": own.max_processing_seconds,
+            "backoff_base": own.base_backoff_seconds,
+            "backoff_max": own.max_backoff_seconds,
+            "history": own.keep_seconds,
+            "circuit": projection.circuit,
+            "preload": modules_of(sink) if isinstance(sink, str) else [],
+        }
+        handler = ProjectionHandler(projection, own)
+        self._app.register_for("outbox", projection.kind, handler.relay, options)
+        self._known[projection.name] = projection
+
+    def _forget(self, name: str) -> None:
+        del self._known[name]
+        self._built_in = False
+        self._app.registry.handlers.pop(kind_of(name), None)
+        self._app.registry.brought.discard(kind_of(name))
+
+    def _circuit(self, given: Circuit | bool) -> Circuit | None:
+        """Returns the circuit of a projection: True opens it with the first request that finds the sink down, so that
+        an outage uses up no attempts."""
+        if isinstance(given, Circuit):
+            return given
+        own = self._settings
+        first = max(own.base_backoff_seconds, 0.1)
+        return Circuit(failures=1, delay=first, max_delay=max(first, own.max_backoff_seconds)) if given else None
+
+    def _built_in_sink(self) -> Sink:
+        from redrive.outbox.sinks import sink_from_url
+
+        return sink_from_url(self.built_in_url())
+
+    def built_in_url(self) -> str:
+        """Returns the sink of the built-in projection: Elasticsearch or OpenSearch where ``ELASTIC_URL`` says so, else
+        full text in a file next to the store."""
+        url = self._settings.elastic_url
+        if url is None:
+            file = self._app.connections.main.file
+            return f"fts5:///{file.with_name(f'{file.stem}-search.db') if file else 'redrive-search.db'}"
+        if "+" not in url.partition("://")[0]:
+            client = "elasticsearch" if find_spec("elasticsearch") is not None else "opensearch"
+            url = f"{client}+{url}"
+        where, _, options = url.partition("?")
+        return f"{where.rstrip('/')}/{self._settings.elastic_index}" + (f"?{options}" if options else "")
+
+
+def _maker(sink: Any) -> Callable[[], Sink]:
+    if isinstance(sink, str):
+        from redrive.outbox.sinks import scheme_of, sink_from_url
+
+        scheme_of(sink)  # what no sink has is refused where it is declared
+        return lambda: sink_from_url(sink)
+    if hasattr(sink, "write"):
+        return lambda: sink
+    if callable(sink):
+        return sink  # type: ignore[no-any-return]
+    raise InvalidInput(f"a sink has write(events), or is a URL; {type(sink).__name__} is neither")
+
+
+def _shown(sink: Any) -> str:
+    if not isinstance(sink, str):
+        return type(sink).__name__
+    scheme, _, rest = sink.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+
+
+def projections_of(registry: Registry) -> dict[str, Projection]:
+    """Returns the projections of an application, by name."""
+    handlers = [getattr(one.function, "__self__", None) for one in registry.handlers.values()]
+    return {one.projection.name: one.projection for one in handlers if isinstance(one, ProjectionHandler)}
+
+
+def projection_in(registry: Registry, name: str | None) -> Projection:
+    """Returns a projection by its name, or the only one; refused where there is none."""
+    known = projections_of(registry)
+    if name is None and len(known) == 1:
+        return next(iter(known.values()))
+    if name is None:
+        raise InvalidInput("which projection?", hint=f"there are: {', '.join(known) or 'none'}")
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 1)
+        guess = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known) or 'none'}"
+        raise InvalidInput(
+            f"this application has no projection {name!r}",
+            hint=f"{guess}; declare it: app.outbox.projection({name!r}, sink=…), or [outbox.projections.{name}]",
+        )
+    return known[name]
+
+
+_known: weakref.WeakSet[Projections] = weakref.WeakSet()
+
+
+def sinks_in_use(settings: OutboxSettings) -> list[tuple[Projection, Sink]]:
+    """Returns the sinks that applications with these settings have in use on the running event loop: of others nobody
+    knows whether they will ever be."""
+    mine = [one for each in _known if each.settings is settings for one in each.all.values()]
+    return [(one, sink) for one in mine if (sink := one.sink_in_use()) is not None]
+
+
+def declare(app: App) -> None:
+    """Declares the projections of an application's configuration."""
+    app.of(Projections).declare_configured()
+    app.registry.told_reclaimed.append(log_reclaimed)

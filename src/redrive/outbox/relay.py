@@ -1,0 +1,120 @@
+"""The relay: projects many events to a sink in one call, and gives each its own outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from redrive.outbox.event import Event, Op, UnfitEvent, event_of
+from redrive.outbox.failures import EventRefused, SinkFailed
+from redrive.outbox.pacing import Brake, Pace
+from redrive.outbox.verdict import Done, Failed, Superseded, Verdict
+from redrive.outbox.writing import Projected, Write
+
+if TYPE_CHECKING:
+    from redrive.handlers.bulk import Bulk, Item
+
+logger = logging.getLogger("redrive.outbox")
+LOOK_EVERY_S = 0.2  # whether the worker stops
+DETERMINISTIC = "deterministic_exception"
+
+
+class Relay:
+    """Projects the events of one projection. The size of its requests adapts to what the sink takes."""
+
+    def __init__(self, projection: Projected, pace: Pace, brake: Brake) -> None:
+        self._projection = projection
+        self._pace = pace
+        self._brake = brake
+
+    async def project(self, bulk: Bulk) -> None:
+        """Sends the newest version of each entity, and answers each event. While the sink is down it waits first, with
+        its leases renewed; a worker that stops meanwhile hands them back."""
+        while (wait := self._brake.wait(time.monotonic())) and not bulk.cancelled:  # noqa: ASYNC110 (nothing tells)
+            await asyncio.sleep(min(wait, LOOK_EVERY_S))
+        if bulk.cancelled:
+            return
+        events: list[Event] = []
+        outcomes: dict[UUID, Any] = {}
+        for item in bulk:
+            try:
+                events.append(self._event(item))
+            except UnfitEvent as error:
+                outcomes[item.id] = EventRefused(Failed(DETERMINISTIC, str(error)))
+            except Exception as error:  # of the application's document=
+                outcomes[item.id] = error
+        outcomes.update(await self._written(bulk, events))
+        self._log_failures(outcomes)
+        _answer(bulk, outcomes)
+
+    def _event(self, item: Item) -> Event:
+        event, make = event_of(item.id, item.payload), self._projection.document
+        return event if make is None or event.op is Op.DELETE else replace(event, payload=make(event))
+
+    async def _written(self, bulk: Bulk, events: Sequence[Event]) -> dict[UUID, Any]:
+        """Returns what became of each event; of those that were not sent because the worker stops, nothing."""
+        if not events:
+            return {}
+        sizes = {item.id: len(item.context.task.payload or "") for item in bulk}
+        write = Write(self._projection, self._pace, bulk[0].context.store, lambda: bulk.cancelled)
+        failed: SinkFailed | None = None
+        try:
+            await write.all(events, sizes)
+            self._brake.succeeded()
+        except Exception as error:  # the write as a whole: what has no verdict yet is tried again
+            self._brake.failed(time.monotonic(), random.random())  # noqa: S311 (jitter)
+            failed = SinkFailed(error)
+            failed.__cause__ = error
+        ops = {item.id: item.payload["op"] for item in bulk if item.id in sizes and isinstance(item.payload, Mapping)}
+        refused: dict[Verdict, EventRefused] = {}
+        found: dict[UUID, Any] = {}
+        for event in events:
+            verdict = write.verdicts.get(event.id)
+            if verdict is None:
+                if failed is not None:
+                    found[event.id] = failed
+            elif isinstance(verdict, Done | Superseded):
+                found[event.id] = _result(ops[event.id], event, verdict)
+            else:
+                found[event.id] = refused.setdefault(verdict, EventRefused(verdict))
+        return found
+
+    def _log_failures(self, outcomes: Mapping[UUID, Any]) -> None:
+        """Logs how many events failed, by reason, in one line."""
+        failed = [one for one in outcomes.values() if isinstance(one, Exception)]
+        if failed:
+            name = self._projection.name
+            counts = Counter(_reason(one) for one in failed)
+            extra = {"event": "outbox.bulk_failures", "projection": name, "failures": dict(counts), "of": len(outcomes)}
+            logger.warning("%s: %d of %d events failed: %s", name, len(failed), len(outcomes), failed[0], extra=extra)
+
+
+def _reason(error: Exception) -> str:
+    return error.classification.reason if isinstance(error, EventRefused | SinkFailed) else "document"
+
+
+def _result(op: str, event: Event, verdict: Done | Superseded) -> dict[str, Any]:
+    """Returns what is kept of a done event: its payload is not."""
+    kept: dict[str, Any] = {"op": op, "version": event.version}
+    return {**kept, "superseded": True} if isinstance(verdict, Superseded) else kept
+
+
+def _answer(bulk: Bulk, outcomes: Mapping[UUID, Any]) -> None:
+    """Answers each event that has an outcome. What most of them failed of is raised instead: then it is judged once,
+    not five hundred times."""
+    common: Exception | None = None
+    if len(outcomes) == len(bulk):  # else the rest is handed back, and nothing may be raised for it
+        shared = Counter(id(one) for one in outcomes.values() if isinstance(one, Exception)).most_common(1)
+        common = next((one for one in outcomes.values() if shared and id(one) == shared[0][0]), None)
+    for item in bulk:
+        if item.id in outcomes and outcomes[item.id] is not common:
+            item.answer(outcomes[item.id])
+    if common is not None:
+        raise common

@@ -1,0 +1,56 @@
+"""What people may do with projections, by role: look at them, and search what they project."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redrive.errors import InvalidInput
+from redrive.ops.access import Role
+from redrive.ops.operator.session import Service
+from redrive.outbox.numbers import Numbers, numbers
+from redrive.outbox.projection import Projection
+from redrive.outbox.projections import projection_in, projections_of
+from redrive.outbox.sink import Searchable
+
+MOST_HITS = 1000
+
+
+class OutboxService(Service):
+    """``operator.of(OutboxService)``."""
+
+    async def overview(self) -> list[dict[str, Any]]:
+        """Returns all projections: those of the application, and others that events were published to."""
+        self._session.may(Role.VIEWER)
+        known = projections_of(self._session.registry)
+        found = {one.projection: one for one in await numbers(self._store, self._session.settings)}
+        names = sorted({*known, *found})
+        return [_shown(name, known.get(name), found.get(name, Numbers(name))) for name in names]
+
+    async def search(self, projection: str | None, text: str, limit: int = 10) -> list[dict[str, Any]]:
+        """Returns the documents that fit best. They hold what payloads hold, so a viewer may not."""
+        self._session.may(Role.OPERATOR)
+        if not 1 <= limit <= MOST_HITS:
+            raise InvalidInput(f"limit is from 1 to {MOST_HITS}")
+        one = projection_in(self._session.registry, projection)
+        sink = one.sink()
+        if not isinstance(sink, Searchable):
+            raise InvalidInput(
+                f"the sink of {one.name} cannot be searched from here",
+                hint="full text (fts5://) can; ask the sink itself",
+            )
+        hits = await sink.search(text, limit)
+        return [{"key": hit.key, "score": round(hit.score, 6), "document": hit.document} for hit in hits]
+
+
+def _shown(name: str, projection: Projection | None, one: Numbers) -> dict[str, Any]:
+    return {
+        "projection": name,
+        "sink": None if projection is None else projection.shown or "built in",
+        "pending": one.pending,
+        "processing": one.processing,
+        "done": one.done,
+        "failed": one.failed,
+        "lag": one.lag,
+        "stuck": one.stuck,
+        "oldest_age": None if one.oldest_age is None else round(one.oldest_age, 3),
+    }

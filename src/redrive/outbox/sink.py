@@ -1,0 +1,101 @@
+"""The protocols of sinks: where a projection writes to. Adding one is one file in ``sinks/``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from redrive.outbox.event import Event
+from redrive.outbox.verdict import Verdict
+
+
+class TooLarge(Exception):
+    """The sink refuses a write for its size (413). The relay halves it and tries again; one event that is too large by
+    itself fails."""
+
+
+@dataclass(slots=True, frozen=True, order=True)
+class Stored:
+    """A document that a sink has: its key and version."""
+
+    key: str
+    version: int
+
+
+@dataclass(slots=True, frozen=True)
+class Digest:
+    """How many documents a range of keys has, and a digest of their keys and versions in order (see digest.py)."""
+
+    count: int
+    digest: str
+
+
+@dataclass(slots=True, frozen=True)
+class Hit:
+    """A document that was found by a search."""
+
+    key: str
+    score: float
+    document: Any
+
+
+class Sink(Protocol):
+    """What the relay needs. A sink belongs to one event loop, and its calls may overlap."""
+
+    # False: it forgets the version of what was deleted, so the relay keeps tombstones (Elasticsearch, OpenSearch).
+    remembers_deletes: bool
+    # False: it does not compare versions itself; whoever reads it gets version and op, and has to (HTTP, streams).
+    compares_versions: bool
+
+    async def write(self, events: Sequence[Event], index: str | None = None) -> Sequence[Verdict]:
+        """Writes events of distinct keys; returns one verdict for each, in their order. ``index``: another than the
+        live one, which a rebuild fills. Raises only for what failed as a whole (connect, timeout, TooLarge)."""
+        ...
+
+    async def check(self) -> None:
+        """Raises if the sink cannot be reached, for /readyz."""
+        ...
+
+    async def close(self) -> None:
+        """Closes connections; the sink is not used afterwards."""
+        ...
+
+
+@runtime_checkable
+class Rebuildable(Sink, Protocol):
+    """What rebuild and verify need besides. HTTP and streams do not have it."""
+
+    async def create(self, index: str) -> None:
+        """Makes a new, empty index; nothing happens if it is there."""
+        ...
+
+    async def refresh(self, index: str | None = None) -> None:
+        """Makes what was written visible to ``scan`` and searches."""
+        ...
+
+    def scan(self, index: str | None = None, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
+        """Yields documents with after < key <= before, in the byte order of their keys, in constant memory; deleted
+        ones are left out."""
+        ...
+
+    async def digest(self, after: str, before: str | None, index: str | None = None) -> Digest | None:
+        """Returns the digest of a range where the sink can compute it (SQL); None: scan it."""
+        ...
+
+    async def swap(self, index: str) -> None:
+        """Makes an index the live one, and drops the old one; nothing happens if it is live."""
+        ...
+
+    async def drop(self, index: str) -> None:
+        """Removes an index that is not the live one; nothing happens if there is none."""
+        ...
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A sink that can be searched by ``redrive outbox search``."""
+
+    async def search(self, text: str, limit: int = 10) -> list[Hit]:
+        """Returns the documents that fit best, the best first."""
+        ...

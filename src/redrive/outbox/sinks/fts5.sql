@@ -1,0 +1,52 @@
+-- Statements of the full-text sink. {docs} and {text} stand for the tables of an index: their names cannot be parameters.
+
+-- settings: which index is the live one
+create table if not exists redrive_search (name text primary key not null, live text not null) without rowid
+
+-- docs: documents by key; a deleted one stays as its version
+create table if not exists {docs} (
+  id        integer primary key,
+  key       text not null unique,
+  version   integer not null,
+  deleted   integer not null default 0,
+  routing   text,
+  body      text not null default '',
+  document  text
+)
+
+-- text: the words of the documents; what they are made of is in {docs}
+create virtual table if not exists {text} using fts5(body, content='{docs}', content_rowid='id', tokenize='unicode61 remove_diacritics 2')
+
+-- live: the name of the live index
+select live from redrive_search where name = ?
+
+-- set_live: makes an index the live one
+insert into redrive_search (name, live) values (?, ?) on conflict (name) do update set live = excluded.live
+
+-- known: what is there of these keys
+select key, id, version, deleted, body from {docs} where key in (select value from json_each(?))
+
+-- add: new documents, and deletions of what never came
+insert into {docs} (key, version, deleted, routing, body, document) values (?, ?, ?, ?, ?, ?)
+
+-- change: newer versions
+update {docs} set version = ?, deleted = ?, routing = ?, body = ?, document = ? where id = ?
+
+-- forget_words: of the older version
+insert into {text} ({text}, rowid, body) values ('delete', ?, ?)
+
+-- learn_words: of documents by their keys, which have some
+insert into {text} (rowid, body) select id, body from {docs} where key in (select value from json_each(?)) and not deleted
+
+-- scan: documents in the order of their keys
+select key, version from {docs} where key > ? and (?2 is null or key <= ?2) and not deleted order by key limit ?3
+
+-- search: the best ones first
+select d.key, -bm25({text}) as score, d.document from {text} join {docs} d on d.id = {text}.rowid
+where {text} match ? order by rank limit ?
+
+-- drop_text: the words of an index
+drop table if exists {text}
+
+-- drop_docs: its documents
+drop table if exists {docs}

@@ -1,0 +1,195 @@
+"""PostgreSQL full text: a table with ``tsvector`` in this or another database.
+
+Each index is a table ``NAME_INDEX``, and ``NAME`` is a view of the live one, which people search. The newest version of
+a document wins, and deleted ones stay as their version.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Sequence
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import asyncpg
+
+from redrive.errors import ConfigError
+from redrive.outbox.digest import as_digest
+from redrive.outbox.event import Event, Op
+from redrive.outbox.sink import Digest, Hit, Stored
+from redrive.outbox.sinks.halving import Unfit, halving
+from redrive.outbox.sinks.search_server import Clients
+from redrive.outbox.verdict import Done, Superseded, Verdict
+from redrive.stores.sql import statements
+
+_NAME = re.compile(r"(?:[a-z_][a-z0-9_]{0,30}\.)?[a-z_][a-z0-9_]{0,30}")
+_INDEX = re.compile(r"[a-z0-9_]{1,25}")
+_LANGUAGE = re.compile(r"[a-z_][a-z0-9_.]{0,60}")
+FIRST, MARK = "live", "redrive outbox "
+PAGE = 1000
+TIMEOUT_S = 60.0
+CONNECTIONS = 4
+
+
+def from_url(url: str) -> PostgresText:
+    """``postgresql://user:password@host/database?table=search.notes&language=english``; other options are those of the
+    connection."""
+    parts = urlsplit(url)
+    options = parse_qs(parts.query)
+    table, language = options.pop("table", ["documents"])[-1], options.pop("language", ["simple"])[-1]
+    rest = parts._replace(query=urlencode(options, doseq=True)).geturl()
+    return PostgresText(rest, table, language=language)
+
+
+@cache
+def _sql(name: str) -> str:
+    return statements("redrive.outbox.sinks", "postgres_text.sql")[name]
+
+
+class PostgresText:
+    """Documents in a database. ``language`` is the text search configuration by which words are found."""
+
+    remembers_deletes = True
+    compares_versions = True
+
+    def __init__(self, url: str, table: str = "documents", *, language: str = "simple") -> None:
+        if not _NAME.fullmatch(table):
+            raise ConfigError(
+                f"a table of documents cannot be named {table!r}",
+                hint="small letters, digits and _, 31 at most, also SCHEMA.NAME",
+            )
+        if not _LANGUAGE.fullmatch(language):
+            raise ConfigError(f"there is no language {language!r}", hint="a text search configuration: english, simple")
+        self._name, self._language = table, language
+        self._pools: Clients[Any] = Clients(lambda: _new_pool(url))
+        self._ready = False
+
+    async def write(self, events: Sequence[Event], index: str | None = None) -> Sequence[Verdict]:
+        table = await self._table(index)
+        return await halving(events, lambda some: self._write(some, table))
+
+    async def check(self) -> None:
+        await (await self._pool()).fetchval("select 1")
+
+    async def close(self) -> None:
+        if (pool := self._pools.take()) is not None:
+            await pool.close()
+
+    # -- rebuild and verify ----------------------------------------------------------------------------------------
+
+    async def create(self, index: str) -> None:
+        async with (await self._pool()).acquire() as connection, connection.transaction():
+            await self._lock(connection)
+            await self._create(connection, _checked(index))
+
+    async def refresh(self, index: str | None = None) -> None:
+        """Nothing to do: what is committed is visible."""
+
+    async def scan(self, index: str | None = None, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
+        text = _sql("scan").format(table=await self._table(index))
+        while rows := await (await self._pool()).fetch(text, after, before, PAGE):
+            for row in rows:
+                yield Stored(row["key"], row["version"])
+            after = rows[-1]["key"]
+
+    async def digest(self, after: str, before: str | None, index: str | None = None) -> Digest | None:
+        text = _sql("digest").format(table=await self._table(index))
+        row = await (await self._pool()).fetchrow(text, after, before)
+        return as_digest(row["n"], int(row["total"]))
+
+    async def swap(self, index: str) -> None:
+        async with (await self._pool()).acquire() as connection, connection.transaction():
+            await self._lock(connection)
+            old = await self._live(connection)
+            if old != index:
+                await self._switch(connection, _checked(index))
+                if old is not None:
+                    await connection.execute(_sql("drop").format(table=self._of(old)))
+
+    async def drop(self, index: str) -> None:
+        async with (await self._pool()).acquire() as connection, connection.transaction():
+            await self._lock(connection)
+            if await self._live(connection) != _checked(index):
+                await connection.execute(_sql("drop").format(table=self._of(index)))
+
+    async def search(self, text: str, limit: int = 10) -> list[Hit]:
+        """Returns documents that have all of these words."""
+        query = _sql("search").format(table=await self._table(None))
+        rows = await (await self._pool()).fetch(query, text, self._language, limit)
+        return [Hit(row["key"], row["score"], json.loads(row["document"])) for row in rows]
+
+    async def get(self, key: str, index: str | None = None) -> Any:
+        """Returns the document of a key; None where there is none, or it was deleted."""
+        query = _sql("get").format(table=await self._table(index))
+        found = await (await self._pool()).fetchval(query, key)
+        return None if found is None else json.loads(found)
+
+    # -- its tables ------------------------------------------------------------------------------------------------
+
+    async def _pool(self) -> Any:
+        return await self._pools.get()
+
+    async def _table(self, index: str | None) -> str:
+        """Returns what is written to and read: the view of the live index, which is made when somebody asks for it."""
+        if index is not None:
+            return self._of(_checked(index))
+        if not self._ready:
+            async with (await self._pool()).acquire() as connection, connection.transaction():
+                await self._lock(connection)
+                if await self._live(connection) is None:
+                    await self._create(connection, FIRST)
+                    await self._switch(connection, FIRST)
+            self._ready = True
+        return self._name
+
+    async def _write(self, events: Sequence[Event], table: str) -> Sequence[Verdict]:
+        rows = [
+            {
+                "key": event.key,
+                "version": event.version,
+                "deleted": event.op is Op.DELETE,
+                "routing": event.routing,
+                "document": None if event.op is Op.DELETE else event.payload,
+            }
+            for event in events
+        ]
+        text = _sql("write").format(table=table)
+        try:
+            written = await (await self._pool()).fetch(text, json.dumps(rows), self._language)
+        except (asyncpg.DataError, asyncpg.ProgramLimitExceededError) as error:
+            raise Unfit(str(error)) from error  # a NUL, or more words than a row can hold
+        keys = {row["key"] for row in written}
+        return [Done() if event.key in keys else Superseded() for event in events]
+
+    async def _lock(self, connection: Any) -> None:
+        await connection.execute(_sql("lock"), self._name)
+
+    async def _live(self, connection: Any) -> str | None:
+        mark = await connection.fetchval(_sql("live"), self._name)
+        return str(mark).removeprefix(MARK) if mark is not None and str(mark).startswith(MARK) else None
+
+    async def _create(self, connection: Any, index: str) -> None:
+        table = self._of(index)
+        await connection.execute(_sql("table").format(table=table))
+        words = f"{table.rpartition('.')[2]}_words"
+        await connection.execute(_sql("words").format(table=table, index=words))
+
+    async def _switch(self, connection: Any, index: str) -> None:
+        await connection.execute(_sql("view").format(live=self._name, table=self._of(index)))
+        await connection.execute(_sql("mark").format(live=self._name, mark=f"'{MARK}{index}'"))
+
+    def _of(self, index: str) -> str:
+        return f"{self._name}_{index}"
+
+
+def _new_pool(url: str) -> Any:
+    """Without prepared statements, which a pooler in between may not keep; a request is one large statement."""
+    return asyncpg.create_pool(url, min_size=0, max_size=CONNECTIONS, statement_cache_size=0, command_timeout=TIMEOUT_S)
+
+
+def _checked(index: str) -> str:
+    if not _INDEX.fullmatch(index):
+        raise ConfigError(f"an index cannot be named {index!r}", hint="small letters, digits and _, 25 at most")
+    return index

@@ -1,0 +1,53 @@
+-- Statements of the full-text sink on PostgreSQL. {live} is the view that people search; {table} one of the tables behind it, or that view.
+
+-- lock: one at a time makes, switches and drops tables of a sink
+select pg_advisory_xact_lock(hashtextextended('redrive outbox ' || $1, 0))
+
+-- live: which index the view shows, if it is there
+select obj_description(to_regclass($1), 'pg_class')
+
+-- table: documents by key; a deleted one stays as its version
+create table if not exists {table} (
+  key       text collate "C" primary key,
+  version   bigint not null,
+  deleted   boolean not null,
+  routing   text,
+  document  jsonb,
+  words     tsvector
+)
+
+-- words: what searches read
+create index if not exists {index} on {table} using gin (words)
+
+-- view: makes an index the live one
+create or replace view {live} as select key, version, deleted, routing, document, words from {table}
+
+-- mark: says which it is
+comment on view {live} is {mark}
+
+-- drop: an index that is not live
+drop table if exists {table}
+
+-- write: newer versions; returns the keys of those that were
+insert into {table} as d (key, version, deleted, routing, document, words)
+select x.key, x.version, x.deleted, x.routing, x.document,
+  case when not x.deleted then jsonb_to_tsvector($2::text::regconfig, x.document, '["string", "numeric"]') end
+from jsonb_to_recordset($1::text::jsonb) x(key text, version bigint, deleted boolean, routing text, document jsonb)
+on conflict (key) do update set version = excluded.version, deleted = excluded.deleted, routing = excluded.routing,
+  document = excluded.document, words = excluded.words
+where d.version < excluded.version
+returning key
+
+-- scan: documents in the order of their keys
+select key, version from {table} where key > $1 and ($2::text is null or key <= $2) and not deleted order by key limit $3
+
+-- digest: how many, and the sum of their numbers (see digest.py)
+select count(*) as n, coalesce(sum(('x' || substr(md5(key || E'\n' || version), 1, 16))::bit(64)::bigint::numeric), 0)::text as total
+from {table} where key > $1 and ($2::text is null or key <= $2) and not deleted
+
+-- search: documents that have all of these words, the best ones first
+select key, ts_rank(words, q) as score, document::text as document
+from {table}, plainto_tsquery($2::text::regconfig, $1) q where words @@ q and not deleted order by score desc, key limit $3
+
+-- get: one document
+select document::text from {table} where key = $1 and not deleted

@@ -1,0 +1,226 @@
+"""An index of Elasticsearch or OpenSearch as a sink: an alias that is live, and indexes behind it.
+
+Events go through an alias, which has to exist (``require_alias``): a server would make a missing index by itself, with
+guessed types, and documents would be in an index that nobody knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from redrive.errors import ConfigError, RedriveError
+from redrive.outbox.event import Event
+from redrive.outbox.sink import Digest, Hit, Stored, TooLarge
+from redrive.outbox.sinks.bulk_answers import FIELD, FILTER, all_of, encoded, verdicts
+from redrive.outbox.sinks.search_server import Refused, SearchServer
+from redrive.outbox.verdict import Failed, Retry, Verdict
+
+FIRST = "first"
+PAGE = 1000
+# How long the server itself remembers deleted versions; the relay's tombstones outlive that.
+GC_DELETES = "1h"
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
+_ALIAS = re.compile(r"[a-z0-9][a-z0-9._-]{0,199}")
+_OURS = {"properties": {"key": {"type": "keyword"}, "version": {"type": "long"}}}
+
+
+class SearchIndex:
+    """Documents of a projection in a search server, which compares versions but forgets those of deleted documents."""
+
+    remembers_deletes = False
+    compares_versions = True
+
+    def __init__(
+        self,
+        server: SearchServer,
+        alias: str,
+        *,
+        mappings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``mappings`` and ``settings`` are those of new indexes, as the server has them."""
+        if not _ALIAS.fullmatch(alias):
+            raise ConfigError(f"{alias!r} is no name of an index", hint="lower-case letters, digits, '.', '_' and '-'")
+        self._server = server
+        self._alias = alias
+        self._mappings = dict(mappings or {})
+        self._settings = dict(settings or {})
+        self._is_alias: bool | None = None  # None: not looked yet. False: an index that was there before redrive
+
+    async def write(self, events: Sequence[Event], index: str | None = None) -> Sequence[Verdict]:
+        """Writes what can be sent; the others have their verdicts already."""
+        lines = [encoded(event) for event in events]
+        sent = [one for one in lines if isinstance(one, bytes)]
+        said = iter(await self._send(sent, index) if sent else ())
+        return [one if isinstance(one, Failed) else next(said) for one in lines]
+
+    async def check(self) -> None:
+        try:
+            await self._server.ask("HEAD", f"/{self._alias}")
+        except Refused as error:
+            if error.status_code != 404:  # made with the first write
+                raise
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    async def _send(self, lines: Sequence[bytes], index: str | None) -> Sequence[Verdict]:
+        try:
+            path, params = await self._target(index)
+        except Refused as error:
+            return [all_of(error)] * len(lines)
+        try:
+            answer = await self._server.ask("POST", path, b"".join(lines), {"filter_path": FILTER, **params})
+        except Refused as error:
+            return await self._refused(error, lines, index)
+        found = verdicts(answer, len(lines))
+        if any(isinstance(one, Retry) and one.reason == "unavailable" for one in found):
+            self._is_alias = None  # somebody may have removed the index: look again
+        return found
+
+    async def _refused(self, error: Refused, lines: Sequence[bytes], index: str | None) -> Sequence[Verdict]:
+        """Finds the one for whose sake a server refuses the whole request as wrong, by halves."""
+        if error.status_code == 413:
+            raise TooLarge(str(error)) from error
+        if error.status_code != 400:
+            return [all_of(error)] * len(lines)
+        if len(lines) == 1:
+            return [Failed("deterministic_exception", str(error))]
+        half = len(lines) // 2
+        return [*await self._send(lines[:half], index), *await self._send(lines[half:], index)]
+
+    async def _target(self, index: str | None) -> tuple[str, dict[str, str]]:
+        """Returns where events go; makes the live index, if nobody has."""
+        if index is not None:
+            return f"/{self._write_alias(index)}/_bulk", {"require_alias": "true"}
+        if self._is_alias is None:
+            self._is_alias = await self._look()
+        return f"/{self._alias}/_bulk", {"require_alias": "true"} if self._is_alias else {}
+
+    async def _look(self) -> bool:
+        """Returns whether the live name is an alias; makes the first index, if there is neither."""
+        live = await self._live()
+        if not live:
+            # With a fixed name: several workers that look at once make one index. The alias by itself is for one that
+            # was there, and that somebody took the alias from.
+            await self._create(FIRST, {self._alias: {}})
+            await self._change_aliases([{"add": {"index": self._named(FIRST), "alias": self._alias}}])
+        return self._alias not in live
+
+    async def _live(self) -> list[str]:
+        """Returns the indexes behind the live name: none, one, or itself if it is no alias."""
+        try:
+            return list(await self._server.ask("GET", f"/_alias/{self._alias}"))
+        except Refused as error:
+            if error.status_code != 404:
+                raise
+        return [self._alias] if await self._exists(self._alias) else []
+
+    async def _exists(self, name: str) -> bool:
+        try:
+            await self._server.ask("HEAD", f"/{name}")
+        except Refused as error:
+            if error.status_code != 404:
+                raise
+            return False
+        return True
+
+    # -- rebuild and verify ----------------------------------------------------------------------------------------
+
+    async def create(self, index: str) -> None:
+        await self._create(index, {})
+
+    async def _create(self, index: str, aliases: Mapping[str, Any]) -> None:
+        own = {**self._mappings.get("properties", {}), FIELD: _OURS}
+        body = {
+            "settings": {"index.gc_deletes": GC_DELETES, **self._settings},
+            "mappings": {**self._mappings, "properties": own},
+            # A rebuild writes through this one, so that what comes late does not bring a dropped index back.
+            "aliases": {self._write_alias(index): {}, **aliases},
+        }
+        try:
+            await self._server.ask("PUT", f"/{self._named(index)}", body)
+        except Refused as error:
+            if error.kind != "resource_already_exists_exception":
+                raise
+
+    async def refresh(self, index: str | None = None) -> None:
+        await self._server.ask("POST", f"/{self._named(index)}/_refresh")
+
+    async def scan(self, index: str | None = None, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
+        """Reads page by page in the order of a field of ours: keys are unique and do not change, so a page after the
+        last key needs no snapshot on the server."""
+        key, version = f"{FIELD}.key", f"{FIELD}.version"
+        limit = {} if before is None else {"lte": before}
+        while True:
+            query = {
+                "size": PAGE,
+                "query": {"range": {key: {"gt": after, **limit}}},
+                "sort": [{key: "asc"}],
+                "_source": False,
+                "docvalue_fields": [version],
+                "track_total_hits": False,
+            }
+            hits = await self._hits(query, index)
+            for hit in hits:
+                yield Stored(hit["sort"][0], int(hit["fields"][version][0]))
+            if len(hits) < PAGE:
+                return
+            after = hits[-1]["sort"][0]
+
+    async def digest(self, after: str, before: str | None, index: str | None = None) -> Digest | None:
+        """None: the server has no digests, it is scanned."""
+        return None
+
+    async def swap(self, index: str) -> None:
+        """Moves the alias and removes what was behind it, in one step of the server's."""
+        new, old = self._named(index), await self._live()
+        if old == [new]:
+            return
+        gone = [{"remove_index": {"index": one}} for one in old if one != new]
+        await self._change_aliases([{"add": {"index": new, "alias": self._alias}}, *gone])
+        self._is_alias = True
+
+    async def _change_aliases(self, actions: Sequence[Mapping[str, Any]]) -> None:
+        await self._server.ask("POST", "/_aliases", {"actions": actions})
+
+    async def drop(self, index: str) -> None:
+        name = self._named(index)
+        if name in await self._live():
+            raise RedriveError(f"the index {name} is the live one of {self._alias}, and is not dropped")
+        try:
+            await self._server.ask("DELETE", f"/{name}")
+        except Refused as error:
+            if error.status_code != 404:
+                raise
+
+    async def search(self, text: str, limit: int = 10) -> list[Hit]:
+        """Returns documents that have all of these words, in any field."""
+        words = {"query": text, "default_operator": "and", "lenient": True}
+        hits = await self._hits({"size": limit, "query": {"simple_query_string": words}})
+        return [_hit(hit) for hit in hits]
+
+    async def _hits(self, query: Mapping[str, Any], index: str | None = None) -> Sequence[Mapping[str, Any]]:
+        answer = await self._server.ask("POST", f"/{self._named(index)}/_search", query)
+        if answer.get("timed_out") or answer.get("_shards", {}).get("failed"):
+            raise ConnectionError("a search answered for a part of the index only")
+        hits: Sequence[Mapping[str, Any]] = answer["hits"]["hits"]
+        return hits
+
+    def _named(self, index: str | None) -> str:
+        if index is None:
+            return self._alias
+        if not _NAME.fullmatch(index):
+            raise ConfigError(f"{index!r} is no name of an index", hint="lower-case letters, digits and '_'")
+        return f"{self._alias}-{index}"
+
+    def _write_alias(self, index: str) -> str:
+        return f"{self._named(index)}.write"
+
+
+def _hit(hit: Mapping[str, Any]) -> Hit:
+    document = dict(hit["_source"])
+    ours = document.pop(FIELD, {})
+    return Hit(ours.get("key", hit["_id"]), float(hit["_score"] or 0.0), document)

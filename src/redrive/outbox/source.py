@@ -1,0 +1,150 @@
+"""Sources: where a projection's entities are kept. A rebuild and a comparison read them; live events need none."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from redrive.outbox.event import key_of
+from redrive.outbox.sink import Digest, Stored
+
+PAGE = 1000
+
+
+@dataclass(slots=True, frozen=True)
+class Record:
+    """An entity as its source has it now."""
+
+    entity_type: str
+    entity_id: str
+    version: int
+    payload: Any
+    routing: str | None = None
+
+    @property
+    def key(self) -> str:
+        return key_of(self.entity_type, self.entity_id)
+
+
+@dataclass(slots=True, frozen=True)
+class Page:
+    """Some entities of a source, and the place behind them; None where there are no more."""
+
+    records: Sequence[Record]
+    next: str | None
+
+
+@runtime_checkable
+class Source(Protocol):
+    """What rebuild and verify need of a source."""
+
+    async def page(self, after: str | None, limit: int) -> Page:
+        """Returns the entities behind a place that an earlier page returned (None: from the beginning), in an order of
+        the source's own. An entity that is there all the time is in some page, whatever happens to others."""
+        ...
+
+    async def fetch(self, keys: Sequence[str]) -> Sequence[Record]:
+        """Returns those of these entities that are there now."""
+        ...
+
+    def versions(self, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
+        """Yields key and version of entities with after < key <= before, in the byte order of their keys."""
+        ...
+
+    async def digest(self, after: str, before: str | None) -> Digest | None:
+        """Returns the digest of a range where the source can compute it; None: read it."""
+        ...
+
+
+@runtime_checkable
+class Keyed(Protocol):
+    """What an application writes by hand, for ``@app.outbox.source(…)``: the least that makes a source."""
+
+    async def scan(self, after: str, limit: int) -> Sequence[Record]:
+        """Returns entities whose key (``type:id``) comes behind this one in byte order, the first so many, in that
+        order."""
+        ...
+
+    async def fetch(self, keys: Sequence[str]) -> Sequence[Record]:
+        """Returns those of these entities that are there now."""
+        ...
+
+
+class KeyedSource:
+    """A source of what reads entities in the order of their keys."""
+
+    def __init__(self, keyed: Keyed) -> None:
+        self._keyed = keyed
+
+    async def page(self, after: str | None, limit: int) -> Page:
+        records = await self._keyed.scan(after or "", limit)
+        return Page(records, records[-1].key if records else None)
+
+    async def fetch(self, keys: Sequence[str]) -> Sequence[Record]:
+        return await self._keyed.fetch(keys)
+
+    async def versions(self, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
+        end = None if before is None else before.encode()
+        while records := await self._keyed.scan(after, PAGE):
+            for one in records:
+                if end is not None and one.key.encode() > end:
+                    return
+                yield Stored(one.key, one.version)
+            after = records[-1].key
+
+    async def digest(self, after: str, before: str | None) -> Digest | None:
+        return None
+
+
+class Together:
+    """Several sources of one projection, of different entity types, as one."""
+
+    def __init__(self, sources: dict[str, Source]) -> None:
+        # Keys of a type stand together: they begin with it and a colon.
+        self._sources = dict(sorted(sources.items(), key=lambda one: f"{one[0]}:".encode()))
+
+    async def page(self, after: str | None, limit: int) -> Page:
+        types = list(self._sources)
+        at, _, place = ("0", "", "") if after is None else after.partition(" ")
+        number = int(at)
+        found = await self._sources[types[number]].page(place or None, limit)
+        if found.next is not None:
+            return Page(found.records, f"{number} {found.next}")
+        return Page(found.records, f"{number + 1}" if number + 1 < len(types) else None)
+
+    async def fetch(self, keys: Sequence[str]) -> Sequence[Record]:
+        found: list[Record] = []
+        for entity_type, source in self._sources.items():
+            own = [key for key in keys if key.startswith(f"{entity_type}:")]
+            found += await source.fetch(own) if own else ()
+        return found
+
+    async def versions(self, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
+        for source in self._sources.values():
+            async for one in source.versions(after, before):
+                yield one
+
+    async def digest(self, after: str, before: str | None) -> Digest | None:
+        from redrive.outbox.digest import as_digest
+
+        parts = [await source.digest(after, before) for source in self._sources.values()]
+        known = [one for one in parts if one is not None]
+        if len(known) < len(parts):
+            return None
+        return as_digest(sum(one.count for one in known), sum(int(one.digest, 16) for one in known))
+
+
+def source_of(given: Any) -> Source:
+    """Returns a source: as it is, or made of what scans in the order of keys. A class is called first."""
+    made = given() if isinstance(given, type) else given
+    if isinstance(made, Source):
+        return made
+    if isinstance(made, Keyed):
+        return KeyedSource(made)
+    from redrive.errors import ConfigError
+
+    raise ConfigError(
+        f"{type(made).__name__} is no source of a projection",
+        hint="it has async def scan(after, limit) and fetch(keys), which return Records",
+    )

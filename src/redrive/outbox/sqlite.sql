@@ -1,0 +1,55 @@
+-- bury: deletes that the sink will forget; the newest version of each stays
+insert into redrive_outbox_tombstone (projection, key_digest, version)
+select v.value ->> 'projection', v.value ->> 'key', max(v.value ->> 'version') from json_each(?) v
+where true group by 1, 2
+on conflict (projection, key_digest)
+do update set version = max(version, excluded.version), deleted_at = excluded.deleted_at
+
+-- buried: the versions of those of these documents that were deleted
+select key_digest, version from redrive_outbox_tombstone
+where projection = ?1 and key_digest in (select value from json_each(?2))
+
+-- prune_tombstones: those that were deleted before this time, so many at once
+delete from redrive_outbox_tombstone where (projection, key_digest) in (
+  select projection, key_digest from redrive_outbox_tombstone where deleted_at < ?1 order by deleted_at limit ?2)
+
+-- personal: tombstones hold digests, and say nothing about anybody
+select 0 as n where ?1 is not null
+
+-- erase: nothing to do
+select 0 as n where ?1 is null
+
+-- numbers: each projection's events by status; the age of the oldest that is not done is of the first 1,000 of each state
+with moment(now) as (select cast((julianday('now') - 2440587.5) * 86400000000 as integer)
+), running as materialized (
+  select t.queue, t.created_at, t.lease_expires_at < m.now or t.last_attempt_at < m.now - ?1 * 1000000 as stuck
+  from redrive_task t, moment m where t.state = 'running' and t.lease_expires_at > 0 and t.queue like 'outbox:%'
+), delayed as materialized (
+  select t.queue, t.created_at from redrive_task t where t.state = 'delayed' order by t.next_attempt_at limit 1000
+), counted as (
+  select c.*,
+    (select min(x.created_at) from running x where x.queue = c.queue) as r,
+    (select min(x.created_at) from delayed x where x.queue = c.queue) as d,
+    (select min(x.created_at) from (
+      select t.created_at from redrive_task t where t.state = 'queued' and t.queue = c.queue
+      order by t.lane, t.priority, t.position limit 1000) x) as q
+  from redrive_total c where c.kind like 'OUTBOX:%'
+)
+select substr(c.kind, 8) as projection, c.queued + c.delayed + c.paused as pending, c.running as processing, c.failed,
+  c.completed as done,
+  (select count(*) from running x where x.queue = c.queue and not x.stuck) as inflight,
+  (select count(*) from running x where x.queue = c.queue and x.stuck) as stuck,
+  case when coalesce(c.r, c.d, c.q) is not null
+    then (m.now - min(coalesce(c.r, m.now), coalesce(c.d, m.now), coalesce(c.q, m.now))) / 1000000.0 end as oldest_age
+from counted c, moment m order by 1
+
+-- table_shape: tables of this name, with what a trigger has to know of them
+select '' as "schema", m.name as "table", m.type as kind, 0 as partitioned,
+  (select json_group_array(json_array(x.name, lower(x.type))) from pragma_table_xinfo(m.name) x where x.hidden <> 1) as columns,
+  (select json_group_array(x.name) from (select x.name from pragma_table_xinfo(m.name) x where x.pk > 0 order by x.pk) x) as key,
+  (select json_group_array(i.name) from pragma_index_list(m.name) l, pragma_index_info(l.name) i where l."unique" and not l.partial
+    and (select count(*) from pragma_index_info(l.name)) = 1) as uniques
+from sqlite_master m where m.type in ('table', 'view') and m.name = ?1 collate nocase
+
+-- trigger_marks: what redrive's triggers say about themselves
+select m.sql as mark from sqlite_master m where m.type = 'trigger' and instr(m.sql, '/* redrive outbox {') > 0 and m.name like '%\_insert' escape '\'

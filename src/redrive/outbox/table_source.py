@@ -1,0 +1,203 @@
+"""A table as the source of a projection: read through the store, in its database, and never written to."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from redrive.errors import InvalidInput
+from redrive.outbox.digest import as_digest
+from redrive.outbox.sink import Digest, Stored
+from redrive.outbox.source import Page, Record, Source, Together, source_of
+from redrive.outbox.triggers import postgres, sqlite
+from redrive.outbox.triggers.mapped import SEQUENCE, Mapped, mapped, shape_of
+from redrive.outbox.triggers.quoting import name, text
+
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
+    from redrive.outbox.projection import Projection
+
+SECONDS = 300.0  # a query may take: it sorts a large table
+VERSIONS_AT_ONCE = 20_000
+_MARK = re.compile(r"redrive outbox (\{.*?\})(?: \*/|$)", re.DOTALL)
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_AFFINE = re.compile("int|char|clob|text")  # SQLite compares these with text by their own type
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass(slots=True, frozen=True)
+class Table:
+    """A table without a trigger as a source: ``app.outbox.projection(…, source=Table("notes"))``. Options are those of
+    ``redrive outbox trigger``, but that ``version`` has to be a column: only a trigger counts by itself."""
+
+    table: str
+    entity_type: str | None = None
+    id: str | None = None
+    version: str = "version"
+    columns: Sequence[str] | None = None
+
+
+async def table_source(store: Store, projection: str, table: Table) -> TableSource:
+    """Returns a table as the source of a projection."""
+    if table.version == SEQUENCE:
+        raise InvalidInput(
+            f"the source {table.table!r} has no versions without a trigger",
+            hint="version= names a column; or leave source= out: a table with a trigger is found by itself",
+        )
+    shape = await shape_of(store, table.table)
+    options: dict[str, Any] = {"entity_type": table.entity_type, "id": table.id, "columns": table.columns}
+    return TableSource(store, mapped(shape, projection, version=table.version, **options))
+
+
+async def triggers_source(store: Store, projection: str) -> Source | None:
+    """Returns the tables whose triggers feed a projection, as its source; None where there are none."""
+    rows = await store.feature_rows("outbox", "trigger_marks")
+    found = [Mapped.of(json.loads(mark[1])) for row in rows if (mark := _MARK.search(row["mark"]))]
+    own: dict[str, Source] = {one.entity_type: TableSource(store, one) for one in found if one.projection == projection}
+    if not own:
+        return None
+    return next(iter(own.values())) if len(own) == 1 else Together(own)
+
+
+class TableSource:
+    """One table. What it reads comes as one JSON text of a page, whatever the types of its columns."""
+
+    def __init__(self, store: Store, one: Mapped) -> None:
+        self.mapped = one
+        self._store = store
+        self._on_postgres = bool(one.schema)
+        self._key = f"t.{name(one.id)}"
+        self._as_text = f"{self._key}::text" if self._on_postgres else f"cast({self._key} as text)"
+        self._sorted = f'({self._as_text} collate "C")' if self._on_postgres else self._as_text
+
+    async def page(self, after: str | None, limit: int) -> Page:
+        kind = f"::{self.mapped.id_type}" if self._on_postgres else ""
+        where = "true" if after is None else f"{self._key} > {self._place(after)}{kind}"
+        rows = await self._records(f"where {where} order by {self._key} limit {int(limit)}")
+        return Page([self._record(row) for row in rows], str(rows[-1][3]) if len(rows) == limit else None)
+
+    async def fetch(self, keys: Sequence[str]) -> Sequence[Record]:
+        ids = [one for key in keys if (one := self._id_in(key)) is not None]
+        where = self._among(ids)
+        return [self._record(row) for row in await self._records(f"where {where}")] if where else []
+
+    async def versions(self, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
+        while (where := self._range(after, before)) is not None:
+            order = f"where {where} order by {self._sorted} limit {VERSIONS_AT_ONCE}"
+            rows = await self._rows(f"{self._as_text} as a, {self._version} as b", "a, b", order)
+            for found, version in rows:
+                yield Stored(f"{self.mapped.entity_type}:{found}", version)
+            if len(rows) < VERSIONS_AT_ONCE:
+                return
+            after = f"{self.mapped.entity_type}:{rows[-1][0]}"
+
+    async def digest(self, after: str, before: str | None) -> Digest | None:
+        if not self._on_postgres:  # SQLite has no function for it
+            return None
+        where = self._range(after, before)
+        if where is None:
+            return as_digest(0, 0)
+        document = f"{text(self.mapped.entity_type + ':')} || {self._as_text} || E'\\n' || {self._version}"
+        number = f"('x' || substr(md5({document}), 1, 16))::bit(64)::bigint::numeric"
+        query = f"select json_build_array(count(*), coalesce(sum({number}), 0)::text)::text {self._from} where {where}"
+        count, total = json.loads(await self._store.answer(query, SECONDS))
+        return as_digest(count, int(total))
+
+    # -- its statements --------------------------------------------------------------------------------------------
+
+    @property
+    def _from(self) -> str:
+        one = self.mapped
+        table = f"{name(one.schema)}.{name(one.table)}" if self._on_postgres else name(one.table)
+        if one.version:
+            return f"from {table} t"
+        versions = postgres.versions_of(one) if self._on_postgres else sqlite.versions_of(one)
+        return f"from {table} t left join {versions} v on v.id = {self._as_text}"
+
+    @property
+    def _version(self) -> str:
+        """The version of a row; of those that are older than the trigger, 0."""
+        if self.mapped.version is None:
+            return "coalesce(v.version, 0)"
+        largest = "greatest" if self._on_postgres else "max"
+        return f"{largest}(coalesce(t.{name(self.mapped.version)}, 0), 0)"
+
+    @property
+    def _document(self) -> str:
+        if self._on_postgres:
+            return postgres.document_of(self.mapped, "t")
+        return f"json({sqlite.document_of(self.mapped, 't', list(self.mapped.columns or ()))})"
+
+    async def _records(self, where: str) -> list[Any]:
+        wanted = f"{self._as_text} as a, {self._version} as b, {self._document} as c, {self._key} as d"
+        return await self._rows(wanted, "a, b, c, d", where)
+
+    async def _rows(self, wanted: str, names: str, where: str) -> list[Any]:
+        """Returns rows as lists, in their order."""
+        inner = f"select {wanted} {self._from} {where}"
+        if self._on_postgres:
+            query = f"select coalesce(json_agg(json_build_array({names})), '[]')::text from ({inner}) r"  # noqa: S608
+        else:
+            parts = names.replace("c", "json(c)")
+            query = f"select json_group_array(json_array({parts})) from ({inner}) r"  # noqa: S608
+        found: list[Any] = json.loads(await self._store.answer(query, SECONDS))
+        return found
+
+    def _record(self, row: Sequence[Any]) -> Record:
+        return Record(self.mapped.entity_type, row[0], row[1], row[2])
+
+    def _place(self, after: str) -> str:
+        """Returns a place as a value of the key's own type: SQLite compares text with numbers by type."""
+        return after if not self._on_postgres and _INTEGER.fullmatch(after) else text(after)
+
+    def _id_in(self, key: str) -> str | None:
+        entity_type, _, found = key.partition(":")
+        return found if entity_type == self.mapped.entity_type else None
+
+    def _among(self, ids: Sequence[str]) -> str:
+        """Returns the condition for these ids, such that the index of the key is used where its type is known; empty:
+        none of them can be there."""
+        kind, subject, values = self.mapped.id_type, self._as_text, [text(one) for one in ids]
+        if kind in ("text", "character varying") or (not self._on_postgres and _AFFINE.search(kind)):
+            subject = self._key
+        elif kind in ("smallint", "integer", "bigint"):
+            values, subject = [one for one in ids if _INTEGER.fullmatch(one)], self._key
+        elif kind == "uuid":
+            values, subject = [f"{text(one)}::uuid" for one in ids if _UUID.fullmatch(one)], self._key
+        return f"{subject} in ({', '.join(values)})" if values else ""
+
+    def _range(self, after: str, before: str | None) -> str | None:
+        """Returns the condition for keys behind one and up to another; None where the table can have none."""
+        prefix = f"{self.mapped.entity_type}:"
+        conditions = ["true"]
+        if after.startswith(prefix):
+            conditions.append(f"{self._sorted} > {text(after.removeprefix(prefix))}")
+        elif after.encode() > prefix.encode():
+            return None
+        if before is not None:
+            if before.startswith(prefix):
+                conditions.append(f"{self._sorted} <= {text(before.removeprefix(prefix))}")
+            elif before.encode() < prefix.encode():
+                return None
+        return " and ".join(conditions)
+
+
+async def source_for(store: Store, projection: Projection) -> Source:
+    """Returns the source of a projection: the declared one, or the tables whose triggers feed it."""
+    declared = projection.source
+    if isinstance(declared, str | Table):
+        table = Table(declared) if isinstance(declared, str) else declared
+        return await table_source(store, projection.name, table)
+    if declared is not None:
+        return source_of(declared)
+    found = await triggers_source(store, projection.name)
+    if found is None:
+        raise InvalidInput(
+            f"the projection {projection.name} has no source to read from",
+            hint=f"declare it: @app.outbox.source({projection.name!r}); or give a table its trigger: "
+            f"redrive outbox trigger TABLE --projection {projection.name}",
+        )
+    return found

@@ -1,0 +1,43 @@
+"""Tombstones: versions of deleted documents, kept in the store for sinks that forget them (Elasticsearch, OpenSearch).
+
+Without them a late, older update would bring a document back, once the sink has forgotten its deletion.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from redrive.kernel.commit import Commit
+from redrive.kernel.reactions import Rows
+from redrive.outbox.event import Event, Op
+
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
+
+
+def digest_of(key: str) -> str:
+    """Returns what a document is known by here: nothing that says whose it was."""
+    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+async def bury(store: Store, projection: str, events: Sequence[Event]) -> None:
+    """Notes what is about to be deleted: before the sink is told, so that nothing comes in between."""
+    rows = tuple(
+        {"projection": projection, "key": digest_of(event.key), "version": event.version}
+        for event in events
+        if event.op is Op.DELETE
+    )
+    if rows:
+        await store.apply(Commit(rows=[Rows("outbox", "bury", rows)]))
+
+
+async def buried(store: Store, projection: str, events: Sequence[Event]) -> Mapping[str, int]:
+    """Returns the versions at which those of these events' documents were deleted that were, by key."""
+    keys = {digest_of(event.key): event.key for event in events if event.op is Op.UPSERT}
+    if not keys:
+        return {}
+    rows = await store.feature_rows("outbox", "buried", projection, json.dumps([*keys]))
+    return {keys[row["key_digest"]]: int(row["version"]) for row in rows}

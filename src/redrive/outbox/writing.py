@@ -1,0 +1,93 @@
+"""Writes events to a sink: in requests that it takes, the newest version of each entity, tombstones first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from redrive.outbox.coalesce import Entity, by_entity, worst
+from redrive.outbox.event import Event, Op
+from redrive.outbox.pacing import Pace
+from redrive.outbox.sink import Sink, TooLarge
+from redrive.outbox.tombstones import buried, bury
+from redrive.outbox.verdict import Failed, Superseded, Verdict
+
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
+
+TOO_LARGE = Failed("http_4xx", "the sink refuses this document for its size")
+
+
+class Projected(Protocol):
+    """What the relay needs of a projection."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def document(self) -> Callable[[Event], Any] | None: ...
+
+    def sink(self) -> Sink:
+        """Returns the sink of the running event loop."""
+        ...
+
+    async def indexes(self, store: Store) -> Sequence[str | None]:
+        """Returns where events go: the live index (None), and one that a rebuild fills."""
+        ...
+
+
+class Write:
+    """One call of the relay: ``verdicts`` has what the sink said so far, also when it fails in between."""
+
+    def __init__(self, projection: Projected, pace: Pace, store: Store, stopping: Callable[[], bool]) -> None:
+        self._projection = projection
+        self._sink = projection.sink()
+        self._pace = pace
+        self._store = store
+        self._stopping = stopping
+        self.verdicts: dict[UUID, Verdict] = {}
+
+    async def all(self, events: Sequence[Event], sizes: Mapping[UUID, int]) -> None:
+        """Writes the newest of each entity; where that never can be written, the next newest."""
+        entities = by_entity(events)
+        while entities and not self._stopping():
+            await self._newest(entities, sizes)
+            entities = [one for one in entities if one.events]
+
+    async def _newest(self, entities: Sequence[Entity], sizes: Mapping[UUID, int]) -> None:
+        """Writes the newest event of each, in as many requests as it takes, until the worker stops."""
+        at = 0
+        while at < len(entities) and not self._stopping():
+            rest = entities[at : at + self._pace.events]
+            bytes_of = [sizes[one.newest.id] for one in rest]
+            chunk = rest[: self._pace.cut(bytes_of)]
+            try:
+                verdicts = await self._request([one.newest for one in chunk])
+            except TooLarge:
+                if len(chunk) > 1:
+                    self._pace.was_too_large(len(chunk), sum(bytes_of[: len(chunk)]))
+                    continue
+                verdicts = [TOO_LARGE]
+            for one, verdict in zip(chunk, verdicts, strict=True):
+                self.verdicts.update(one.told(verdict))
+            at += len(chunk)
+
+    async def _request(self, events: Sequence[Event]) -> list[Verdict]:
+        """Returns the verdicts on what goes into one request, of all indexes that it goes to."""
+        deleted = {} if self._sink.remembers_deletes else await self._deleted(events)
+        live = [event for event in events if deleted.get(event.key, -1) < event.version or event.op is Op.DELETE]
+        verdicts: dict[UUID, Verdict] = {}
+        if live:
+            began = time.monotonic()
+            said = [await self._sink.write(live, index) for index in await self._projection.indexes(self._store)]
+            self._pace.took(len(live), time.monotonic() - began)
+            verdicts = {event.id: worst(each) for event, *each in zip(live, *said, strict=True)}
+        return [verdicts.get(event.id, Superseded()) for event in events]
+
+    async def _deleted(self, events: Sequence[Event]) -> Mapping[str, int]:
+        """Notes what these events delete, and returns at which versions their documents were deleted before."""
+        if not self._sink.compares_versions:
+            return {}  # whoever reads it gets versions, and has to remember them
+        await bury(self._store, self._projection.name, events)
+        return await buried(self._store, self._projection.name, events)

@@ -1,0 +1,68 @@
+"""An application with a projection into full text, on both stores, and a sink that can be made to fail."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive import App, State
+from redrive.kernel.reads import Query
+from redrive.kernel.task import Task
+from redrive.outbox.settings import OutboxSettings
+from redrive.outbox.sinks.fts5 import Fts5
+from redrive.settings import load_settings
+from tests.outbox.faulty import Faulty
+
+WAITS = (State.QUEUED, State.DELAYED)
+QUICK = {"base_backoff_seconds": 0.01, "max_backoff_seconds": 0.02}
+
+
+@dataclass(slots=True)
+class World:
+    """An application whose projection ``notes`` writes into ``fts`` by way of ``sink``."""
+
+    app: App
+    fts: Fts5
+    sink: Faulty
+    name: str = "notes"
+
+    async def publish(self, entity_id: Any, op: str, version: int, payload: Any = None) -> Any:
+        return await self.app.outbox.publish(None, "notes", "note", entity_id, op, version, payload)
+
+    async def drain(self, app: App | None = None) -> None:
+        """Runs everything to its end, also what waits for its next attempt."""
+        while any(task.state in WAITS for task in await self.tasks()):
+            await (app or self.app).worker(stop_when_empty=True).run()
+
+    async def versions(self) -> dict[str, int]:
+        return {one.key: one.version async for one in self.fts.scan()}
+
+    async def tasks(self) -> list[Task]:
+        return list(await (await self.app.store()).find(Query(queue=f"outbox:{self.name}", limit=1000)))
+
+
+def make_app(url: str, **settings: Any) -> App:
+    loaded = load_settings(url=url, log_format="off", interval_ms=20)
+    return App(settings=loaded.holding(OutboxSettings(**{**QUICK, **settings})))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    sqlite = request.param == "sqlite"
+    return f"sqlite:///{tmp_path}/redrive.db" if sqlite else str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def world(url: str, tmp_path: Path) -> AsyncIterator[World]:
+    app = make_app(url)
+    fts = Fts5(tmp_path / "search.db")
+    sink = Faulty(fts)
+    app.outbox.projection("notes", sink=sink)
+    await app.migrate()
+    yield World(app, fts, sink)
+    await app.close()
+    await fts.close()

@@ -1,0 +1,158 @@
+"""What people see of projections: figures, metrics, findings, alerts, commands, HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive.errors import InvalidInput, NotAllowed
+from redrive.observe.samples import Samples
+from redrive.ops.access import Caller, Role
+from redrive.outbox.event import Event
+from redrive.outbox.examine import dependencies, examine, failed, oldest_age, stuck
+from redrive.outbox.metrics import fleet, process
+from redrive.outbox.numbers import numbers
+from redrive.outbox.reclaimed import log_reclaimed
+from redrive.outbox.service import OutboxService
+from redrive.outbox.verdict import Verdict
+from tests.outbox.conftest import World, make_app
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_figures_follow_events(world: World) -> None:
+    app, store = world.app, await world.app.store()
+    assert await numbers(store, app.settings) == [] and await oldest_age(store, app.settings) is None
+    for n in range(3):
+        await world.publish(n, "upsert", 1, {})
+    await world.publish(9, "nonsense", 1)
+    [one] = await numbers(store, app.settings)
+    assert (one.projection, one.pending, one.lag, one.stuck) == ("notes", 4, 4, 0)
+    assert one.oldest_age is not None and one.oldest_age >= 0
+    during: list[Any] = []
+
+    async def look() -> None:
+        during.extend(await numbers(store, app.settings))
+
+    world.sink.before = look
+    await world.drain()
+    assert (during[0].processing, during[0].inflight, during[0].stuck, during[0].lag) == (4, 4, 0, 4)
+    [one] = await numbers(store, app.settings)
+    assert (one.lag, one.done, one.failed, one.oldest_age) == (0, 3, 1, None)
+    samples = await fleet(store, app.settings)
+    assert samples["outbox_lag_events"] == {("notes",): 0.0}
+    found = await examine(store, app.settings)
+    assert [one.code for one in found] == ["outbox_failed"]
+    assert (await stuck(store, app.settings), await failed(store, app.settings)) == (0.0, 1.0)
+
+
+async def test_what_is_behind_and_stuck_is_told(url: str, world: World) -> None:
+    store = await world.app.store()
+    await world.publish(1, "upsert", 1, {})
+    strict = make_app(url, oldest_alert_seconds=0.001, max_processing_seconds=0.001)
+    await asyncio.sleep(0.02)
+    assert [one.code for one in await examine(store, strict.settings)] == ["outbox_behind"]
+    codes: list[str] = []
+
+    async def look() -> None:
+        await asyncio.sleep(0.02)
+        codes.extend(one.code for one in await examine(store, strict.settings))
+
+    world.sink.before = look
+    await world.drain()
+    assert codes == ["outbox_stuck", "outbox_behind"]
+    await strict.close()
+
+
+def test_counts_of_a_worker() -> None:
+    kind = ("outbox:notes", "OUTBOX:notes")
+    worker: Samples = {
+        "redrive_attempts_total": {
+            (*kind, "completed", ""): 5.0,
+            (*kind, "retried", "connect"): 3.0,
+            (*kind, "expired", "lease_expired"): 2.0,
+            (*kind, "failed", "http_4xx"): 1.0,
+            ("default", "SEND", "completed", ""): 9.0,
+        }
+    }
+    assert process(worker) == {
+        "outbox_processed_total": {("notes",): 5.0},
+        "outbox_failed_total": {("notes",): 6.0},
+        "outbox_retry_scheduled_total": {("notes",): 5.0},
+        "outbox_terminal_failed_total": {("notes", "http_4xx"): 1.0},
+    }
+
+
+async def test_failures_are_counted_in_one_line(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    for n in range(3):
+        await world.publish(n, "upsert", 1, {})
+    await world.publish(4, "nonsense", 1)
+
+    def down(events: Sequence[Event]) -> dict[int, Verdict]:
+        raise ConnectionError("down")
+
+    world.sink.faults = [down]
+    with caplog.at_level(logging.WARNING, "redrive.outbox"):
+        await world.app.worker(max_jobs=4).run()
+    [line] = [one for one in caplog.records if getattr(one, "event", "") == "outbox.bulk_failures"]
+    assert vars(line)["failures"] == {"connect": 3, "deterministic_exception": 1}
+
+
+def test_what_was_taken_back_is_counted_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "redrive.outbox"):
+        log_reclaimed([("OUTBOX:notes", False), ("OUTBOX:notes", True), ("OUTBOX:notes", False), ("SEND", False)])
+    [line] = caplog.records
+    said = vars(line)
+    assert (said["event"], said["projection"], said["reclaimed"]) == ("outbox.reclaimed", "notes", 3)
+    assert (said["lease"], said["max_processing"]) == (2, 1)
+
+
+async def test_readiness_asks_the_sinks_in_use(world: World) -> None:
+    store, settings = await world.app.store(), world.app.settings
+    assert await dependencies(store, settings) == [], "nobody has used it yet"
+    world.app.outbox.projections["notes"].sink()
+    [one] = await dependencies(store, settings)
+    assert (one.name, one.ok) == ("sink of notes", True)
+    world.sink.unreachable = True
+    [one] = await dependencies(store, settings)
+    assert (one.ok, one.detail) == (False, "not reachable (ConnectionError)")
+
+
+async def test_who_may_look_and_search(world: World) -> None:
+    await world.publish(1, "upsert", 1, {"title": "hello"})
+    await world.drain()
+    viewer = (await world.app.operator(Caller("vic", Role.VIEWER))).of(OutboxService)
+    [row] = await viewer.overview()
+    assert (row["projection"], row["done"], row["lag"]) == ("notes", 1, 0)
+    with pytest.raises(NotAllowed):
+        await viewer.search("notes", "hello")
+    operator = (await world.app.operator(Caller("ann", Role.OPERATOR))).of(OutboxService)
+    with pytest.raises(InvalidInput, match="cannot be searched"):
+        await operator.search(None, "hello")  # the sink of these tests cannot
+
+
+def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from redrive.cli.root import call
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDRIVE_LOG", "off")
+
+    def run(*arguments: str) -> Any:
+        capsys.readouterr()
+        assert call([*arguments, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert call(["migrate"]) == 0
+    event = {"entity_type": "note", "entity_id": "1", "op": "create", "version": 1, "payload": {"title": "hello"}}
+    name = "search_index_to_elastic"
+    run("enqueue", f"OUTBOX:{name}", json.dumps(event), "--queue", f"outbox:{name}")
+    assert [row["lag"] for row in run("outbox")["items"]] == [1]
+    assert run("outbox", "work", name, "--stop-when-empty", "--metrics-port", "0")["completed"] == 1
+    assert [row["done"] for row in run("outbox", "list")["items"]] == [1]
+    assert [row["key"] for row in run("outbox", "search", "hello")["items"]] == ["note:1"]
