@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from redrive import App
-from redrive.batches import BatchCancelled, BatchConflict, BatchService, BatchState
+from redrive.batches import BatchCancelled, BatchConflict, BatchState
 from redrive.batches import given as giving
 from redrive.batches.forgotten import mark_agreed
+from redrive.batches.service import TaskBatchService
 from redrive.errors import InvalidInput, RedriveError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.task import State
@@ -25,8 +26,8 @@ pytestmark = pytest.mark.anyio
 ANN = Caller("ann", Role.OPERATOR)
 
 
-async def service(app: App) -> BatchService:
-    return (await app.operator(ANN)).of(BatchService)
+async def service(app: App) -> TaskBatchService:
+    return (await app.operator(ANN)).of(TaskBatchService)
 
 
 def counts(batch: Any) -> tuple[int, int, int, int]:

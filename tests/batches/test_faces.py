@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,8 +14,11 @@ import httpx
 import pytest
 
 from redrive.api.app import make_api
-from redrive.ops import access
-from redrive.ops.access import Role
+from redrive.batches.pages import sample
+from redrive.kernel.audit import AuditFilter
+from redrive.ops import access, audit
+from redrive.ops.access import Caller, Role
+from redrive.ops.audit_archive import _fits as fits
 from tests.batches.conftest import drain
 from tests.console.conftest import HOME, console, done, page, text_of
 
@@ -27,6 +31,24 @@ async def failing(app: Any) -> Any:
     return batch
 
 
+async def test_what_its_items_wait_for(app: Any) -> None:
+    batch = await app.batch([("WORK", {"n": 1}), ("SPLIT", {"n": 1})])
+    async with console(app) as client:
+        assert (await client.post("/api/kinds/SPLIT/pause", json={"actor": "ann"})).status_code == 200
+        await drain(app)
+        [told] = [
+            one for one in (await client.get(f"/api/batches/{batch.id}")).json()["waitsFor"] if one["code"] == "paused"
+        ]
+        assert told["text"] == "kind SPLIT was paused by ann"
+        assert told["text"] in text_of(await page(client, f"/batches/{batch.id}"))
+
+
+async def test_a_list_without_batches_is_live_too(app: Any) -> None:
+    async with console(app):
+        regions = await sample(await app.operator(Caller("ann", Role.VIEWER)))
+    assert "No batch yet" in regions["#batches"]
+
+
 async def test_over_http(app: Any) -> None:
     batch = await failing(app)
     transport = httpx.ASGITransport(app=make_api(app, None, open_door=True))
@@ -36,7 +58,7 @@ async def test_over_http(app: Any) -> None:
         assert [one["id"] for one in (await client.get("/api/batches?state=failed")).json()["batches"]] == [found["id"]]
         items = (await client.get(f"/api/batches/{batch.id}/items?state=failed&limit=1")).json()
         listed = (await client.get(f"/api/tasks?batchId={batch.id}&state=failed")).json()["tasks"]
-        assert items["tasks"][0]["id"] == listed[0]["id"]
+        assert items["items"][0]["taskId"] == listed[0]["id"]
         assert listed[0]["belongsTo"] == {
             "feature": "batches",
             "label": f"batch {batch.id}",
@@ -44,6 +66,7 @@ async def test_over_http(app: Any) -> None:
         }
         failures = (await client.get(f"/api/batches/{batch.id}/failures")).json()
         assert sum(failures["byType"].values()) == 1 and failures["causes"][0]["failed"] == 1
+        assert [sum(counts) for counts in failures["trend"]["byType"].values()] == [1]
         seen = await client.post(f"/api/batches/{batch.id}/retry-failed", json={"dryRun": True})
         assert (seen.status_code, seen.json()["matched"], seen.json()["operation"]) == (202, 1, None)
         begun = await client.post(f"/api/batches/{batch.id}/retry-failed", json={"reason": "x", "actor": "ann"})
@@ -91,6 +114,26 @@ async def test_pages(app: Any) -> None:
         await page(client, f"/batches/{waits.id}?stat=x", 422)
 
 
+async def test_the_audit_log_of_a_batch(app: Any) -> None:
+    """By its own id the rows about it, by that of an operation those of its tasks."""
+    batch = await app.batch([{"kind": "WORK", "payload": {"n": 1}, "delay": 60.0}])
+    await app.batch([("WORK", {"n": 2})])
+    async with console(app) as client:
+
+        async def actions(about: object) -> list[str]:
+            found = await client.get("/api/tasks/audit-logs/export", params={"batchId": str(about)})
+            return [row["action"] for row in found.json()]
+
+        begun = (await client.post(f"/api/batches/{batch.id}/cancel", json={"reason": "enough"})).json()
+        await drain(app)
+        assert await actions(batch.id) == ["BATCH_CANCEL"]
+        assert {"OPERATION_START", "TASK_CANCEL_BATCH_ITEM"} <= set(await actions(begun["operation"]["id"]))
+        assert await actions("0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b") == []
+    [row] = (await audit.query(await app.store(), AuditFilter(bulk_id=str(batch.id)))).rows
+    assert row.reason == "enough"
+    assert fits(row, AuditFilter(bulk_id=str(batch.id))) and not fits(row, AuditFilter(bulk_id="another"))
+
+
 SHOP = """
 from redrive import App
 from redrive.batches import BATCHES
@@ -103,15 +146,29 @@ async def send(ctx, to: str) -> None:
 """
 
 
+ENVIRONMENT = {
+    "REDRIVE_URL": "sqlite:///shop.db",
+    "REDRIVE_APP": "shop:app",
+    "PATH": "/usr/bin:/bin",
+    "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+}
+
+
 class Shell:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "shop.py").write_text(SHOP)
 
+    def start(self, *arguments: object) -> subprocess.Popen[str]:
+        """Starts ``redrive`` with a pipe for all it says; a batch stands still for it after a moment, not 5 s."""
+        code = "from redrive.batches import follow_batch; follow_batch.STILL_AFTER_S = 0.1; import redrive.cli.main"
+        command = [sys.executable, "-c", f"{code} as cli; cli.main()", *map(str, arguments)]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, cwd=self.folder, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True)
+
     def __call__(self, *arguments: object, code: int = 0) -> Any:
         command = [str(Path(sys.executable).with_name("redrive")), *map(str, arguments)]
-        given = {"REDRIVE_URL": "sqlite:///shop.db", "REDRIVE_APP": "shop:app", "PATH": "/usr/bin:/bin"}
-        ran = subprocess.run(command, cwd=self.folder, env=given, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(command, cwd=self.folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
         assert ran.returncode == code, ran.stderr + ran.stdout
         return json.loads(ran.stdout) if "--json" in arguments and ran.stdout else ran.stdout + ran.stderr
 
@@ -128,10 +185,26 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert "is failed: 1 completed, 1 failed" in shell("batch", "watch", made["id"], code=1)
     assert "1 failed by" in shell("batch", "show", made["id"])
     [failed] = shell("batch", "items", made["id"], "--state", "failed", "--json")["items"]
+    assert failed["state"] == "failed" and failed["remote"] is None
     assert [one["id"] for one in shell("list", "--batch", made["id"], "--state", "failed", "--json")["items"]] == [
-        failed["id"]
+        failed["task_id"]
     ]
-    assert f"batch {made['id']}" in shell("show", failed["id"])
-    assert "would retry 1 task" in shell("batch", "retry-failed", made["id"], "--dry-run")
+    assert f"batch {made['id']}" in shell("show", failed["task_id"])
+    assert "would retry 1 item" in shell("batch", "retry-failed", made["id"], "--dry-run")
     assert "has begun" in shell("batch", "retry-failed", made["id"], "--yes")
     assert "May" in shell("batch", "list") and "is failed" in shell("batch", "cancel", made["id"], "--yes", code=1)
+
+
+def test_watching_through_a_pipe_says_what_changes_and_why_nothing_does(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    (tmp_path / "items.jsonl").write_text('{"to": "ann"}\n{"to": "bob"}\n')
+    made = shell("batch", "create", "items.jsonl", "--kind", "SEND", "--json")
+    with shell.start("batch", "watch", made["id"]) as watch:
+        assert watch.stdout is not None and watch.stderr is not None
+        assert watch.stdout.readline() == "processing: 0 of 2 ended\n"
+        warned = watch.stderr.readline()
+        assert "nothing moves: no live worker serves queue default" in warned and "→ redrive work" in warned
+        shell("work", "--stop-when-empty")
+        out, err = watch.communicate(timeout=30)
+    assert watch.returncode == 0 and "is completed: 2 completed" in out
+    assert "nothing moves" not in err, "it is said once"

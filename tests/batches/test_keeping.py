@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from redrive.batches import BatchService, BatchState, metrics
+from redrive.batches import BatchState, metrics
 from redrive.batches.duty import duties
 from redrive.batches.forgotten import examine
+from redrive.batches.service import TaskBatchService
 from redrive.batches.settings import BatchSettings
 from redrive.kernel.commit import Commit
 from redrive.kernel.erase import Erase
@@ -54,10 +55,10 @@ async def test_a_maker_that_is_killed_leaves_it_open_until_it_is_cancelled(app: 
     settings = app.settings.holding(BatchSettings(open_hours=0.000_000_1))
     [found] = await examine(store, settings)
     assert found.code == "batches_forgotten" and batch in found.text
-    [duty] = duties(app.settings)
+    duty = duties(app.settings)[0]
     await duty.run(store, "w", lambda: False)
     assert (await app.batch.get(batch)).open, "it is not time yet"
-    [duty] = duties(settings)
+    duty = duties(settings)[0]
     await duty.run(store, "w", lambda: False)
     after = await app.batch.get(batch)
     assert after.state is BatchState.CANCELLED and counts(after) == (3, 0, 0, 3)
@@ -90,16 +91,16 @@ async def test_figures(app: Any) -> None:
     async with app.batch() as batch:
         await batch.add(("WORK", {"n": 1}))
         found = await metrics.fleet(await app.store(), app.settings)
-        assert found["batches_open"] == {(): 1.0} and found["batches_processing"] == {(): 1.0}
+        assert found["redrive_batches_open"] == {(): 1.0} and found["redrive_batches_processing"] == {(): 1.0}
     await drain(app)
     found = await metrics.fleet(await app.store(), app.settings)
-    assert found["batches_open"] == {(): 0.0} and found["batches_processing"] == {(): 0.0}
+    assert found["redrive_batches_open"] == {(): 0.0} and found["redrive_batches_processing"] == {(): 0.0}
 
 
 async def test_inside_a_transaction_of_the_callers(tmp_path: Path) -> None:
     app: Any = make_app(f"sqlite:///{tmp_path}/own.db")
     await app.migrate()
-    own: BatchService = await service(app)
+    own: TaskBatchService = await service(app)
 
     def plain(*, keep: bool) -> Any:
         connection = sqlite3.connect(tmp_path / "own.db", isolation_level=None)

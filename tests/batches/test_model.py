@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import settings
+import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event, Transition
@@ -19,40 +17,34 @@ from redrive.ops.operation_runner import drive
 from redrive.testing.conformance.harness import TERMINAL
 from tests.batches.conftest import make_app
 from tests.batches.test_batches import service
-from tests.conformance.harness_sqlite import SqliteHarness
+from tests.machines import AppMachine, Database, play_on_postgres, play_on_sqlite
 
+STEPS = 25  # of a history: no task is retried so often that its attempts are used up
+HISTORIES: Any = {"max_examples": 25, "stateful_step_count": STEPS}
 ENDED, SUCCEEDED = "after.ended", "after.succeeded"
 
 
-class BatchMachine(RuleBasedStateMachine):
+class BatchMachine(AppMachine):
     """A batch that is filled bit by bit, while its items end, fail, come back and are cancelled."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.folder = tempfile.TemporaryDirectory()
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
         self.states: dict[Any, str] = {}  # of the items, as they ought to be
         self.running: dict[Any, Claimed] = {}
-        self.open, self.cancelled, self.ended, self.succeeded = True, False, False, False
-
-    def run(self, coroutine: Any) -> Any:
-        return self.loop.run_until_complete(coroutine)
+        self.filling, self.cancelled, self.ended, self.succeeded = True, False, False, False
 
     @initialize()
     def begin(self) -> None:
-        self.app: Any = make_app(f"sqlite:///{Path(self.folder.name) / 'b.db'}")
-        self.run(self.app.migrate())
-        self.harness = SqliteHarness(Path(self.folder.name) / "b.db", features=self.app.features)
-        self.run(self.harness.store.open())
+        self.run(self.open(make_app(self.url)))
         after = [{"kind": "ENDED", "queue": name, "payload": {}} for name in (ENDED, SUCCEEDED)]
         self.batch = self.app.batch(on_complete=after[0], on_success=after[1])
         self.run(self.batch.__aenter__())
         self.add(1)
 
-    @precondition(lambda self: self.open and not self.cancelled)
+    @precondition(lambda self: self.filling and not self.cancelled)
     @rule(n=st.integers(1, 3))
     def add(self, n: int) -> None:
-        tasks: list[NewTask] = [self.harness.new("WORK", payload='{"n": 1}') for _ in range(n)]
+        tasks: list[NewTask] = [self.harness.new("WORK", payload='{"n": 1}', max_attempts=STEPS) for _ in range(n)]
         self.run(self.batch.add(tasks))
         self.states |= {task.id: "waiting" for task in tasks}
 
@@ -87,17 +79,17 @@ class BatchMachine(RuleBasedStateMachine):
             assert not self.run(self.harness.store.apply(Commit(transitions=[move]))).lost
             self.states[task_id] = to
 
-    @precondition(lambda self: self.open and not self.cancelled)
+    @precondition(lambda self: self.filling and not self.cancelled)
     @rule()
     def seal(self) -> None:
         self.run(self.batch.__aexit__(None, None, None))
-        self.open = False
+        self.filling = False
 
-    @precondition(lambda self: not self.cancelled and (self.open or self._pending()))
+    @precondition(lambda self: not self.cancelled and (self.filling or self._pending()))
     @rule()
     def cancel_all(self) -> None:
         self.run(self._cancel())
-        self.cancelled, self.open = True, False
+        self.cancelled, self.filling = True, False
         for task_id, state in self.states.items():
             self.states[task_id] = {"waiting": "cancelled", "running": "asked"}.get(state, state)
 
@@ -115,20 +107,19 @@ class BatchMachine(RuleBasedStateMachine):
         found = self.run(self.app.batch.get(self.batch.id))
         wanted = [sum(state == name for state in self.states.values()) for name in ("completed", "failed", "cancelled")]
         assert [found.total, found.completed, found.failed, found.cancelled] == [len(self.states), *wanted]
-        over = not self.open and not self._pending()
+        over = not self.filling and not self._pending()
         self.ended |= over
         self.succeeded |= over and wanted[0] == len(self.states)
         for queue, came in ((ENDED, self.ended), (SUCCEEDED, self.succeeded)):
             counts = self.run(self.harness.store.counts())
             assert sum(one.n for one in counts if one.queue == queue) == int(came), queue
 
-    def teardown(self) -> None:
-        if hasattr(self, "app"):
-            self.run(self.harness.close())
-            self.run(self.app.close())
-        self.loop.close()
-        self.folder.cleanup()
+
+def test_sqlite(tmp_path: Path) -> None:
+    play_on_sqlite(BatchMachine, make_app, tmp_path, **HISTORIES)
 
 
-TestBatches = BatchMachine.TestCase
-TestBatches.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+@pytest.mark.repeats
+@pytest.mark.timeout(600)
+def test_postgres(databases: Any) -> None:
+    play_on_postgres(BatchMachine, databases, **HISTORIES)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,8 @@ class Scripted:
         self.calls: list[int] = []
         self.cancelled: set[str] = set()
         self.down: ProviderError | None = None
+        self.lost = False  # starts are done, and not answered
+        self.silent = False  # the same, and whoever asks waits for good
         self.hold = False  # every look says: ask again in a while
 
     async def start(self, item: RemoteItem, idempotency_key: str) -> str:
@@ -45,7 +49,14 @@ class Scripted:
             raise ProviderError("refused", status_code=item.payload["refuse"])
         self.starts[idempotency_key] += 1
         self.jobs[idempotency_key] = item.payload
+        if self.silent:
+            await asyncio.Event().wait()
+        if self.lost:
+            raise TimeoutError("no answer")
         return idempotency_key
+
+    async def has_started(self) -> bool:
+        return bool(self.starts)
 
     async def poll(self, ids: Sequence[str]) -> dict[str, Status]:
         if self.down is not None:
@@ -82,12 +93,18 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres_url"))
 
 
+@asynccontextmanager
+async def opened(app: App) -> AsyncIterator[App]:
+    """Migrates the store of an application, and closes it in the end."""
+    await app.migrate()
+    yield app
+    await app.close()
+
+
 @pytest.fixture
 async def app(store_url: str) -> AsyncIterator[App]:
-    made = make_app(store_url)
-    await made.migrate()
-    yield made
-    await made.close()
+    async with opened(make_app(store_url)) as made:
+        yield made
 
 
 @pytest.fixture
@@ -143,3 +160,27 @@ async def settled(app: App, batch: RemoteBatch) -> RemoteBatch:
     async with app.worker(queues=",".join(app.queues())):
         found: RemoteBatch = await until(look)
     return found
+
+
+async def run_sql(app: App, sqlite: str, postgres: str) -> None:
+    """Runs a statement behind the back of the application."""
+    if app.settings.url.startswith("sqlite"):
+        import sqlite3
+
+        with sqlite3.connect(app.settings.url.removeprefix("sqlite:///")) as connection:
+            connection.execute(sqlite)
+        connection.close()
+        return
+    import psycopg
+
+    async with await psycopg.AsyncConnection.connect(app.settings.url, autocommit=True) as other:
+        await other.execute(postgres)
+
+
+async def age(app: App, table: str, column: str, seconds: int) -> None:
+    """Sets a time back to so many seconds ago, as if it had been so."""
+    await run_sql(
+        app,
+        f"update redrive_{table} set {column} = (unixepoch() - {seconds}) * 1000000",
+        f"update redrive.{table} set {column} = clock_timestamp() - interval '{seconds} s'",
+    )

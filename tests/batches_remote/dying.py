@@ -1,4 +1,6 @@
-"""A worker of remote batches that kills itself where it is told to: ``python dying.py POINT``; without one it works."""
+"""A worker of remote batches that kills itself where it is told to: ``python dying.py POINT``; without one it works.
+
+A point is a step and when: ``before``, ``after``, and ``landed``: when the outcome of its task is in the store."""
 
 from __future__ import annotations
 
@@ -13,37 +15,80 @@ from typing import Any
 from redrive import App
 from redrive.batches.remote.handlers import Steps
 from redrive.batches.settings import BatchSettings
+from redrive.kernel.commit import Commit
 from redrive.remote.checked import RemoteProvider
 from redrive.settings import load_settings
+from redrive.stores.postgres.store import PostgresStore
+from redrive.stores.sqlite.store import SqliteStore
+from redrive.webhooks import delivering
 
-# Each step of a batch, before and after it has landed; a call of the provider that was answered, before that landed.
-POINTS = (
-    "dispatch:before",
-    "dispatch:after",
-    "start:after",
-    "poll:after",
-    "settle:before",
-    "settle:after",
-)
-PLACES: dict[str, tuple[type, str]] = {
+STORES = (SqliteStore, PostgresStore)
+PLACES: dict[str, tuple[Any, str]] = {
     "dispatch": (Steps, "_dispatch"),
+    "dispatch task": (Steps, "dispatch"),
     "start": (RemoteProvider, "start"),
     "poll": (RemoteProvider, "poll"),
+    "cancel": (RemoteProvider, "cancel"),
+    "release": (Steps, "_release"),
+    "release task": (Steps, "release"),
     "settle": (Steps, "_settle"),
+    "settle task": (Steps, "settle"),
+    "request": (delivering, "post"),  # of a webhook
+    "log": (delivering.Delivering, "_write_down"),  # that it was sent, and what was answered
 }
+
+
+def die(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def die_at(point: str) -> None:
     name, when = point.split(":")
-    owner, method = PLACES[name]
-    original: Callable[..., Any] = getattr(owner, method)
+    if name == "event":  # becomes deliveries, in one Commit
+        for store in STORES:
+            _around(store, "apply", when, _enqueues_deliveries)
+    elif when == "landed":
+        owner, method = PLACES[name]
+        reached: list[bool] = []
+        _call_after(owner, method, reached.append)
+        for store in STORES:
+            _around(store, "cycle", "after", lambda *given: bool(reached and _settles(*given)))
+    else:
+        _around(*PLACES[name], when)
 
-    async def deadly(*given: Any) -> Any:
-        if when == "after":
-            await original(*given)
-        os.kill(os.getpid(), signal.SIGKILL)
 
-    setattr(owner, method, deadly)
+def _around(owner: Any, name: str, when: str, deadly: Callable[..., bool] = lambda *_: True) -> None:
+    original: Callable[..., Any] = getattr(owner, name)
+
+    async def around(*given: Any, **options: Any) -> Any:
+        meant = deadly(*given)
+        if meant and when == "before":
+            die()
+        answer = await original(*given, **options)
+        if meant:
+            die()
+        return answer
+
+    setattr(owner, name, around)
+
+
+def _call_after(owner: Any, name: str, tell: Callable[[bool], None]) -> None:
+    original: Callable[..., Any] = getattr(owner, name)
+
+    async def around(*given: Any, **options: Any) -> Any:
+        answer = await original(*given, **options)
+        tell(True)
+        return answer
+
+    setattr(owner, name, around)
+
+
+def _enqueues_deliveries(_: Any, commit: Commit) -> bool:
+    return any(task.kind == "WEBHOOK_DELIVERY" for task in commit.enqueues)
+
+
+def _settles(_: Any, commit: Commit, *__: Any) -> bool:
+    return bool(commit.transitions)
 
 
 def make_app() -> App:

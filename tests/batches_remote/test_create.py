@@ -16,7 +16,10 @@ from redrive.kernel.reads import Query
 from redrive.ledger.accounts import AccountUnknown
 from redrive.ops.access import Caller, Role
 from redrive.remote import ProviderUnknown
-from tests.batches_remote.conftest import Scripted, counts, made, make_app, rich, service
+from redrive.webhooks.direct import NoSecret
+from redrive.webhooks.guard import AddressRefused
+from redrive.webhooks.service import Endpoints
+from tests.batches_remote.conftest import ANN, Scripted, counts, made, make_app, rich, service
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +44,9 @@ async def test_a_bad_item_is_named_and_nothing_is_created(app: App, provider: Sc
     assert await nothing_is_there(app)
     with pytest.raises(InvalidInput, match="at least one item"):
         await made(app, [])
+    for odd in ("abc", b"abc", {"n": 1}, 5):
+        with pytest.raises(InvalidInput, match="items are a list of payloads"):
+            await made(app, odd)
     assert await nothing_is_there(app)
 
 
@@ -59,6 +65,19 @@ async def test_what_cannot_be_is_refused_before_anything_is_read(app: App, provi
     with pytest.raises(NotAllowed):
         await (await service(app, Caller("eve", Role.VIEWER))).create([1], provider="video")
     assert await nothing_is_there(app)
+
+
+async def test_a_webhook_that_could_not_be_sent_is_refused(app: App, provider: Scripted) -> None:
+    await rich(app)
+    with pytest.raises(AddressRefused, match=r"10\.0\.0\.1 is private"):
+        await made(app, [1], webhook_url="http://10.0.0.1/")
+    with pytest.raises(NoSecret, match="no secret to sign") as caught:
+        await made(app, [1], webhook_url="https://8.8.8.8/hook")
+    assert "redrive webhooks rotate --account acme" in str(caught.value.hint)
+    assert not await (await service(app)).list()
+    await (await app.operator(ANN)).of(Endpoints).rotate_account("acme")
+    batch = await made(app, [1], webhook_url="https://8.8.8.8/hook")
+    assert batch.webhook_url == "https://8.8.8.8/hook"
 
 
 async def test_one_key_is_one_batch(app: App, provider: Scripted) -> None:

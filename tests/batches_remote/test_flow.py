@@ -41,7 +41,7 @@ async def test_what_succeeds_is_paid_for_and_the_rest_goes_back(app: App, provid
     assert (found[9].error_code, found[9].failure_type) == ("PROVIDER_START_REFUSED", "param_error")
     progress = await own.progress(batch.id)
     assert progress.by_type == {"model_error": 1, "param_error": 1}
-    assert [item.n for item in await own.items(batch.id, state="failed", failure_type="param_error")] == [10]
+    assert [item.n for item in await own.items(batch.id, states=["failed"], failure_type="param_error")] == [10]
 
     said = await (await app.store()).audit(AuditFilter(action="BATCH_SETTLED"), limit=10)
     assert [row.after["captured"] for row in said] == [80]
@@ -95,3 +95,9 @@ async def test_one_that_does_not_move_is_told_of_by_doctor(store_url: str) -> No
     await settled(app, batch)
     assert await examine(await app.store(), app.settings) == []
     await app.close()
+
+
+async def test_batches_are_begun_and_settled_before_items_of_others(app: App, provider: Scripted) -> None:
+    """A worker drains its first queue first: behind the items of all others a new batch would wait for their end."""
+    own = [queue for queue in app.queues() if queue.startswith("batches")]
+    assert own == ["batches-dispatch", "batches-settle", "batches"]

@@ -1,4 +1,5 @@
-"""A worker that is killed at each step of a batch: nothing is started twice, no money is lost, it is settled once."""
+"""A worker that is killed at each step of a batch: nothing is started twice, no money is lost, each round is settled
+once, and the customer is told of it with the same id."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -15,68 +18,173 @@ import pytest
 from redrive import App
 from redrive.batches.batch import BatchState
 from redrive.batches.remote.application import RemoteBatches
-from redrive.batches.remote.model import RemoteBatch
+from redrive.batches.remote.model import RemoteBatch, count_items
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.reads import Query
 from redrive.ledger.service import Ledger
-from redrive.ops.access import Caller, Role
 from redrive.settings import load_settings
 from redrive.settings.providers import parse_providers
-from redrive.testing.provider import simulated_provider
-from tests.batches_remote.conftest import counts, made, money, rich
-from tests.batches_remote.dying import POINTS
+from redrive.testing.provider import SimulatedProvider, simulated_provider
+from redrive.webhooks.settings import WebhookSettings
+from tests.batches_remote.conftest import ANN, counts, made, money, rich
+from tests.webhooks.customer import Customer, customer
 from tests.worker.conftest import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.faults, pytest.mark.timeout(600)]
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+# Before and after each step has landed, and when the outcome of its task has: what a step leaves undone is the next's.
+STEPS = {
+    "dispatch": ("dispatch:before", "dispatch:after", "dispatch task:landed"),
+    "start": ("start:before", "start:after", "start:landed"),
+    "poll": ("poll:before", "poll:after", "poll:landed"),
+    "settle": ("settle:before", "settle:after", "settle task:landed"),
+    "event": ("event:before", "event:after"),
+    "request": ("request:before", "request:after", "log:after", "request:landed"),
+}
+AGAIN = ("dispatch:after", "start:after", "poll:after", "settle:before", "settle:after", "event:after", "request:after")
+CANCEL = {
+    "release": ("release:before", "release:after", "release task:landed"),
+    "cancel": ("cancel:before", "cancel:after", "poll:landed"),
+    "settle": ("settle:before", "settle:after", "request:after"),
+}
+LONGEST = 90  # seconds that a worker has to come to a point, on a busy machine
+FAILS = {"simulate": {"outcome": "model_error"}}
 
 
-def worker(url: str, providers: str, *point: str) -> subprocess.Popen[bytes]:
-    env = {**os.environ, "REDRIVE_URL": url, "TEST_PROVIDERS": providers}
-    return subprocess.Popen([sys.executable, "-m", "tests.batches_remote.dying", *point], env=env)
+@dataclass(slots=True)
+class World:
+    """An application, the processes around it, and workers that die where they are told to."""
+
+    app: App
+    provider: SimulatedProvider
+    customer: Customer
+    env: dict[str, str]
+
+    async def batch(self, items: Sequence[Any]) -> RemoteBatch:
+        return await made(self.app, items, webhook_url=self.customer.url)
+
+    async def die_at(self, points: Sequence[str]) -> None:
+        for point in points:
+            with self.worker(point) as dying:
+                try:
+                    code = dying.wait(LONGEST)
+                except subprocess.TimeoutExpired:
+                    pytest.fail(f"{point} was not reached: {await self._tasks()}")
+                assert code == -signal.SIGKILL, point
+
+    async def _tasks(self) -> list[Any]:
+        found = await (await self.app.store()).find(Query(limit=50))
+        return [(task.kind, task.state.value, task.attempt_count, task.next_attempt_at) for task in found]
+
+    @contextmanager
+    def worker(self, *point: str) -> Any:
+        process = subprocess.Popen([sys.executable, "-m", "tests.batches_remote.dying", *point], env=self.env)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(30)
+
+    async def until_told(self, batch: RemoteBatch) -> RemoteBatch:
+        """Lets a worker live until a batch is settled, and its customer told."""
+        with self.worker():
+            return await until(lambda: self._told(batch), LONGEST)  # type: ignore[no-any-return]
+
+    async def _told(self, batch: RemoteBatch) -> RemoteBatch | None:
+        found = await self.app.of(RemoteBatches).get(batch.id)
+        told = any(event == event_id(found) for event, _ in self.customer.seen()["got"])
+        return found if found.settled and told else None
 
 
-@pytest.mark.thorough
-async def test_killed_at_every_step(store_url: str) -> None:
-    await killed_at(store_url, POINTS)
+def event_id(batch: RemoteBatch) -> str:
+    return f"batch-{batch.id}-{batch.round}"
 
 
-async def test_killed_after_a_start_and_before_the_settlement(store_url: str) -> None:
-    await killed_at(store_url, ("start:after", "settle:before"))
-
-
-async def killed_at(store_url: str, points: Sequence[str]) -> None:
-    with simulated_provider("--duration", "0") as simulated:
-        providers = {"video": simulated.table}
-        app = App(settings=load_settings(url=store_url, log_format="off", providers=parse_providers(providers)))
+@pytest.fixture
+async def world(store_url: str) -> AsyncIterator[World]:
+    with simulated_provider("--duration", "0") as provider, customer(SECRET) as told:
+        providers = {"video": provider.table}
+        app = App(
+            settings=load_settings(url=store_url, log_format="off", providers=parse_providers(providers)).holding(
+                WebhookSettings(secret=SECRET, allow_networks=["127.0.0.0/8"])
+            )
+        )
         await app.migrate()
         await rich(app)
-        batch = await made(app, [{"n": n} for n in range(7)])
-        for point in points:
-            dying = worker(store_url, json.dumps(providers), point)
-            assert dying.wait(60) == -signal.SIGKILL, point
-        living = worker(store_url, json.dumps(providers))
-        try:
-            batch = await until(lambda: ended(app, batch), 60)
-        finally:
-            living.terminate()
-            living.wait(30)
-        await all_is_right(app, batch, simulated.seen())
+        env = {
+            **os.environ,
+            "REDRIVE_URL": store_url,
+            "TEST_PROVIDERS": json.dumps(providers),
+            "ENTERPRISE_WEBHOOK_SECRET": SECRET,
+            "ENTERPRISE_WEBHOOK_RETRIES": "9",
+            "WEBHOOKS_ALLOW_NETWORKS": "127.0.0.0/8",
+        }
+        yield World(app, provider, told, env)
         await app.close()
 
 
-async def all_is_right(app: App, batch: RemoteBatch, seen: dict[str, Any]) -> None:
-    assert batch.state is BatchState.COMPLETED
-    assert await counts(app, batch) == {"completed": 7}
-    assert await money(app) == (1000 - 70, 0, 70)
-    assert set(seen["keys"]) == {f"{batch.id}-{n}:1" for n in range(1, 8)}
-    assert seen["jobs"] == 7, "the same key was answered with the same job"
-    verdict = await (await app.operator(Caller("ann", Role.OPERATOR))).of(Ledger).verify()
+async def test_killed_after_a_start_before_the_settlement_and_after_a_webhook(world: World) -> None:
+    await killed_at(world, ("start:after", "settle:before", "request:after"))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("step", STEPS)
+async def test_killed_at_each_boundary(world: World, step: str) -> None:
+    await killed_at(world, STEPS[step])
+
+
+async def killed_at(world: World, points: Sequence[str]) -> None:
+    batch = await world.batch([{"n": n} for n in range(6)] + [FAILS])
+    await world.die_at(points)
+    batch = await world.until_told(batch)
+    assert (batch.state, await counts(world.app, batch)) == (BatchState.COMPLETED, {"completed": 6, "failed": 1})
+    assert await money(world.app) == (1000 - 60, 0, 60)
+    assert set(world.provider.seen()["keys"]) == {f"{batch.id}-{n}:1" for n in range(1, 8)}
+    await all_is_right(world, batch)
+
+
+@pytest.mark.thorough
+async def test_killed_in_a_new_round(world: World) -> None:
+    batch = await world.batch([*[{}] * 4, *[FAILS] * 3])
+    await world.until_told(batch)
+    await world.app.of(RemoteBatches).retry_failed(batch.id)
+    await world.die_at(AGAIN)
+    batch = await world.until_told(batch)
+    assert (batch.round, batch.captured, batch.released) == (2, 40, 60)
+    assert await money(world.app) == (1000 - 40, 0, 40)
+    again = {f"{batch.id}-{n}:2" for n in (5, 6, 7)}
+    assert set(world.provider.seen()["keys"]) == {f"{batch.id}-{n}:1" for n in range(1, 8)} | again
+    await all_is_right(world, batch)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("step", CANCEL)
+async def test_killed_while_it_is_cancelled(world: World, step: str) -> None:
+    """Of twelve items a few are at the provider, where only the first can succeed; the others wait for their turn."""
+    batch = await world.batch([{}, *[{"simulate": {"duration": 600}}] * 11])
+    await world.die_at(["start:landed"])
+    await world.app.of(RemoteBatches).cancel(batch.id, "enough")
+    await world.die_at(CANCEL[step])
+    batch = await world.until_told(batch)
+    found = await counts(world.app, batch)
+    assert batch.state is BatchState.CANCELLED and found.get("completed", 0) <= 1
+    assert found["cancelled"] == 12 - found.get("completed", 0) and len(world.provider.seen()["keys"]) < 12
+    paid = 10 * found.get("completed", 0)
+    assert (batch.captured, batch.released) == (paid, 120 - paid)
+    assert await money(world.app) == (1000 - paid, 0, paid)
+    await all_is_right(world, batch)
+
+
+async def all_is_right(world: World, batch: RemoteBatch) -> None:
+    """What holds wherever a worker died."""
+    app, seen, told = world.app, world.provider.seen(), world.customer.seen()
+    assert seen["jobs"] == len(seen["keys"]), "the same key was answered with the same job"
+    verdict = await (await app.operator(ANN)).of(Ledger).verify()
     assert verdict.ok and "batches" in verdict.checks
     store = await app.store()
-    assert len(await store.audit(AuditFilter(action="BATCH_SETTLED"), limit=10)) == 1
-    assert len(await store.find(Query(kind="WEBHOOK_EVENT", limit=10))) == 1
-
-
-async def ended(app: App, batch: RemoteBatch) -> RemoteBatch | None:
-    found = await app.of(RemoteBatches).get(batch.id)
-    return found if found.settled else None
+    assert len(await store.audit(AuditFilter(action="BATCH_SETTLED"), limit=10)) == batch.round
+    assert batch.captured == batch.price * (await count_items(store, batch)).states["completed"]
+    rounds = {f"batch-{batch.id}-{round}" for round in range(1, batch.round + 1)}
+    bodies = {(event, body) for event, body in told["got"]}
+    assert {event for event, _ in bodies} == rounds and len(bodies) == len(rounds), "the same id, the same body"
+    assert told["refused"] == 0

@@ -15,6 +15,7 @@ from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
 from redrive.kernel.commit import Commit
 from redrive.remote import ProviderError
 from tests.batches_remote.conftest import Scripted, made, money, rich, work
+from tests.worker.conftest import drain, until
 
 pytestmark = pytest.mark.anyio
 
@@ -39,14 +40,28 @@ async def test_it_is_dispatched_once(app: App, provider: Scripted) -> None:
     assert await money(app) == (900, 100, 0)
 
 
+async def items_ended(app: App, provider: Scripted, batch: RemoteBatch) -> RemoteBatch:
+    """Lets all items of a batch fail, or end as cancelled; nobody settles it."""
+    provider.down = ProviderError("no", status_code=400)
+    store = await app.store()
+
+    async def look() -> bool:
+        await drain(app, queues=["batches"])
+        found = await count_items(store, batch)
+        return found.ended == batch.items
+
+    await until(look)
+    return await find_remote(store, batch.id)
+
+
 async def test_it_is_settled_once_and_what_was_read_before_does_not_land(app: App, provider: Scripted) -> None:
     await rich(app)
-    batch = await running(app, provider)
+    batch = await items_ended(app, provider, await running(app, provider))
     store = await app.store()
     counts = await count_items(store, batch)
     assert await landed(app, [phases.settled(batch, counts) for _ in range(3)]) == 1
     assert await money(app) == (1000, 0, 0)
-    late = [phases.released(batch, 7), phases.cancelled(batch, "ann", None), phases.settled(batch, counts)]
+    late = [phases.released(batch, 7), phases.cancelled(batch, "ann", None, counts), phases.settled(batch, counts)]
     assert await landed(app, late) == 0
     assert (await find_remote(store, batch.id)).released == 100
 
@@ -57,6 +72,7 @@ async def test_release_and_settlement_in_any_order_give_back_once(app: App, prov
     for order in permutations(range(2)):
         batch = await running(app, provider)
         batch = await app.of(RemoteBatches).cancel(batch.id)
+        batch = await items_ended(app, provider, batch)
         both = [phases.released(batch, 7), phases.settled(batch, await count_items(store, batch))]
         assert await landed(app, [both[at] for at in order]) == 1
         found = await find_remote(store, batch.id)

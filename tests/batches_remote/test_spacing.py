@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from redrive.batches.remote.spacing import Seen, Spacing, not_started, polled, started
@@ -33,8 +35,24 @@ def test_the_last_poll_ends_it_as_a_timeout() -> None:
     assert isinstance(found, Fail)
     assert (found.code, found.failure_type) == ("MAX_POLL_COUNT_REACHED:20", "timeout")
     assert polled(Seen("j", 18), None, USUAL).state["polls"] == 19  # a job that nobody knows is counted, too
+    unknown = polled(Seen("j", 2), None, USUAL)
+    assert unknown.state["why"] == "the provider does not know job j: it has lost or removed it (poll 3 of 20)"
+    assert "does not know job j" in polled(Seen("j", 19), None, USUAL).message
     assert polled(Seen("j", 19), Status.succeeded({"url": 1}), USUAL) == {"url": 1}
     assert isinstance(polled(Seen("j", 0), Status.cancelled(), USUAL), Cancel)
+
+
+def test_a_result_is_kept_or_not_charged() -> None:
+    assert polled(Seen("j"), Status.succeeded({"a\0": ["b\0", "\ud800", 1]}), USUAL) == {
+        "a\\x00": ["b\\x00", "\\ud800", 1]
+    }
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    for result in ("x" * 3_000_000, float("nan"), object(), deep):
+        found = polled(Seen("j"), Status.succeeded(result), USUAL)
+        assert isinstance(found, Fail) and (found.code, found.failure_type) == ("RESULT_NOT_STORED", "model_error")
+        assert found.message.startswith("job j succeeded, and is not charged: its result ")
 
 
 def test_a_poll_that_fails_is_not_counted_and_ends_by_time_alone() -> None:
@@ -44,6 +62,13 @@ def test_a_poll_that_fails_is_not_counted_and_ends_by_time_alone() -> None:
     assert polled(Seen("j", 0), asked, USUAL).seconds == 120
     late = polled(Seen("j", 0, age=86_400), BUSY, USUAL)
     assert isinstance(late, Fail) and (late.code, late.failure_type) == ("BATCH_MAX_ITEM_SECONDS", "timeout")
+
+
+@pytest.mark.parametrize("wish", ["nan", "inf", "-inf", "-5", "soon", ""])
+def test_a_wish_that_cannot_be_waited_for_is_none(wish: str) -> None:
+    busy = ProviderError("busy", status_code=503, retry_after=wish)
+    assert polled(Seen("j", 0), busy, USUAL).seconds == 5
+    assert not_started(busy, 1, 0, USUAL).seconds == 10  # type: ignore[union-attr]
 
 
 def test_a_start_that_may_succeed_later_is_repeated() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ import pytest
 
 # Polled soon, so that it ends within the test; a job of the farm takes some twelve seconds.
 SOON = {"BATCH_POLL_FIRST_SECONDS": "2", "BATCH_POLL_NEXT_SECONDS": "2", "BATCH_POLL_LATER_SECONDS": "2"}
+ROOT = Path(__file__).parents[2]
 COMMAND = ("up", "--app", "redrive.examples.renders:app", "--demo", "--port", "0", "--json")
 
 
@@ -28,21 +30,41 @@ def test_batches_run_are_paid_for_and_told_of(tmp_path: Path) -> None:
             assert up.stdout is not None
             said = iter(up.stdout.readline, "}\n")
             home = json.loads("".join(said) + "}")["http"]
-            trailer = _settled(f"{home}/api/batches/remote", "Trailer")
-            assert (trailer["state"], trailer["frozen"]) == ("completed", 0)
-            assert trailer["captured"] + trailer["released"] == 200 and trailer["captured"] > 100
-            poor = _settled(f"{home}/api/batches/remote", "More than it can pay")
-            assert poor["reason"] == "account newcomer has 20, and 10 items at 5 need 50"
+            trailer = _settled(f"{home}/api/batches", "Trailer")
+            assert (trailer["state"], trailer["remote"]["frozen"]) == ("completed", 0)
+            captured, released = (trailer["remote"][name] for name in ("captured", "released"))
+            assert captured + released == 200 and captured > 100
+            poor = _settled(f"{home}/api/batches", "More than it can pay")
+            assert poor["remote"]["reason"] == "account newcomer has 20, and 10 items at 5 need 50"
             told = _until(lambda: _get(f"{home}/api/webhooks/deliveries?account=studio")["items"])
             assert told[0]["type"] == "batch.completed"
         finally:
             up.terminate()
 
 
+def test_the_example_may_be_named_anywhere_and_has_a_store_of_its_own(tmp_path: Path) -> None:
+    for name in ("requirements", "pyproject.toml", ".venv"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copy(ROOT / "dev", tmp_path / "dev.sh")  # it runs in the folder where it is
+    env = {name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_")}
+    command = ["sh", str(tmp_path / "dev.sh"), "up", "--port", "0"]
+    with subprocess.Popen([*command, "--example", "batches"], env=env, stdout=subprocess.PIPE, text=True) as up:
+        try:
+            assert up.stdout is not None
+            said = "".join(iter(up.stdout.readline, "\n")) + "".join(iter(up.stdout.readline, "\n"))
+        finally:
+            up.terminate()
+    assert "sqlite:///batches.db" in said and "redrive.examples.renders:app" in said
+    assert "./dev redrive batch list --url sqlite:///batches.db" in said
+    for wrong in (["--example"], ["--example", "shot"]):
+        refused = subprocess.run([*command, *wrong], env=env, capture_output=True, text=True)
+        assert refused.returncode == 2 and "there are the examples shots and batches" in refused.stderr
+
+
 def _settled(url: str, name: str) -> dict[str, Any]:
     def look() -> dict[str, Any] | None:
         [found] = [one for one in _get(url)["batches"] if one["name"] == name]
-        return found if found["settledAt"] is not None or found["state"] == "failed" else None
+        return found if found["endedAt"] is not None else None
 
     found: dict[str, Any] = _until(look)
     return found

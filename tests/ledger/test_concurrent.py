@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from redrive import App
-from redrive.errors import InvalidInput
 from redrive.kernel.commit import Commit
 from redrive.kernel.ledger import Posting
 from redrive.ledger import movements
+from redrive.ledger.accounts import TooLittle
 from tests.ledger.conftest import ledger_of
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ async def test_freezes_of_one_account_are_exact(app: App) -> None:
         tried = [others[n % 3].ledger.freeze("acme", 1, f"batch:{n}", f"f{n}") for n in range(3 * AT_ONCE)]
         done = await asyncio.gather(*tried, return_exceptions=True)
         assert sum(one is None for one in done) == AT_ONCE
-        assert all(one is None or isinstance(one, InvalidInput) for one in done)
+        assert all(one is None or isinstance(one, TooLittle) for one in done)
         assert await app.ledger.balance("acme") == {"available": 0, "frozen": AT_ONCE}
         ended = [n for n, one in enumerate(done) if one is None]
         await asyncio.gather(

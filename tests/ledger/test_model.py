@@ -116,7 +116,7 @@ def test_sqlite(tmp_path: Path, steps: list[tuple[Any, ...]]) -> None:
     run("sqlite:///:memory:", steps)
 
 
-@pytest.mark.thorough
+@pytest.mark.repeats
 def test_postgres(databases: Any) -> None:
     @settings(max_examples=30, deadline=None)
     @given(steps=STEPS)

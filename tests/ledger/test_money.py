@@ -8,11 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from redrive import App
+from redrive import App, Context
 from redrive.errors import InvalidInput, NotAllowed, RedriveError
 from redrive.ledger import statement
-from redrive.ledger.accounts import AccountUnknown
-from redrive.ledger.service import NotFrozen
+from redrive.ledger.accounts import AccountUnknown, NotFrozen, TooLittle
 from redrive.ops.access import Role
 from tests.ledger.conftest import ledger_of, run_sql
 
@@ -51,8 +50,13 @@ async def test_from_freeze_to_settlement(app: App) -> None:
 
 async def test_too_little_freezes_nothing(app: App) -> None:
     await an_account(app, 10)
-    with pytest.raises(InvalidInput, match="below zero"):
+    await app.ledger.freeze("acme", 2, "batch:0", "k0")
+    with pytest.raises(
+        TooLittle, match="account acme has 8 to spend, and 2 more that are frozen; this needs 11"
+    ) as said:
         await app.ledger.freeze("acme", 11, "batch:1", "k")
+    assert "redrive ledger credit acme 3 " in str(said.value.hint)
+    await app.ledger.settle("acme", "batch:0", "k0", released=2)
     assert await sides(app) == (10, 0)
     assert await (await ledger_of(app)).frozen("acme") == []
 
@@ -82,8 +86,8 @@ async def test_by_hand(app: App) -> None:
     assert (captured.available, captured.frozen) == (70, 0)
     with pytest.raises(NotFrozen, match="nothing of acme is frozen for 'case:1'"):
         await ledger.release("acme", "case:1", "again")
-    assert (await ledger.adjust("acme", -70, "closed")).available == 0
-    with pytest.raises(InvalidInput, match="below zero"):
+    assert (await ledger.adjust("acme", -70, "closed")).account.available == 0
+    with pytest.raises(TooLittle, match="account acme has 0 to spend; this needs 1"):
         await ledger.adjust("acme", -1, "below")
     actions = [row.action for row in await audit(app)]
     assert actions == [
@@ -93,6 +97,36 @@ async def test_by_hand(app: App) -> None:
         "LEDGER_FROZEN",
         "LEDGER_CREDITED",
     ]
+
+
+async def test_what_is_asked_again_is_audited_once(app: App) -> None:
+    await an_account(app)
+    ledger = await ledger_of(app)
+    for _ in range(2):
+        await app.ledger.credit("acme", 5, "gift", reason="a gift")
+        await app.ledger.adjust("acme", -5, "sorry", reason="taken back")
+        await ledger.credit("acme", 7, "another", key="by hand")
+    assert [row.action for row in await audit(app)] == [
+        "LEDGER_CREDITED",
+        "LEDGER_ADJUSTED",
+        "LEDGER_CREDITED",
+        "LEDGER_CREDITED",  # of the account itself
+    ]
+
+
+async def test_in_ones_own_transaction_as_well(app: App) -> None:
+    await an_account(app)
+    before = len(await audit(app))
+
+    @app.task("GIVE")
+    async def give(ctx: Context) -> None:
+        async with ctx.transaction() as own:
+            for _ in range(2):
+                await app.ledger.credit("acme", 5, "gift", reason="a gift", connection=own)
+
+    await app.enqueue("GIVE")
+    await app.worker(stop_when_empty=True).run()
+    assert (await sides(app), len(await audit(app))) == ((105, 0), before + 1)
 
 
 async def audit(app: App) -> list[object]:
@@ -232,3 +266,27 @@ async def operator(app: App):  # type: ignore[no-untyped-def]
     from redrive.ops.access import Caller
 
     return await app.operator(Caller("ann", Role.ADMIN))
+
+
+async def test_viewers_see_no_words_of_movements(app: App) -> None:
+    await an_account(app)
+    await app.ledger.credit("acme", 5, "for-zoe", reason="Zoë complained")
+    await app.ledger.freeze("acme", 5, "batch:1", "key-of-zoe")
+    viewer, operator = await ledger_of(app, Role.VIEWER), await ledger_of(app, Role.OPERATOR)
+    for own, told in ((viewer, False), (operator, True)):
+        pages = [await own.statement("acme"), await own.statement("acme", reference="batch:1")]
+        text = "".join([line async for line in await own.export("acme")])
+        assert all(("key-of-zoe" in repr(page.lines)) is told for page in pages)
+        assert all((word in text) is told for word in ("Zoë complained", "for-zoe", "key-of-zoe"))
+        assert pages[0].lines[0].kind == "freeze" and "batch:1" in text
+
+
+async def test_movements_for_one_thing(app: App) -> None:
+    await an_account(app)
+    await app.ledger.freeze("acme", 30, "batch:1", "one")
+    await app.ledger.freeze("acme", 5, "batch:2", "two")
+    await app.ledger.settle("acme", "batch:1", "one", captured=20, released=10)
+    ledger = await ledger_of(app, Role.VIEWER)
+    found = await ledger.statement("acme", reference="batch:1")
+    assert [(one.kind, one.available, one.frozen) for one in found.lines] == [("settle", 10, -30), ("freeze", -30, 30)]
+    assert (await ledger.statement("acme", reference="batch:3")).lines == []

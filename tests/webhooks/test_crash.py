@@ -20,6 +20,8 @@ from tests.worker.conftest import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.faults]
 ROOT = Path(__file__).parents[2]
+# The process that dies runs the sources that are tested, also where another checkout is installed.
+SOURCES = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 DIES = """
 import asyncio, os, signal, sys
 from redrive import App
@@ -52,7 +54,7 @@ async def test_it_is_delivered_again_with_the_same_id(app: App, receiver: Receiv
         "REDRIVE_URL": app_url,
         "WEBHOOKS_ALLOW_NETWORKS": "127.0.0.0/8",
         "TASK_WORKER_LEASE_MS": "2000",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": SOURCES,
     }
     died = subprocess.run([sys.executable, "-c", DIES, point], env=environment, capture_output=True, timeout=60)
     assert died.returncode == -9, died.stderr.decode()
@@ -72,7 +74,7 @@ async def test_an_event_that_dies_between_its_deliveries_and_its_end_becomes_eac
     await added(app, receiver)
     await app.apply(Commit(enqueues=[event_task("batch.completed", {}, "acme", "batch:1:completed")]))
     dies = DIES[: DIES.index("if sys.argv")] + KILLED_AFTER_APPLY + DIES[DIES.index("async def main") :]
-    environment = {**os.environ, "REDRIVE_URL": app_url, "TASK_WORKER_LEASE_MS": "2000", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "REDRIVE_URL": app_url, "TASK_WORKER_LEASE_MS": "2000", "PYTHONPATH": SOURCES}
     died = subprocess.run([sys.executable, "-c", dies, "-"], env=environment, capture_output=True, timeout=60)
     assert died.returncode == -9, died.stderr.decode()
     listed = (await (await deliveries(app)).list())["items"]

@@ -11,10 +11,11 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from redrive import App, webhooks
 from redrive.errors import Conflict, InvalidInput, NotAllowed
 from redrive.kernel.audit import AuditFilter
+from redrive.kernel.commit import Commit
 from redrive.ops.access import Caller, Role
 from redrive.ops.retention import retention_of
 from redrive.stores.sql import statements
-from redrive.webhooks import WEBHOOKS
+from redrive.webhooks import WEBHOOKS, event_task
 from redrive.webhooks.examine import disable_failing
 from redrive.webhooks.guard import AddressRefused
 from redrive.webhooks.metrics import fleet
@@ -103,7 +104,14 @@ async def test_the_secret_of_the_settings_signs_for_who_has_none(receiver: Recei
 
 
 async def test_without_any_secret_nothing_is_sent(memory: App, receiver: Receiver) -> None:
-    await memory.webhooks.send("batch.completed", account="acme", url=receiver.url())
+    with pytest.raises(InvalidInput, match="no secret to sign for http://") as refused:
+        await memory.webhooks.send("batch.completed", account="acme", url=receiver.url("/key"))
+    assert refused.value.code == "WEBHOOK_NO_SECRET" and "rotate --account acme" in str(refused.value.hint)
+    assert "/key" not in str(refused.value), "the path may be somebody's key"
+    with pytest.raises(InvalidInput, match="no secret"):
+        await (await deliveries(memory)).send("batch.completed", account="acme", url=receiver.url())
+    # A secret may go before the event is sent: then the delivery says so.
+    await memory.apply(Commit(enqueues=[event_task("batch.completed", {}, "acme", url=receiver.url())]))
     await run_all(memory)
     [task] = await memory.failed.list()
     assert task.error_code == "WEBHOOK_NO_SECRET" and receiver.got == []
@@ -113,11 +121,12 @@ async def test_without_any_secret_nothing_is_sent(memory: App, receiver: Receive
 
 
 async def test_a_viewer_sees_no_path_and_changes_nothing(memory: App, receiver: Receiver) -> None:
-    made = await added(memory, receiver)
+    made = await added(memory, receiver, description="Bob's own")
     await memory.webhooks.send("invoice.paid", {"name": "Bob"}, account="acme")
     await run_all(memory)
     own, sent = await endpoints(memory, VIEWER), await deliveries(memory, VIEWER)
     assert (await own.show(made["id"]))["url"] == f"http://127.0.0.1:{receiver.port}/…"
+    assert "Bob" not in str([await own.show(made["id"]), await own.list()])
     [listed] = (await sent.list())["items"]
     seen = await sent.show(listed["id"])
     assert seen["body"] is None and "request" not in seen["attempts"][0] and "Bob" not in str(seen)
@@ -199,8 +208,8 @@ async def test_endpoints_that_only_fail_are_told_and_then_disabled(app_url: str,
     assert WEBHOOKS.examine is not None and WEBHOOKS.duties is not None
     assert [one.code for one in await WEBHOOKS.examine(store, app.settings)] == ["webhooks_failing"]
     assert await fleet(store, app.settings) == {
-        "webhooks_failing": {(): 1.0},
-        "webhooks_endpoints": {("enabled",): 1.0, ("disabled",): 0.0},
+        "redrive_webhooks_failing": {(): 1.0},
+        "redrive_webhooks_endpoints": {("enabled",): 1.0, ("disabled",): 0.0},
     }
     assert await disable_failing(store, 5) == []
     assert await disable_failing(store, 0) == [made["id"]]

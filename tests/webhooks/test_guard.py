@@ -7,9 +7,20 @@ from ipaddress import ip_address
 import pytest
 
 from redrive.errors import InvalidInput
-from redrive.webhooks.guard import AddressRefused, check_port, check_url, checked_addresses, why_refused
+from redrive.webhooks.guard import AddressRefused, check_port, check_url, judged, why_refused
+from redrive.webhooks.lookups import lookups
+from redrive.webhooks.sending import post
+from redrive.webhooks.settings import WebhookSettings
 
-PUBLIC = ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"]
+PUBLIC = [
+    "8.8.8.8",
+    "93.184.216.34",
+    "2606:4700::1111",
+    "::ffff:8.8.8.8",
+    "64:ff9b::808:808",
+    "::ffff:0:8.8.8.8",
+    "2002:808:808::1",
+]
 REFUSED = {
     "0.0.0.0": "of no host",
     "0.1.2.3": "of no host",
@@ -36,16 +47,47 @@ REFUSED = {
     "fc00::1": "private",
     "ff02::1": "multicast",
     "2001:db8::1": "reserved",
+    "3fff::1": "reserved",
+    "3fff:fff:ffff::1": "reserved",
+    "::ffff:0:127.0.0.1": "127.0.0.1",
+    "::ffff:0:169.254.169.254": "metadata",
     "::ffff:127.0.0.1": "127.0.0.1",
     "::ffff:169.254.169.254": "metadata",
     "::127.0.0.1": "127.0.0.1",
     "64:ff9b::7f00:1": "127.0.0.1",
     "64:ff9b::a9fe:a9fe": "169.254.169.254",
     "64:ff9b:1::1": "translated",
+    "200::1": "outside",
+    "1::": "outside",
+    "4000::1": "outside",
+    "e000::1": "outside",
     "2002:7f00:1::1": "127.0.0.1",
     "2002:a00:1::": "10.0.0.1",
     "2001:0:4136:e378:8000:63bf:f5ff:fffe": "10.0.0.1",  # Teredo, whose client is this
 }
+
+
+# That the HTTP client would choke on, or no name server knows.
+UNSENDABLE = [
+    "http://xn--/",
+    "http://[v1.a]/",
+    "http://[::1]x/",
+    "http://[::1]:80:80/",
+    "http://[::1%25lo]/",
+    "http://[fe80::1%eth0]/",
+    "http://①②⑦.⓪.⓪.①/",
+    "http://２１３０７０６４３３/",
+    "http://exa\u00admple.com/",
+    "http://☃.net/",
+    "http://%31%32%37.0.0.1/",
+    "http://a..b/",
+    "http://./",
+    "http://" + "a" * 64 + ".com/",
+    "http://999.1.1.1/",
+    "http://0177.0.0.1/",
+    "http://a$b.com/",
+    "http://127.0.0.1\\.example.com/",
+]
 
 
 @pytest.mark.parametrize("address", PUBLIC)
@@ -86,21 +128,15 @@ def test_other_ports_are_refused(port: int, ports: list[int]) -> None:
 async def test_whatever_a_host_is_written_like_its_address_is_judged(host: str) -> None:
     """Also one that cannot be resolved here leads nowhere."""
     with pytest.raises((AddressRefused, OSError)):
-        await checked_addresses(host, 443, [], [])
+        judged(host, await (await lookups().begin(host)).addresses(), 443, [], [])
 
 
-@pytest.mark.anyio
-async def test_of_several_addresses_only_good_ones_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    import asyncio
-
-    async def resolved(*_: object, **__: object) -> list[object]:
-        return [(2, 1, 6, "", (one, 443)) for one in ("10.0.0.1", "8.8.8.8", "8.8.8.8")]
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved)
-    assert await checked_addresses("rebinding.example", 443, [], []) == ["8.8.8.8"]
-    assert await checked_addresses("rebinding.example", 22, ["10.0.0.0/8"], [22]) == ["10.0.0.1", "8.8.8.8"]
+def test_of_several_addresses_only_good_ones_are_used() -> None:
+    found = ["10.0.0.1", "8.8.8.8"]
+    assert judged("rebinding.example", found, 443, [], []) == ["8.8.8.8"]
+    assert judged("rebinding.example", found, 22, ["10.0.0.0/8"], [22]) == found
     with pytest.raises(AddressRefused):
-        await checked_addresses("rebinding.example", 22, [], [])
+        judged("rebinding.example", found, 22, [], [])
 
 
 @pytest.mark.parametrize(
@@ -123,6 +159,7 @@ async def test_of_several_addresses_only_good_ones_are_used(monkeypatch: pytest.
         "gopher://127.0.0.1:25/",
         "javascript:alert(1)",
         "",
+        *UNSENDABLE,
     ],
 )
 def test_urls_that_cannot_be_an_endpoint(url: str) -> None:
@@ -134,3 +171,28 @@ def test_https_only() -> None:
     assert check_url("http://example.com/hook") and check_url("https://example.com:8443/hook?x=1", https_only=True)
     with pytest.raises(InvalidInput):
         check_url("http://example.com/hook", https_only=True)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.example.com./",
+        "https://my_host.example/x?y=%2F",
+        "https://faß.example/",
+        "https://xn--fa-hia.example/",
+        "http://127.0.0.1:8080/",
+        "http://[2606:4700::1111]:8443/",
+        "http://2130706433/",
+        "http://hooks:/",
+    ],
+)
+def test_urls_that_can(url: str) -> None:
+    assert check_url(url) == url
+
+
+@pytest.mark.parametrize("url", UNSENDABLE)
+@pytest.mark.anyio
+async def test_a_url_that_was_taken_all_the_same_is_answered_not_raised(url: str) -> None:
+    """Endpoints of old are in the store; each attempt is a row in the log."""
+    answer = await post(url, b"{}", {}, WebhookSettings(timeout_ms=2000))
+    assert answer.outcome in ("refused", "dns") and answer.error

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -42,14 +42,17 @@ def settings(authority: trustme.CA, tmp_path: Path) -> WebhookSettings:
 async def send(receiver: Receiver, settings: WebhookSettings, host: str, monkeypatch: pytest.MonkeyPatch) -> Answer:
     """Sends to a host of this name, which is at 127.0.0.1 for as long as it is judged, and nowhere afterwards."""
     asked: list[str] = []
+    really = socket.getaddrinfo
 
-    async def resolved(name: str, port: int, **_: object) -> list[object]:
+    def resolved(name: str, port: int | None, *how: int, **named: int) -> list[Any]:
+        if name != host or named.get("flags") == socket.AI_NUMERICHOST:
+            return really(name, port, *how, **named)
         asked.append(name)
         if len(asked) > 1:
             raise socket.gaierror("asked a second time")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved)
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
     answer = await post(receiver.url(host=host), b"{}", {"webhook-id": "evt_1"}, settings)
     assert asked == [host], "the address that was judged is the one connected to"
     return answer

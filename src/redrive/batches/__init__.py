@@ -1,4 +1,4 @@
-"""Batches: tasks of any kinds that belong together, and what follows when all of them have ended.
+"""Batches: tasks of any kinds that belong together, or jobs at a provider, and what follows when all have ended.
 
 An item is a task, the end of a batch is a join: this folder adds a name, a key, lists, and acting on all items at once.
 Every application has the feature, so what it consists of is imported when it is used.
@@ -13,29 +13,36 @@ from typing import TYPE_CHECKING, Any
 from redrive.batches.alerts import ALERTS
 from redrive.batches.duty import duties
 from redrive.batches.handlers import kinds
+from redrive.batches.remote.guard import GUARD
 from redrive.batches.remote.kinds import declare, declare_provider
 from redrive.batches.remote.lanes import belongs, react
+from redrive.batches.remote.names import CALLBACK_PATH, RESERVED_KINDS
 from redrive.batches.settings import BatchSettings, retention
-from redrive.kernel.feature import Belongs, Feature, Need
+from redrive.kernel.approved import ApprovedAction
+from redrive.kernel.feature import Belongs, Feature, Members, Need
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from redrive.batches.batch import Batch as Batch
     from redrive.batches.batch import BatchCancelled as BatchCancelled
     from redrive.batches.batch import BatchConflict as BatchConflict
     from redrive.batches.batch import BatchState as BatchState
     from redrive.batches.batch import BatchUnknown as BatchUnknown
+    from redrive.batches.either import BatchService as BatchService
+    from redrive.batches.own_batch import OwnBatch as OwnBatch
     from redrive.batches.producing import Batches as Batches
     from redrive.batches.producing import NewBatch as NewBatch
-    from redrive.batches.producing import OwnBatch as OwnBatch
-    from redrive.batches.service import BatchService as BatchService
+    from redrive.kernel.approved import Asked, Land
     from redrive.kernel.diagnosis import Finding
     from redrive.kernel.ports.store import Store
     from redrive.settings import Settings
 
 _PUBLIC = {
     "batch": ("Batch", "BatchCancelled", "BatchConflict", "BatchState", "BatchUnknown"),
-    "producing": ("Batches", "NewBatch", "OwnBatch"),
-    "service": ("BatchService",),
+    "producing": ("Batches", "NewBatch"),
+    "own_batch": ("OwnBatch",),
+    "either": ("BatchService",),
 }
 
 
@@ -47,11 +54,32 @@ async def examine(store: Store, settings: Settings) -> Sequence[Finding]:
     return [*await forgotten.examine(store, settings), *await stuck.examine(store, settings)]
 
 
+async def members(store: Store, batch: UUID) -> Members | None:
+    """Returns the tasks of a remote batch; one of tasks has the id of its join."""
+    from redrive.batches.remote.members import members as of_remote
+
+    return await of_remote(store, batch)
+
+
+async def _cancel(session: Any, asked: Asked, land: Land) -> None:
+    """Cancels a remote batch that a second operator has agreed to."""
+    from redrive.batches.remote.approved import CANCEL, ApprovedBatches
+
+    await ApprovedBatches(session).carry_out(CANCEL, asked, land)
+
+
+async def _retry_failed(session: Any, asked: Asked, land: Land) -> None:
+    """Starts what failed of a remote batch again, which a second operator has agreed to."""
+    from redrive.batches.remote.approved import RETRY_FAILED, ApprovedBatches
+
+    await ApprovedBatches(session).carry_out(RETRY_FAILED, asked, land)
+
+
 BATCHES = Feature(
     "batches",
     __name__,
     command="batch",
-    about="Tasks that belong together: create, list, show, watch, items, cancel, retry what failed.",
+    about="Work that belongs together: create, list, show, watch, items, cancel, retry what failed.",
     duties=duties,
     react=react,
     kinds=kinds,
@@ -61,8 +89,9 @@ BATCHES = Feature(
         "batch": "redrive.batches.producing:Batches",
         "remote_batches": "redrive.batches.remote.application:RemoteBatches",
     },
-    routes="redrive.batches.remote.routes:routers",
-    streams=("/api/batches/remote",),
+    routes="redrive.batches.routes:routers",
+    public=(f"/{CALLBACK_PATH}/",),
+    streams=("/api/batches",),
     commands="redrive.batches.commands:cli",
     pages="redrive.batches.pages:pages",
     settings=BatchSettings,
@@ -70,9 +99,16 @@ BATCHES = Feature(
     examine=examine,
     alerts=ALERTS,
     belongs_by_join=lambda join: Belongs(f"batch {join}", f"/batches/{join}", "batches"),
+    members=members,
     metrics="redrive.batches.metrics:metrics",
     belongs=belongs,
+    retry_guard=GUARD,
+    reserved_kinds=RESERVED_KINDS,
+    approved=(ApprovedAction("cancel", _cancel), ApprovedAction("retry_failed", _retry_failed)),
     verify="redrive.batches.remote.checks:check",
+    holds="redrive.batches.remote.checks:holds",
+    unheld="redrive.batches.remote.checks:unheld",
+    erase_guard="redrive.batches.remote.checks:erasable",
     needs=(Need.JOINS, Need.LEDGER),
 )
 

@@ -11,4 +11,10 @@ ALERTS = (
         hold=300,
         fix="redrive doctor names them; redrive batch cancel ID, or wait until they are cancelled by themselves",
     ),
+    AlertRule(
+        "batches_stuck",
+        "remote batches that nothing moves any more",
+        hold=300,
+        fix="redrive doctor names them, and what to do with each",
+    ),
 )

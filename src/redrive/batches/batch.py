@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from redrive.feature import Conflict, NotFound
+from redrive.errors import BatchUnknown as BatchUnknown
+from redrive.feature import Conflict
 from redrive.kernel.payload import decode
 
 FEATURE = "batches"
+STRETCHES = 30  # in which the time of a batch is told
+BATCH = "a batch"  # what an id should name that is none
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class BatchUnknown(NotFound):
-    code = "BATCH_UNKNOWN"
 
 
 class BatchConflict(Conflict):
@@ -38,6 +37,30 @@ class BatchState(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+SETTLED = (BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED)
+
+
+@dataclass(slots=True, frozen=True)
+class RemotePart:
+    """What a batch of jobs at a provider has besides. ``frozen``, ``captured`` and ``released`` are money, as the
+    ledger has it."""
+
+    provider: str
+    account: str | None
+    price: int
+    state: BatchState
+    round: int
+    processing: int  # items that are with the provider
+    frozen: int
+    captured: int
+    released: int
+    webhook_url: str | None
+    reason: str | None
+    dispatched_at: datetime | None
+    settled_at: datetime | None
+    unit: str = ""  # what its amounts are called (LEDGER_UNIT); empty where nobody looked that up
 
 
 @dataclass(slots=True, frozen=True)
@@ -65,6 +88,7 @@ class Batch:
     cancel_reason: str | None = None
     cancel_operation: str | None = None
     fault: str | None = None  # why what follows could not be enqueued
+    remote: RemotePart | None = None  # where its items are jobs at a provider
 
     @property
     def pending(self) -> int:
@@ -74,7 +98,9 @@ class Batch:
     @property
     def state(self) -> BatchState:
         """Follows from the counts, as ``listed`` of the statements has it: an item that is retried after the end makes
-        it processing again."""
+        it processing again. Of a remote batch it is what its row says: money goes with it."""
+        if self.remote is not None:
+            return self.remote.state
         if self.cancelled_at is not None:
             return BatchState.CANCELLED
         if self.open or self.pending:
@@ -82,6 +108,11 @@ class Batch:
         if self.completed == self.total:
             return BatchState.COMPLETED
         return BatchState.FAILED if self.failed else BatchState.CANCELLED
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens with it by itself."""
+        return self.state in SETTLED if self.remote is not None else not (self.open or self.pending)
 
     @property
     def asked(self) -> bool:
@@ -101,6 +132,11 @@ class Batch:
 
 _NAMES = frozenset(one.name for one in fields(Batch))
 _TIMES = ("created_at", "added_at", "ended_at", "succeeded_at", "cancelled_at")
+
+
+def without_words(batch: Batch) -> Batch:
+    """Returns a batch without what its maker wrote for it, which may name a person: for those who may only look."""
+    return replace(batch, name=None, key=None, meta=None)
 
 
 def of_row(row: Mapping[str, Any]) -> Batch:

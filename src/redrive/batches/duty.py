@@ -1,4 +1,4 @@
-"""What one worker of the fleet does for batches every minute."""
+"""What one worker of the fleet does for batches every so often."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from redrive.settings import Settings
 
 LOOK_EVERY_S = 60.0
+CALLED_EVERY_S = 3.0
+MOVING_EVERY_S = 300.0
 
 
 def duties(settings: Settings) -> list[Duty]:
-    hours = settings.of(BatchSettings).open_hours
+    own = settings.of(BatchSettings)
+    hours = own.open_hours
 
     async def look(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
         from redrive.batches.forgotten import cancel_forgotten, mark_agreed
@@ -24,4 +27,34 @@ def duties(settings: Settings) -> list[Duty]:
         await cancel_forgotten(store, hours, stopping)
         await mark_agreed(store)
 
-    return [Duty("batches:look", LOOK_EVERY_S, look)]
+    async def ends(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
+        from redrive.batches.remote.overdue import cancel_unwanted, end_overdue
+        from redrive.batches.remote.resuming import bring_steps
+
+        await bring_steps(store, stopping)
+        await cancel_unwanted(store, stopping)
+        await end_overdue(store, own.max_item_seconds, stopping)
+
+    async def moving(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
+        from redrive.batches.remote.moving import tell_ledger
+
+        await tell_ledger(store, settings, stopping)
+
+    async def called(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
+        from redrive.batches.remote.called import make_called_due
+
+        await make_called_due(store, stopping)
+
+    async def any_called(store: Store, worker: str) -> object:
+        from redrive.batches.remote.called import any_called
+
+        return await any_called(store)
+
+    found = [
+        Duty("batches:look", LOOK_EVERY_S, look),
+        Duty("batches:overdue", LOOK_EVERY_S, ends),
+        Duty("batches:moving", MOVING_EVERY_S, moving),
+    ]
+    if settings.callback_base_url is not None:
+        found.append(Duty("batches:called", CALLED_EVERY_S, called, any_called))
+    return found

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from dataclasses import replace
 from typing import cast
 from uuid import UUID
 
 from redrive.errors import InvalidInput
 from redrive.handlers.new_task import GivenTask, make_task
 from redrive.handlers.registry import Registry
+from redrive.ids import new_id
 from redrive.kernel.task import NewTask
 
 PIECE = 1000  # tasks in a transaction
@@ -21,7 +23,7 @@ def as_new(registry: Registry, given: Given, what: str) -> NewTask:
     """Returns a task of what an application gives: one that is made already, ``(kind, payload)``, or a dict of
     ``enqueue``'s arguments."""
     if isinstance(given, NewTask):
-        return given
+        return _own(given)
     try:
         if isinstance(given, tuple):
             kind, payload = given
@@ -33,6 +35,14 @@ def as_new(registry: Registry, given: Given, what: str) -> NewTask:
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{what}: {error}", hint=_FORMS) from None
     raise InvalidInput(f"{what} is {type(given).__name__}, and no task", hint=_FORMS)
+
+
+def _own(given: NewTask) -> NewTask:
+    """Returns a task like the one that was given, so that the same one can be given again: to another batch, twice to
+    one, or after an error. The first has its id, by which the caller knows it; others have new ones."""
+    made = replace(given, id=new_id()) if given.taken else replace(given)
+    given.taken = True
+    return made
 
 
 _FORMS = "give send.new(…), (kind, payload), or a dict of enqueue's arguments"

@@ -1,4 +1,4 @@
-"""Reads the items of a batch from a file of JSON lines, as often as it is asked: to check, and to add them."""
+"""Reads the tasks of a batch from a file, as often as it is asked: to check, and to add them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from redrive.batches.remote.lines import array_of, is_array, value_of
 from redrive.errors import InvalidInput
-from redrive.kernel.payload import decode
 
 Named = tuple[str, dict[str, Any]]  # where it stands, and a task as enqueue's arguments
 
@@ -23,10 +23,9 @@ def read_items(path: Path, kind: str | None) -> Iterator[Callable[[], Iterator[N
 
         def items() -> Iterator[Named]:
             file.seek(0)
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    where = f"line {number} of {path}"
-                    yield where, _item(line, where, kind)
+            for what, value in array_of(file, path) if is_array(file, path) else _lines(file):
+                where = f"{what} of {path}"
+                yield where, _item(value, where, kind)
 
         yield items
 
@@ -42,13 +41,13 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _item(line: bytes, where: str, kind: str | None) -> dict[str, Any]:
-    try:
-        value = decode(line.decode())
-    except ValueError as error:
-        raise InvalidInput(
-            f"{where} is no JSON: {error}", hint="one JSON document a line; nothing was created"
-        ) from None
+def _lines(file: BinaryIO) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            yield f"line {number}", value_of(line, number)
+
+
+def _item(value: Any, where: str, kind: str | None) -> dict[str, Any]:
     if kind is not None:
         return {"kind": kind, "payload": value}
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):

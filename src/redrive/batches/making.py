@@ -4,18 +4,19 @@ closed at its end."""
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from redrive.batches.adding import KeysTaken, Way, add_items, check_open
 from redrive.batches.batch import FEATURE, Batch, BatchCancelled, BatchConflict, of_row
 from redrive.batches.cancelling import give_up
+from redrive.batches.followed import following
 from redrive.batches.given import Digest, Given, Many, as_new, in_pieces, members
 from redrive.batches.handlers import ended
 from redrive.errors import InvalidInput, StoreError
-from redrive.feature import App, CloseJoin, Commit, NewJoin, NewTask, Rows, Store, encode
+from redrive.feature import CloseJoin, Commit, NewJoin, NewTask, Rows, encode
 from redrive.handlers.registry import Registry
 from redrive.kernel.payload import decode
 from redrive.kernel.task import check_text
@@ -56,8 +57,8 @@ def plan(
     by: str = "app",
 ) -> Plan:
     """Returns what was asked for, checked: nothing is written before all of it is right."""
-    success = None if on_success is None else as_new(registry, on_success, "on_success")
-    complete = None if on_complete is None else as_new(registry, on_complete, "on_complete")
+    success = None if on_success is None else following(as_new(registry, on_success, "on_success"), batch)
+    complete = None if on_complete is None else following(as_new(registry, on_complete, "on_complete"), batch)
     if parent is not None:
         complete = complete or ended.new(batch=str(batch))
         if complete.join not in (None, parent):
@@ -74,29 +75,6 @@ def plan(
     )
 
 
-@dataclass(slots=True, frozen=True)
-class Way:
-    """How what a batch consists of gets into the store. ``own``: inside a transaction of the caller's. ``known``: it is
-    clear where that is; else the first items say it, by their routes."""
-
-    registry: Registry
-    apply: Callable[[Commit], Awaitable[object]]
-    store: Callable[[], Awaitable[Store]]
-    own: bool = False
-    known: bool = True
-
-
-def way_of(app: App, connection: Any, on: str | None) -> Way:
-    """Returns the way out of an application."""
-    return Way(
-        app.registry,
-        lambda commit: app.apply(commit, connection=connection, on=on),
-        lambda: app.at(on).store(),
-        connection is not None,
-        on is not None or len(app.connections) == 1,
-    )
-
-
 class Maker:
     """Fills one batch."""
 
@@ -108,6 +86,12 @@ class Maker:
         self._digest = what.digest()
         self._begun = self._ended = False
         self._told = 0.0
+        self._keyed = set[UUID]()
+
+    @property
+    def own(self) -> bool:
+        """Whether it is made inside a transaction of the caller's."""
+        return self._way.own
 
     async def shown(self) -> Batch:
         """Returns it as it is now. Inside the caller's own transaction nobody sees it yet: then as it was made."""
@@ -178,7 +162,7 @@ class Maker:
         rows = [Rows(FEATURE, "sealed", ({"id": str(self.id), "digest": self._digest.text()},))] if close else []
         if not close and time.monotonic() - self._told > TELL_EVERY_S:
             rows, self._told = [Rows(FEATURE, "added", ({"id": str(self.id)},))], time.monotonic()
-        await self._apply(Commit(enqueues=tasks, controls=controls, rows=rows, all_or_none=_keyed(tasks)))
+        await self._add(Commit(enqueues=tasks, controls=controls, rows=rows))
         await self._take_back(tasks)
 
     async def _begin(self, tasks: list[NewTask], *, close: bool) -> None:
@@ -187,15 +171,15 @@ class Maker:
         join = NewJoin(self.id, made.on_complete, made.on_success, open=not close)
         rows = [Rows(FEATURE, "made", (what,))]
         try:
-            await self._apply(Commit(joins=[join], enqueues=tasks, rows=rows, all_or_none=_keyed(tasks)))
-        except StoreError:
+            await self._add(Commit(joins=[join], enqueues=tasks, rows=rows))
+        except (StoreError, KeysTaken):
             await self.look()  # somebody else was quicker with the same key
             if self.existing is None or self._way.own:
                 raise
         self._begun, self._told = True, time.monotonic()
 
-    async def _apply(self, commit: Commit) -> None:
-        await self._way.apply(commit)
+    async def _add(self, commit: Commit) -> None:
+        await add_items(self._way, commit, self.id, self._keyed)
 
     async def _check_open(self) -> None:
         if not self._way.own:
@@ -221,15 +205,3 @@ class Maker:
                 f"the key {there.key!r} names a batch of other content (batch {there.id})",
                 hint="one key, one batch: use another key, or give the same tasks in the same order",
             )
-
-
-async def check_open(store: Store, batch: UUID) -> None:
-    """Refuses items of a batch that was cancelled."""
-    rows = await store.feature_rows(FEATURE, "by_id", str(batch))
-    if rows and rows[0]["cancelled_at"] is not None:
-        by = rows[0]["cancelled_by"]
-        raise BatchCancelled(f"batch {batch} was cancelled{f' by {by}' if by else ''}: it takes no more items")
-
-
-def _keyed(tasks: list[NewTask]) -> bool:
-    return any(task.idempotency_key is not None for task in tasks)

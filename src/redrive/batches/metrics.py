@@ -6,15 +6,20 @@ from redrive.batches.batch import FEATURE
 from redrive.feature import Settings, Store
 from redrive.feature.metrics import FeatureMetrics, Metric, Samples, Scope, Type
 
-OPEN = Metric("batches_open", Type.GAUGE, "Batches that take items, up to 1,000.", scope=Scope.FLEET)
-OLDEST = Metric("batches_oldest_open_seconds", Type.GAUGE, "Age of the oldest open batch.", scope=Scope.FLEET)
-UNENDED = Metric("batches_processing", Type.GAUGE, "Batches that have not ended, up to 1,000.", scope=Scope.FLEET)
+OPEN = Metric("redrive_batches_open", Type.GAUGE, "Batches that take items, up to 1,000.", scope=Scope.FLEET)
+OLDEST = Metric("redrive_batches_oldest_open_seconds", Type.GAUGE, "Age of the oldest open batch.", scope=Scope.FLEET)
+UNENDED = Metric(
+    "redrive_batches_processing",
+    Type.GAUGE,
+    "Batches that have not ended, up to 1,000 of each sort.",
+    scope=Scope.FLEET,
+)
 
 
 async def fleet(store: Store, settings: Settings) -> Samples:
     """Returns what the store says, the same whoever is asked."""
     [row] = await store.feature_rows(FEATURE, "open_ones")
-    values = {OPEN: row["n"], OLDEST: max(row["age"], 0.0), UNENDED: row["unended"]}
+    values = {OPEN: row["n"], OLDEST: max(row["age"], 0.0), UNENDED: row["unended"] + row["unsettled"]}
     return {metric.name: {(): float(value)} for metric, value in values.items()}
 
 

@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Response
+from fastapi.responses import StreamingResponse
 
 from redrive.batches.batch import Batch, BatchState
-from redrive.batches.remote.pages import add_pages
-from redrive.batches.service import BatchService
+from redrive.batches.either import BatchService
+from redrive.batches.remote.pages import one_remote, panel
+from redrive.batches.remote.regions import sample_items, sample_remote
+from redrive.batches.results import FORMS, check_form, results
+from redrive.batches.service import TaskBatchService
 from redrive.console.filters import refuse_unknown
 from redrive.errors import InvalidInput
 from redrive.feature import Operator, Role, State
@@ -19,29 +23,45 @@ from redrive.ops.inspect import parse_id, parse_states
 from redrive.ops.text import counted
 
 router = pages_router("batches")
-add_pages(router)
 PAGE_SIZE = 50
 COUNTED_UP_TO = 100
+SORTS = {"": None, "tasks": False, "remote": True}  # what ?items= says, and whether that is at a provider
 
 
 @router.get("")
 async def all_batches(page: ThePage) -> Response:
-    refuse_unknown(page, "state", "before")
-    state, before = page.query.get("state") or None, page.query.get("before")
-    found = await page.operator.of(BatchService).list(state=state, limit=PAGE_SIZE, before=before)
+    refuse_unknown(page, "state", "items", "provider", "account", "before")
+    names = ("state", "items", "provider", "account", "before")
+    state, items, provider, account, before = (page.query.get(name) or None for name in names)
+    if (items or "") not in SORTS:
+        raise InvalidInput(f"items are tasks or remote, not {items!r}")
+    found = await page.operator.of(BatchService).list(
+        state=state,
+        remote=SORTS[items or ""],
+        provider=provider,
+        account=account,
+        limit=PAGE_SIZE,
+        before=before,
+    )
     return await page.render(
         "batches/list.html",
-        batches=found,
+        batches=found.batches,
         state=state,
-        states=[one.value for one in BatchState if one is not BatchState.QUEUED],
-        before=str(found[-1].id) if len(found) == PAGE_SIZE else None,
+        items=items,
+        provider=provider,
+        account=account,
+        filtered=sum(one is not None for one in (state, items, provider, account)),
+        states=[one.value for one in BatchState],
+        before=found.next_before,
     )
 
 
 @router.get("/{batch}")
 async def one_batch(page: ThePage, batch: str) -> Response:
+    if await page.operator.of(BatchService).is_remote(batch):
+        return await one_remote(page, batch)
     refuse_unknown(page, "state", "kind", "before")
-    own = page.operator.of(BatchService)
+    own = page.operator.of(TaskBatchService)
     shown = await own.show(batch)
     state, kind, before = (page.query.get(name) or None for name in ("state", "kind", "before"))
     items = await own.items(
@@ -62,10 +82,23 @@ async def one_batch(page: ThePage, batch: str) -> Response:
     )
 
 
+@router.get("/{batch}/results")
+async def all_results(page: ThePage, batch: str) -> Response:
+    """All items as a file, a piece at a time."""
+    refuse_unknown(page, "format")
+    form = check_form(page.query.get("format", "csv"))
+    found = await page.operator.of(BatchService).show(batch)
+    headers = {"Content-Disposition": f'attachment; filename="batch-{found.id}.{form}"'}
+    lines = results(page.operator.of(BatchService), str(found.id), form)
+    return StreamingResponse(lines, media_type=FORMS[form], headers=headers)
+
+
 @router.post("/{batch}")
 async def act(page: TheForm, batch: str) -> Response:
     page.operator.insist(Role.OPERATOR)
-    own, reason = page.operator.of(BatchService), page.form.text("reason")
+    if await page.operator.of(BatchService).is_remote(batch):
+        return await _act_on_remote(page, batch)
+    own, reason = page.operator.of(TaskBatchService), page.form.text("reason")
     match page.form.text("do"):
         case "cancel":
             begun = await own.cancel(batch, reason)
@@ -80,25 +113,41 @@ async def act(page: TheForm, batch: str) -> Response:
     return page.go(page.link(f"/operations/{begun.operation.id}"), told)
 
 
+async def _act_on_remote(page: TheForm, batch: str) -> Response:
+    own, reason = page.operator.of(BatchService), page.form.text("reason")
+    match page.form.text("do"):
+        case "cancel":
+            done = await own.cancel(batch, reason)
+            told = "It is cancelled." if done.batch.ended else "It is cancelled when what runs has ended."
+        case "retry_failed":
+            done = await own.retry_failed(batch, reason)
+            told = f"{done.matched:,} items are started again, as a new charge."
+        case _:
+            raise InvalidInput("there is no such thing to do with a batch")
+    if done.approval is not None:
+        return page.go(page.link("/approvals"), "It waits for a second person.")
+    return page.go(page.link(f"/batches/{done.batch.id}"), told)
+
+
 async def _progress(operator: Operator, batch: Batch) -> dict[str, Any]:
     """Returns what the live part of a batch's page is made of."""
-    failures = await operator.of(BatchService).failures(batch.id) if batch.failed else None
-    return {"batch": batch, "failures": failures}
+    failures = await operator.of(TaskBatchService).failures(batch.id) if batch.failed else None
+    return {"batch": batch, "failures": failures, "waits_for": await operator.of(BatchService).waits_for(batch.id)}
 
 
 async def unended(operator: Operator) -> int:
-    return len(await operator.of(BatchService).unended(COUNTED_UP_TO))
+    return await operator.of(BatchService).unended(COUNTED_UP_TO)
 
 
 async def sample(operator: Operator) -> Mapping[str, str]:
     found = await operator.of(BatchService).list(limit=PAGE_SIZE)
     now = await _now(operator)
-    return {"#batches": fragment("batches/table.html", batches=found, now=now)}
+    return {"#batches": fragment("batches/table.html", batches=found.batches, filtered=0, now=now)}
 
 
 def sample_one(batch: str) -> Any:
     async def sampled(operator: Operator) -> Mapping[str, str]:
-        shown = await operator.of(BatchService).show(batch)
+        shown = await operator.of(TaskBatchService).show(batch)
         values = await _progress(operator, shown)
         now = await _now(operator)
         return {
@@ -117,11 +166,15 @@ pages = FeaturePages(
     router,
     Section(
         "See",
-        (
-            Item("Batches", "/batches", "Tasks that belong together, and how far they are", "batches", "b"),
-            Item("Remote batches", "/batches/remote", "Jobs at a provider, and what they cost"),
-        ),
+        (Item("Batches", "/batches", "Work that belongs together: how far it is, and what it costs", "batches", "b"),),
     ),
-    topics={"batches": lambda _: sample, "batches-one": sample_one},
+    panel=panel,
+    topics={
+        "batches": lambda _: sample,
+        "batches-one": sample_one,
+        "batches-remote": sample_remote,
+        "batches-items": sample_items,
+    },
     number=unended,
+    references={r"batch[:-]([0-9a-f-]{36})(-\d+)?": r"/batches/\1"},  # in the ledger; an event of webhooks
 )

@@ -39,8 +39,9 @@ where ($1::uuid is null or x.id < $1) and ($2::text is null or x.state = $2) ord
 select b.*, j.total, j.completed, j.failed, j.cancelled, j.is_open as open, j.ended_at, j.succeeded_at, j.fault
 from redrive.task_join j join redrive.batches b on b.id = j.id where j.ended_at is null order by j.created_at limit $1
 
--- open_ones: how many take items, for how many seconds the oldest has, and how many have not ended
-select count(*) filter (where x.is_open) as n, coalesce(extract(epoch from clock_timestamp() - min(x.created_at) filter (where x.is_open)), 0)::double precision as age, count(*) as unended from (
+-- open_ones: how many take items, for how many seconds the oldest has, how many have not ended, and how many remote ones have not
+select count(*) filter (where x.is_open) as n, coalesce(extract(epoch from clock_timestamp() - min(x.created_at) filter (where x.is_open)), 0)::double precision as age, count(*) as unended,
+  (select count(*) from (select 1 from redrive.batches_remote where state in ('queued', 'processing') and state in ('draft', 'queued', 'processing') limit 1000) r) as unsettled from (
   select b.created_at, j.is_open from redrive.task_join j join redrive.batches b on b.id = j.id
   where j.ended_at is null order by j.created_at limit 1000) x
 
@@ -57,6 +58,11 @@ select failure_type, error_code, error_fingerprint, count(*) as n, max(failed_at
   select failure_type, error_code, error_fingerprint, failed_at from redrive.task
   where join_id = $1 and state = 'failed' order by failed_seq desc limit 10000) x
 group by failure_type, error_code, error_fingerprint order by n desc, error_fingerprint limit 200
+
+-- failed_over: items that are failed now by type since a time ($2, in seconds), by stretches of so many seconds ($3), of the latest ten thousand
+select floor((extract(epoch from failed_at)::float8 - $2::float8) / $3::float8)::int as stretch, failure_type, count(*) as n from (
+  select failure_type, failed_at from redrive.task where join_id = $1 and state = 'failed' order by failed_seq desc limit 10000) x
+group by 1, 2
 
 -- prune_batches: those whose joins are gone, so many at once
 delete from redrive.batches where id = any (array(
@@ -84,23 +90,25 @@ insert into redrive.batches_item (batch, n, ordinal, payload)
 select x.batch, x.n, x.n, x.payload from jsonb_to_recordset($1) x(batch uuid, n integer, payload text)
 
 -- remote_queued: all items are there
-update redrive.batches_remote b set state = 'queued', key = x.key, digest = x.digest, items = x.items, in_round = x.items
-from jsonb_to_recordset($1) x(id uuid, key text, digest text, items integer) where b.id = x.id and b.state = 'draft'
+update redrive.batches_remote b set state = 'queued', key = x.key, digest = x.digest, items = x.items, in_round = x.items, step_task = x.step_task
+from jsonb_to_recordset($1) x(id uuid, key text, digest text, items integer, step_task uuid) where b.id = x.id and b.state = 'draft'
 
--- items_dropped: those of a draft that is given up
-delete from redrive.batches_item i using jsonb_to_recordset($1) x(id uuid) where i.batch = x.id
+-- items_dropped: those of a draft that is given up; who makes it a batch at this moment is waited for
+with given_up as materialized (
+  select b.id from redrive.batches_remote b where b.state = 'draft' and b.id in (select x.id from jsonb_to_recordset($1) x(id uuid)) for update)
+delete from redrive.batches_item i using given_up g where i.batch = g.id
 
 -- remote_dropped: a draft that is given up
 delete from redrive.batches_remote b using jsonb_to_recordset($1) x(id uuid) where b.id = x.id and b.state = 'draft'
 
 -- remote_moved: a batch as it is from now on, if nobody has changed it since it was read: else nothing of the Commit lands, for want of a version
 update redrive.batches_remote b set version = case when b.version = x.version then b.version + 1 end,
-  state = x.state, reason = x.reason, round = x.round, in_round = x.in_round, join_id = x.join_id,
+  state = x.state, reason = x.reason, round = x.round, in_round = x.in_round, join_id = x.join_id, step_task = x.step_task,
   frozen = x.frozen, captured = x.captured, released = x.released,
   dispatched_at = case x.dispatched when 'now' then clock_timestamp() when 'no' then null else b.dispatched_at end,
   settled_at = case x.settled when 'now' then clock_timestamp() when 'no' then null else b.settled_at end,
   cancelled_at = case x.cancelled when 'now' then clock_timestamp() when 'no' then null else b.cancelled_at end, cancelled_by = x.cancelled_by
-from jsonb_to_recordset($1) x(id uuid, version integer, state text, reason text, round integer, in_round integer, join_id uuid,
+from jsonb_to_recordset($1) x(id uuid, version integer, state text, reason text, round integer, in_round integer, join_id uuid, step_task uuid,
   frozen bigint, captured bigint, released bigint, dispatched text, settled text, cancelled text, cancelled_by text) where b.id = x.id
 
 -- items_brought: items whose turn has come, with their tasks
@@ -116,15 +124,21 @@ update redrive.batches_item i set
   poll_count = case when x.anew and b.state = 'processing' then 0 else coalesce(x.polls, i.poll_count) + (x.last is not null and i.job is not null)::integer end,
   last_poll_at = case when x.polled or (x.last and i.job is not null) then clock_timestamp() else i.last_poll_at end,
   brought_at = case when x.anew and b.state = 'processing' then clock_timestamp() else i.brought_at end,
+  called = case when x.anew and b.state = 'processing' then 0 when x.heard then 2 else i.called end,
   started_at = case when x.anew and b.state = 'processing' then null when x.job is not null then coalesce(i.started_at, clock_timestamp()) else i.started_at end,
   ended_at = case when x.ended then clock_timestamp() when b.state = 'processing' then null else i.ended_at end,
   result = coalesce(x.result, i.result), error_code = case when b.state = 'processing' or x.code is not null then x.code else i.error_code end,
   error_message = case when b.state = 'processing' or x.code is not null then x.message else i.error_message end,
   failure_type = case when b.state = 'processing' or x.code is not null then x.type else i.failure_type end
 from jsonb_to_recordset($1) x(batch uuid, round integer, ordinal integer, state text, job text, progress double precision, polls integer,
-    polled boolean, anew boolean, ended boolean, last boolean, result text, code text, message text, type text)
+    polled boolean, heard boolean, anew boolean, ended boolean, last boolean, result text, code text, message text, type text)
   join redrive.batches_remote b on b.id = x.batch
 where i.batch = x.batch and i.round = x.round and i.ordinal = x.ordinal
+
+-- items_left: items that were not started any more since their batch was settled: they are failed, and can be retried with the others
+update redrive.batches_item i set state = 'failed', error_code = 'BATCH_SETTLED', error_message = null, failure_type = 'unknown', ended_at = clock_timestamp()
+from jsonb_to_recordset($1) x(batch uuid, round integer, ordinal integer)
+where i.batch = x.batch and i.round = x.round and i.ordinal = x.ordinal and i.state in ('pending', 'processing')
 
 -- items_unstarted: what becomes of items whose turn has not come
 update redrive.batches_item i set state = x.state, error_code = x.code, error_message = x.message, failure_type = x.type, ended_at = clock_timestamp()
@@ -136,10 +150,35 @@ update redrive.batches_item i set released = true
 from jsonb_to_recordset($1) x(batch uuid, round integer)
 where i.batch = x.batch and i.round = x.round and i.state = 'cancelled' and i.task_id is null and not i.released
 
+-- items_lost: items of a round that have not ended, and whose tasks will not end them: they are failed
+update redrive.batches_item as i set state = 'failed', error_code = x.code, error_message = x.message, failure_type = 'unknown', ended_at = clock_timestamp()
+from jsonb_to_recordset($1) x(batch uuid, round integer, code text, message text)
+where i.batch = x.batch and i.round = x.round and i.state in ('pending', 'processing')
+  and not exists (select 1 from redrive.task t where t.id = i.task_id and t.state in ('queued', 'delayed', 'running', 'paused'))
+
+-- remote_round_ended: nothing lands while an item of the round has not ended, or where another number has succeeded, for want of a round
+update redrive.batches_remote b set round = case
+  when not exists (select 1 from redrive.batches_item i where i.batch = b.id and i.state in ('pending', 'processing') and i.round = x.round)
+    and x.completed = (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'completed' and i.round = x.round) then b.round end
+from jsonb_to_recordset($1) x(id uuid, round integer, completed integer) where b.id = x.id
+
+-- remote_unended: items of a batch's round that have not ended: how many, how many of them have a task that will end them, and whether its join waits for one
+select (select count(*) from redrive.task_join j where j.id = b.join_id and j.ended_at is null) as join_open, count(i.n) as n, count(t.id) as alive
+from redrive.batches_remote b left join redrive.batches_item i on i.batch = b.id and i.round = b.round and i.state in ('pending', 'processing')
+  left join redrive.task t on t.id = i.task_id and t.state in ('queued', 'delayed', 'running', 'paused')
+where b.id = $1::text::uuid group by b.id, b.join_id
+
+-- remote_steps: those that are not settled, behind an id ($1), so many ($2), each with whether the task of its next step is gone, or failed
+select b.id, b.name, b.state, b.account, b.frozen, b.step_task, t.state as step_state,
+  t.id is null and (b.state = 'queued' or (b.state = 'processing' and (j.id is null or j.ended_at is not null))) as gone
+from (select * from redrive.batches_remote where state in ('queued', 'processing') and id > $1::text::uuid order by id limit $2) b
+  left join redrive.task_join j on j.id = b.join_id left join redrive.task t on t.id = b.step_task
+order by b.id
+
 -- items_again: failed items in a new round
 update redrive.batches_item i set round = x.round, ordinal = y.ordinal, state = 'pending', task_id = null, job = null, progress = null,
   poll_count = 0, last_poll_at = null, brought_at = null, started_at = null, ended_at = null, result = null,
-  error_code = null, error_message = null, failure_type = null, released = false, late = false
+  error_code = null, error_message = null, failure_type = null, released = false, late = false, called = 0
 from jsonb_to_recordset($1) x(batch uuid, round integer)
 join (select f.batch, f.n, row_number() over (partition by f.batch order by f.n) as ordinal from redrive.batches_item f
   where f.state = 'failed' and f.batch in (select z.batch from jsonb_to_recordset($1) z(batch uuid))) y on y.batch = x.batch
@@ -151,8 +190,31 @@ select * from redrive.batches_remote where id = $1::text::uuid and state <> 'dra
 -- remote_by_key: the remote batch of a key
 select * from redrive.batches_remote where key = $1
 
--- remote_listed: the latest, before an id ($1) and of a state ($2) if these are given, so many ($3)
-select * from redrive.batches_remote where state <> 'draft' and ($1::text is null or id < $1::text::uuid) and ($2::text is null or state = $2) order by id desc limit $3
+-- remote_listed: the latest, before an id ($1), of a state ($2), at a provider ($3), paid for by an account ($4) if these are given, so many ($5). How many items have ended is kept from the settlement on, and counted before
+select b.*, case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'completed') else b.completed end as n_completed,
+  case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
+  case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
+  (select count(*) from redrive.batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing
+from (select * from redrive.batches_remote where state <> 'draft' and ($1::text is null or id < $1::text::uuid) and ($2::text is null or state = $2)
+  and ($3::text is null or provider = $3) and ($4::text is null or account = $4) order by id desc limit $5) b order by b.id desc
+
+-- remote_shown: one of them
+select b.*, case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'completed') else b.completed end as n_completed,
+  case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
+  case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
+  (select count(*) from redrive.batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing
+from redrive.batches_remote b where b.id = $1::text::uuid and b.state <> 'draft'
+
+-- remote_unsettled: how many there are, up to so many
+select count(*) as n from (select 1 from redrive.batches_remote where state in ('queued', 'processing') and state in ('draft', 'queued', 'processing') limit $1) x
+
+-- remote_counted: how many items of a settled batch ended how
+update redrive.batches_remote b set completed = (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'completed'), failed = (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'failed'), cancelled = (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'cancelled')
+from jsonb_to_recordset($1) x(id uuid) where b.id = x.id
+
+-- sort_of: whether a batch ($1) is of jobs at a provider; nothing where there is none
+select 0 as remote from redrive.batches where id = $1::text::uuid
+union all select 1 as remote from redrive.batches_remote where id = $1::text::uuid and state <> 'draft'
 
 -- remote_books: batches that somebody pays for, behind an id ($1), so many ($2), each with what the books have of it
 with recursive page as (
@@ -170,9 +232,10 @@ select p.id::text as id, p.state, p.frozen, p.captured, p.released,
   coalesce(sum(e.amount) filter (where k.what = 'settle' and e.account = 'system:revenue'), 0)::bigint as books_captured,
   coalesce(sum(e.amount) filter (where k.what = 'settle' and e.account = 'account:' || p.account), 0)::bigint as books_released,
   count(distinct k.n) filter (where k.what = 'freeze' and e.posting is not null) as freezes,
-  count(distinct k.n) filter (where k.what = 'settle' and e.posting is not null) as settlements
+  count(distinct k.n) filter (where k.what = 'settle' and e.posting is not null) as settlements,
+  coalesce((select f.amount from redrive.ledger_freeze f where f.account = p.account and f.reference = 'batch:' || p.id), 0) as held
 from page p join keys k on k.id = p.id left join redrive.entry e on e.posting = k.key
-group by p.id, p.state, p.frozen, p.captured, p.released order by p.id
+group by p.id, p.account, p.state, p.frozen, p.captured, p.released order by p.id
 
 -- remote_counts: how many items are in which state, and how many of this round ($2)
 select state, count(*) as n, count(*) filter (where round = $2) as in_round,
@@ -183,15 +246,75 @@ from redrive.batches_item where batch = $1::text::uuid group by state
 select failure_type, error_code, count(*) as n from redrive.batches_item where batch = $1::text::uuid and state = 'failed'
 group by failure_type, error_code order by n desc, error_code limit 200
 
+-- remote_ended: how items ended since a time ($2, in seconds), by stretches of so many seconds ($3)
+select floor((extract(epoch from i.ended_at)::float8 - $2::float8) / $3::float8)::int as stretch, i.state, i.failure_type, count(*) as n
+from redrive.batches_item i where i.batch = $1::text::uuid and i.ended_at >= to_timestamp($2::float8) and i.state in ('completed', 'failed')
+group by 1, 2, 3
+
+-- item_of_task: the item that a task belongs to
+select n, state, null as payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, null as result, error_code, null as error_message, failure_type, late
+from redrive.batches_item where task_id = $1::text::uuid
+
 -- items_of: items by their tasks (a JSON array of ids), with what their batches say; payloads only of those to be started
-select i.task_id as task, i.batch, i.n, i.round, i.state, i.job, i.poll_count, i.progress, case when i.job is null then i.payload end as payload,
-  extract(epoch from clock_timestamp() - coalesce(i.started_at, i.brought_at))::double precision as age, b.cancelled_at is not null as cancelled, b.state as batch_state
+select i.task_id as task, i.batch, i.n, i.round, i.state, i.job, i.poll_count, i.progress, i.called, case when i.job is null then i.payload end as payload, extract(epoch from clock_timestamp())::double precision as now,
+  extract(epoch from clock_timestamp() - coalesce(i.started_at, i.brought_at))::double precision as age, b.cancelled_at is not null as cancelled, b.state as batch_state,
+  (select min(o.n) from redrive.batches_item o where o.batch = i.batch and o.job = i.job and o.round = i.round and o.n <> i.n
+    and (o.state = 'completed' or o.started_at < i.started_at or (o.started_at = i.started_at and o.n < i.n))) as shared_with
 from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch and b.round = i.round
 where i.task_id = any (array(select t.value::uuid from jsonb_array_elements_text($1::jsonb) t))
 
--- items_listed: items of a batch behind a place ($2), of a state ($3) and a failure type ($4) if these are given, so many ($5)
+-- item_called: its provider has called; of the second call nothing lands, for want of a number
+update redrive.batches_item i set called = case when i.called = 0 then 1 end
+from jsonb_to_recordset($1) x(batch uuid, n integer, round integer)
+where i.batch = x.batch and i.n = x.n and i.round = x.round
+
+-- item_late: what its provider said after it had ended here
+update redrive.batches_item i set late = true, result = coalesce(x.result, i.result)
+from jsonb_to_recordset($1) x(batch uuid, n integer, round integer, result text)
+where i.batch = x.batch and i.n = x.n and i.round = x.round and i.state in ('failed', 'cancelled')
+
+-- item_at: an item by its place, with what its batch says
+select i.batch, i.n, i.round, i.state, i.task_id as task, i.job, i.called, b.provider, b.scope
+from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch where i.batch = $1::text::uuid and i.n = $2
+
+-- items_called: those whose provider has called and that wait for their next poll, so many ($1)
+select i.task_id as task from redrive.batches_item i join redrive.task t on t.id = i.task_id
+where i.called = 1 and i.state = 'processing' and t.state = 'delayed' order by i.batch, i.n limit $1
+
+-- items_overdue: those that have taken longer than so many seconds ($1), wait, and are of these kinds ($2, a JSON array), so many ($3)
+select i.task_id as task, i.batch, i.n, i.job, t.kind from redrive.batches_item i
+  join redrive.batches_remote b on b.id = i.batch and b.round = i.round and b.state = 'processing'
+  join redrive.task t on t.id = i.task_id
+where i.state in ('pending', 'processing') and i.task_id is not null
+  and coalesce(i.started_at, i.brought_at) <= statement_timestamp() - $1::double precision * interval '1 second'
+  and t.state in ('queued', 'delayed', 'paused') and t.kind = any (array(select k.value from jsonb_array_elements_text($2::jsonb) k))
+order by coalesce(i.started_at, i.brought_at) limit $3
+
+-- items_still_overdue: nothing lands where one of them has begun anew since it was read, for want of a round
+update redrive.batches_item i set round = case when coalesce(i.started_at, i.brought_at) <= clock_timestamp() - x.seconds * interval '1 second' then i.round end
+from jsonb_to_recordset($1) x(batch uuid, n integer, seconds double precision)
+where i.batch = x.batch and i.n = x.n
+
+-- items_unwanted: those of cancelled batches ($2: of this one) that wait to be started, so many ($1); not those that may have been
+select i.task_id as task from redrive.batches_remote b
+  join redrive.batches_item i on i.batch = b.id and i.round = b.round and i.state = 'pending'
+  join redrive.task t on t.id = i.task_id
+where b.state = 'processing' and b.cancelled_at is not null and i.job is null and t.state in ('queued', 'delayed')
+  and ($2::text is null or b.id = $2::text::uuid) and t.attempt_count = 0 and (t.memo is null or t.memo::jsonb ->> 'unsure' is null) limit $1
+
+-- remote_last_moves: when something of these batches (a JSON array of ids) moved last
+select i.batch as id, (extract(epoch from max(greatest(i.started_at, i.last_poll_at, i.ended_at))) * 1000000)::bigint as moved_at
+from redrive.batches_item i where i.batch = any (array(select b.value::uuid from jsonb_array_elements_text($1::jsonb) b)) group by i.batch
+
+-- remote_closed: of tasks, each with its batch and round, those whose round has ended: its items are not retried one by one
+select x.task, x.batch, x.round as meant, b.state, b.round
+from jsonb_to_recordset($1) x(task uuid, batch uuid, round integer)
+left join redrive.batches_remote b on b.id = x.batch left join redrive.task_join j on j.id = b.join_id
+where b.id is null or b.round <> x.round or b.state <> 'processing' or j.ended_at is not null
+
+-- items_listed: items of a batch behind a place ($2), of states ($3, a JSON array) and a failure type ($4) if these are given, so many ($5)
 select n, state, payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, result, error_code, error_message, failure_type, late
-from redrive.batches_item where batch = $1::text::uuid and n > $2 and ($3::text is null or state = $3) and ($4::text is null or failure_type = $4) order by n limit $5
+from redrive.batches_item where batch = $1::text::uuid and n > $2 and ($3::text is null or state in (select jsonb_array_elements_text($3::text::jsonb))) and ($4::text is null or failure_type = $4) order by n limit $5
 
 -- remote_stuck: those of which nothing has moved for so many hours
 select b.id, b.name, b.state, b.account, b.frozen from redrive.batches_remote b
@@ -199,6 +322,9 @@ where b.state in ('queued', 'processing') and coalesce(b.dispatched_at, b.create
   and not exists (select 1 from redrive.batches_item i where i.batch = b.id
     and greatest(i.last_poll_at, i.started_at, i.ended_at) > clock_timestamp() - $1::double precision * interval '1 hour')
 order by b.id limit 20
+
+-- remote_processing: how many batches have items that wait or run
+select count(*) as batches from redrive.batches_remote where state = 'processing'
 
 -- remote_left: how many rows there are, drafts as well
 select (select count(*) from redrive.batches_remote) as batches, (select count(*) from redrive.batches_item) as items
@@ -213,13 +339,20 @@ delete from redrive.batches_remote where id = any (array(
   select b.id from redrive.batches_remote b where b.created_at < $1 and (b.settled_at < $1 or b.state = 'draft')
     and not exists (select 1 from redrive.batches_item i where i.batch = b.id) order by b.created_at limit $2))
 
--- erase_items: what items hold that belong to a scope or to tasks, so many at once
+-- remote_unheld: nothing lands while a batch has not ended, for want of a version
+update redrive.batches_remote b set version = case when b.state not in ('queued', 'processing') then b.version end
+from jsonb_to_recordset($1) x(id uuid) where b.id = x.id
+
+-- remote_of_scope: those of a scope ($1) that are not settled, so many ($2)
+select id from redrive.batches_remote where scope = $1 and state in ('queued', 'processing') order by id limit $2
+
+-- erase_items: what items hold that belong to a scope or to tasks, so many at once. A batch that is not settled is left: it needs what it holds
 update redrive.batches_item set payload = null, result = null, error_message = null where (batch, n) in (
   select i.batch, i.n from redrive.batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null)
-    and (i.batch in (select b.id from redrive.batches_remote b where b.scope = $1::jsonb ->> 'scope')
+    and (i.batch in (select b.id from redrive.batches_remote b where b.scope = $1::jsonb ->> 'scope' and b.state not in ('queued', 'processing'))
       or i.task_id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t)) limit ($1::jsonb ->> 'limit')::bigint)
 
 -- erase_remote: the batches, once their items are emptied
 update redrive.batches_remote b set name = null, key = null, meta = null, reason = null, webhook_url = null, digest = null, scope = $1::jsonb ->> 'tombstone'
-where b.scope = $1::jsonb ->> 'scope' and not exists (select 1 from redrive.batches_item i where i.batch = b.id
+where b.scope = $1::jsonb ->> 'scope' and b.state not in ('queued', 'processing') and not exists (select 1 from redrive.batches_item i where i.batch = b.id
   and (i.payload is not null or i.result is not null or i.error_message is not null))

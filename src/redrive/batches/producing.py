@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, Batch, BatchCancelled, BatchUnknown, of_row
-from redrive.batches.given import Digest, Given, Many, in_pieces, members
-from redrive.batches.making import Maker, check_open, plan, way_of
-from redrive.errors import InvalidInput
-from redrive.feature import App, Commit, Context, Store, new_id
-from redrive.ops import actions
+from redrive.batches.adding import way_of
+from redrive.batches.batch import BATCH, Batch, BatchCancelled
+from redrive.batches.followed import items_of
+from redrive.batches.given import Given, Many
+from redrive.batches.items import Item
+from redrive.batches.making import Maker, plan
+from redrive.batches.own_batch import OwnBatch, find_either
+from redrive.feature import App, Context, new_id
 from redrive.ops.inspect import parse_id
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]
-
-
-async def find_batch(store: Store, batch: UUID | str) -> Batch:
-    """Returns a batch with its counts as they are now."""
-    wanted = parse_id(str(batch))
-    rows = await store.feature_rows(FEATURE, "by_id", str(wanted))
-    if not rows:
-        raise BatchUnknown(f"there is no batch {wanted}", hint="redrive batch list names the latest")
-    return of_row(rows[0])
 
 
 class Batches:
@@ -71,15 +64,36 @@ class Batches:
         )
         return NewBatch(Maker(way_of(self._app, connection, on), batch, what), tasks)
 
-    def of(self, ctx: Context) -> OwnBatch:
-        """Returns the batch that a handler's own task is an item of; it may add to it until it ends itself."""
-        if ctx.task.join is None:
-            raise InvalidInput(f"task {ctx.task_id} is an item of no batch")
-        return OwnBatch(self._app, ctx.task.join, ctx.connection if len(self._app.connections) > 1 else None)
+    def of(self, ctx: Context, *, followed: bool = False) -> OwnBatch:
+        """Returns the batch of a handler's own task: the one that it is an item of, which it may add to until it ends
+        itself; in an ``on_complete`` or ``on_success`` the one whose end it follows. ``followed=True`` is for a task
+        that is both, the ``on_complete`` of an inner batch."""
+        own = None if followed else ctx.task.join
+        return OwnBatch(self._app, own, ctx.task_id, ctx.connection if len(self._app.connections) > 1 else None)
 
-    async def get(self, batch: UUID | str, *, on: str | None = None) -> Batch:
-        """Returns a batch with its counts as they are now."""
-        return await find_batch(await self._app.at(on).store(), batch)
+    async def get(self, batch: UUID | str | Context | OwnBatch, *, on: str | None = None) -> Batch:
+        """Returns a batch of either sort, with its counts as they are now; ``remote`` of one of jobs has the rest.
+        ``batch`` is its id, or the context of a handler: ``of(ctx)``."""
+        if isinstance(batch, Context | OwnBatch):
+            return await self._own(batch).show()
+        return await find_either(await self._app.at(on).store(), parse_id(str(batch), BATCH))
+
+    async def items(
+        self, batch: UUID | str | Context | OwnBatch, *, states: Sequence[str] = (), on: str | None = None
+    ) -> AsyncIterator[Item]:
+        """Yields the items of a batch with their results: tasks the latest first, jobs at a provider in their order.
+        ``states`` leaves out others. ``app.sync.batch.items(…)`` returns them as a list."""
+        if isinstance(batch, Context | OwnBatch):
+            found = self._own(batch).items(states)
+        else:
+            store, wanted = await self._app.at(on).store(), parse_id(str(batch), BATCH)
+            await find_either(store, wanted)  # refuses one that nobody knows
+            found = items_of(store, wanted, states)
+        async for item in found:
+            yield item
+
+    def _own(self, batch: Context | OwnBatch) -> OwnBatch:
+        return batch if isinstance(batch, OwnBatch) else self.of(batch)
 
     def without_await(self, run: Run[Any], *args: Any, **kwargs: Any) -> Batch | SyncBatch:
         """``app.sync.batch(…)``: made at once where its tasks are given, else to be used with ``with``."""
@@ -145,38 +159,14 @@ class NewBatch:
     async def _give_up(self, error: BaseException) -> None:
         if isinstance(error, BatchCancelled):
             return  # by somebody else, who has seen to the rest
-        # Also where the task that fills it was cancelled: then nothing may be waited for in it.
-        giving = asyncio.ensure_future(self._maker.give_up(f"its maker gave up: {type(error).__name__}"))
-        await asyncio.shield(giving)
+        giving = self._maker.give_up(f"its maker gave up: {type(error).__name__}")
+        if self._maker.own:  # it goes with the caller's transaction; in ordinary code there is no loop to wait on
+            await giving
+        else:  # also where the task that fills it was cancelled: then nothing may be waited for in it
+            await asyncio.shield(asyncio.ensure_future(giving))
 
     async def _shown(self) -> Batch:
         return await self._maker.shown()
-
-
-class OwnBatch:
-    """A batch as one of its items sees it."""
-
-    def __init__(self, app: App, batch: UUID, on: str | None) -> None:
-        self.id = batch
-        self._app = app
-        self._on = on
-
-    async def add(self, tasks: Many | Given) -> int:
-        """Adds items while the own task runs, whose arrival comes last. Returns how many."""
-        digest, store = Digest(), await self._app.at(self._on).store()
-        async for piece in in_pieces(tasks):
-            await check_open(store, self.id)
-            found = members(self._app.registry, piece, self.id, digest)
-            await self._app.apply(Commit(enqueues=found), on=self._on)
-            try:
-                await check_open(store, self.id)
-            except Exception:
-                await actions.cancel(store, [task.id for task in found], actor="app")
-                raise
-        return digest.count
-
-    async def show(self) -> Batch:
-        return await find_batch(await self._app.at(self._on).store(), self.id)
 
 
 class SyncBatch:

@@ -1,153 +1,119 @@
-"""``/api/batches``."""
+"""``/api/batches``: batches of both sorts."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterator
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
 
-from redrive.api import models as m
-from redrive.api import serialize
-from redrive.api.encode import json_answer
-from redrive.api.operations import Begun, BulkIn, respond_begun, respond_preview
-from redrive.batches.service import BatchService
-from redrive.batches.shown import batch_document, failures_document
-from redrive.feature.api import PROBLEMS, In, Out, TheOperator
-from redrive.ops import inspect
+from redrive.api.encode import respond
+from redrive.batches.body import BODY, Said, given_by
+from redrive.batches.either import Acted, BatchService, Preview
+from redrive.batches.items import item_document, items_csv
+from redrive.batches.remote.callback_route import router as callback
+from redrive.batches.remote.pass_route import router as internal
+from redrive.batches.results import FORMS, WantedItems, check_form, results
+from redrive.batches.shown import batch_document, failures_document, waits_document
+from redrive.batches.wire import (
+    ActedOut,
+    BatchPageOut,
+    BatchRetryIn,
+    CancelIn,
+    FailuresOut,
+    ItemPageOut,
+    ShownBatchOut,
+)
+from redrive.errors import InvalidInput
+from redrive.feature import Operator
+from redrive.feature.api import PROBLEMS, TheOperator
+from redrive.ops import views
+from redrive.ops.views import View
 
 router = APIRouter(prefix="/api/batches", tags=["batches"], responses=PROBLEMS)
-Limit = Annotated[int, Query(ge=1, le=500)]
+routers = [internal, callback, router]
 
 
-class BatchOut(Out):
-    """A batch with the counts of its items; ``pending`` ones wait or run."""
-
-    id: str
-    name: str | None
-    key: str | None
-    meta: Any
-    scope: str | None
-    state: str
-    open: bool
-    total: int
-    pending: int
-    completed: int
-    failed: int
-    cancelled: int
-    created_at: datetime
-    created_by: str
-    ended_at: datetime | None
-    succeeded_at: datetime | None
-    cancelled_at: datetime | None
-    cancelled_by: str | None
-    cancel_reason: str | None
-    cancel_operation: str | None
-    fault: str | None
+@router.post("", status_code=201, response_model=ShownBatchOut, openapi_extra=BODY)
+async def create_batch(request: Request, operator: TheOperator, said: Said) -> Response:
+    """Make a batch of tasks, or of items that are jobs at a provider: of a JSON document, or, at a provider, of JSON
+    lines, which are read as they come. Nothing is there unless every item is right; the same key again is the batch
+    that is there."""
+    wanted, tasks, items = await given_by(request, said)
+    own = operator.of(BatchService)
+    made = await own.create(wanted, tasks=tasks, items=items)
+    return await respond(View(**batch_document(made), waits_for=waits_document(await own.unpaid(made))), 201)
 
 
-class BatchPage(Out):
-    batches: list[BatchOut]
-    next_before: str | None
-
-
-class CauseOut(Out):
-    fingerprint: str
-    failed: int
-    code: str
-    failure_type: str
-
-
-class FailuresOut(Out):
-    by_type: dict[str, int]
-    by_code: dict[str, int]
-    causes: list[CauseOut]
-
-
-class BatchRetryIn(BulkIn):
-    dry_run: bool = False
-
-
-class CancelIn(In):
-    reason: str | None = None
-    actor: str | None = None
-    dry_run: bool = False
-
-
-class ItemIn(In):
-    """The arguments of ``App.enqueue``."""
-
-    kind: str
-    payload: Any = None
-    queue: str | None = None
-    priority: int | None = None
-    delay: float | None = None
-    max_attempts: int | None = None
-    timeout: float | None = None
-    group: str | None = None
-    scope: str | None = None
-    idempotency_key: str | None = None
-
-    def given(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ItemIn.model_fields}
-
-
-class BatchIn(In):
-    tasks: list[ItemIn]
-    on_complete: ItemIn | None = None
-    on_success: ItemIn | None = None
-    name: str | None = None
-    key: str | None = None
-    meta: Any = None
-    scope: str | None = None
-
-
-@router.post("", status_code=201, response_model=BatchOut)
-async def create_batch(body: BatchIn, operator: TheOperator) -> dict[str, Any]:
-    """Make a batch of tasks; the same key again is the batch that is there."""
-    made = await operator.of(BatchService).create(
-        [one.given() for one in body.tasks],
-        on_complete=None if body.on_complete is None else body.on_complete.given(),
-        on_success=None if body.on_success is None else body.on_success.given(),
-        name=body.name,
-        key=body.key,
-        meta=body.meta,
-        scope=body.scope,
-    )
-    return batch_document(made)
-
-
-@router.get("", response_model=BatchPage)
+@router.get("", response_model=BatchPageOut)
 async def list_batches(
-    operator: TheOperator, state: str | None = None, limit: Limit = 50, before: UUID | None = None
-) -> dict[str, Any]:
-    """Batches, the latest first. ``nextBefore`` continues."""
-    found = await operator.of(BatchService).list(state=state, limit=limit, before=before)
-    more = str(found[-1].id) if len(found) == limit else None
-    return {"batches": [batch_document(one) for one in found], "next_before": more}
+    operator: TheOperator,
+    state: str | None = None,
+    remote: bool | None = None,
+    provider: str | None = None,
+    account: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    before: UUID | None = None,
+) -> Response:
+    """Batches of both sorts, the latest first; ``remote`` says which sort. ``nextBefore`` continues."""
+    found = await operator.of(BatchService).list(
+        state=state, remote=remote, provider=provider, account=account, limit=limit, before=before
+    )
+    batches = [batch_document(one) for one in found.batches]
+    return await respond(View(batches=batches, next_before=found.next_before))
 
 
-@router.get("/{batch}", response_model=BatchOut)
-async def show_batch(batch: UUID, operator: TheOperator) -> dict[str, Any]:
-    """How far a batch is."""
-    return batch_document(await operator.of(BatchService).show(batch))
+@router.get("/{batch}", response_model=ShownBatchOut)
+async def show_batch(batch: UUID, operator: TheOperator) -> Response:
+    """How far a batch is, and what it waits for."""
+    own = operator.of(BatchService)
+    found = batch_document(await own.show(batch))
+    return await respond(View(**found, waits_for=waits_document(await own.waits_for(batch))))
 
 
-@router.get("/{batch}/items", response_model=m.TaskPage)
+@router.get("/{batch}/items", response_model=ItemPageOut)
 async def list_items(
     batch: UUID,
     operator: TheOperator,
     state: Annotated[list[str], Query()] = [],  # noqa: B006
     kind: str | None = None,
+    failure_type: Annotated[str | None, Query(alias="failureType")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
-    before: UUID | None = None,
+    after: str | None = None,
+    format: str = "json",
 ) -> Response:
-    """The items of a batch, the latest first, as ``/api/tasks`` lists tasks."""
-    page = await operator.of(BatchService).items(
-        batch, states=inspect.parse_states(state), kind=kind, limit=limit, before=before
+    """The items, with their results: tasks the latest first, jobs in the order in which they were given. ``nextAfter``
+    continues; ``format=csv`` for a table, which has it as the header ``X-Next-After``."""
+    if format not in ("json", "csv"):
+        raise InvalidInput(f"format is json or csv, not {format!r}")
+    found = await operator.of(BatchService).items(
+        batch, states=state, kind=kind, failure_type=failure_type, limit=limit, after=after
     )
-    return await json_answer(tasks=serialize.tasks(page.tasks, operator), next_before=page.next_before)
+    if format == "csv":
+        more = {} if found.next_after is None else {"X-Next-After": found.next_after}
+        return StreamingResponse(items_csv(found.items), media_type="text/csv; charset=utf-8", headers=more)
+    items: Iterator[View] = (item_document(one) for one in found.items)
+    return await respond(View(items=items, next_after=found.next_after))
+
+
+@router.get("/{batch}/results", response_class=StreamingResponse)
+async def all_results(
+    batch: UUID,
+    operator: TheOperator,
+    state: Annotated[list[str], Query()] = [],  # noqa: B006
+    kind: str | None = None,
+    failure_type: Annotated[str | None, Query(alias="failureType")] = None,
+    format: str = "csv",
+) -> Response:
+    """All items as a file, CSV or JSON, sent while it is read: the same as in the console and by ``batch items
+    --csv``."""
+    form, own = check_form(format), operator.of(BatchService)
+    wanted = WantedItems(state, kind, failure_type)
+    await own.items(batch, states=state, kind=kind, failure_type=failure_type, limit=1)  # refused before it begins
+    headers = {"Content-Disposition": f'attachment; filename="batch-{batch}.{form}"'}
+    return StreamingResponse(results(own, str(batch), form, wanted), media_type=FORMS[form], headers=headers)
 
 
 @router.get("/{batch}/failures", response_model=FailuresOut)
@@ -156,22 +122,47 @@ async def show_failures(batch: UUID, operator: TheOperator) -> dict[str, Any]:
     return failures_document(await operator.of(BatchService).failures(batch))
 
 
-@router.post("/{batch}/cancel", status_code=202, response_model=Begun)
+@router.post("/{batch}/cancel", status_code=202, response_model=ActedOut)
 async def cancel_batch(batch: UUID, operator: TheOperator, body: CancelIn | None = None) -> Response:
-    """Cancel what has not ended, as one operation; nothing more can be added."""
+    """Cancel what has not ended. Of tasks: as one operation. At a provider: what was not started is released, what runs
+    is polled to its end."""
     asked = body or CancelIn()
     own = operator.named(asked.actor)
     if asked.dry_run:
-        return await respond_preview(await own.of(BatchService).preview_cancel(batch))
-    return await respond_begun(await own.of(BatchService).cancel(batch, asked.reason), own)
+        return await _respond_preview(await own.of(BatchService).preview_cancel(batch), own, batch)
+    return await _respond_acted(await own.of(BatchService).cancel(batch, asked.reason), own)
 
 
-@router.post("/{batch}/retry-failed", status_code=202, response_model=Begun)
+@router.post("/{batch}/retry-failed", status_code=202, response_model=ActedOut)
 async def retry_failed(batch: UUID, operator: TheOperator, body: BatchRetryIn | None = None) -> Response:
-    """Retry the items that are failed now, as one operation."""
+    """Retry the items that are failed now. Of tasks: as one operation. At a provider: as a new charge, when the batch
+    is settled."""
     asked = body or BatchRetryIn.model_validate({})
     own = operator.named(asked.actor)
     if asked.dry_run:
-        return await respond_preview(await own.of(BatchService).preview_retry(batch))
-    begun = await own.of(BatchService).retry_failed(batch, asked.reason, rate=asked.rate, canary=asked.made_canary())
-    return await respond_begun(begun, own)
+        return await _respond_preview(await own.of(BatchService).preview_retry(batch), own, batch)
+    done = await own.of(BatchService).retry_failed(batch, asked.reason, rate=asked.rate, canary=asked.made_canary())
+    return await _respond_acted(done, own)
+
+
+async def _respond_preview(seen: Preview, own: Operator, batch: UUID) -> Response:
+    shown = batch_document(await own.of(BatchService).show(batch))
+    about = View(matched=seen.matched, needs_approval=seen.approval, charge=seen.charge, dry_run=True)
+    return await respond(View(operation=None, approval=None, **about, batch=shown), 202)
+
+
+async def _respond_acted(done: Acted, own: Operator) -> Response:
+    approval = done.approval
+    record = None if done.operation is None else await own.operations.record(done.operation.id)
+    return await respond(
+        View(
+            operation=None if record is None else views.operation(record),
+            approval=None if approval is None else views.approval(approval),
+            matched=done.matched,
+            needs_approval=None if approval is None else approval.body["needed"],
+            charge=done.charge,
+            dry_run=False,
+            batch=batch_document(done.batch),
+        ),
+        202,
+    )

@@ -1,19 +1,21 @@
-"""Batches as people with roles see them: list, show, items, failures, cancel, retry what failed, create."""
+"""Batches of tasks as people with roles see them: list, show, items, failures, cancel, retry what failed, create."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, Batch, BatchState, of_row
+from redrive.batches.adding import Way
+from redrive.batches.batch import FEATURE, STRETCHES, Batch, BatchState, of_row, without_words
 from redrive.batches.cancelling import marking
 from redrive.batches.given import Given, Many, as_new
-from redrive.batches.making import Maker, Way, plan
-from redrive.batches.producing import NewBatch, find_batch
+from redrive.batches.making import Maker, plan
+from redrive.batches.own_batch import find_batch
+from redrive.batches.producing import NewBatch
 from redrive.errors import InvalidTransition
 from redrive.feature import Commit, Conflict, InvalidInput, Role, Rows, Service, Store, new_id
 from redrive.kernel.failed import FailureFilter
@@ -28,6 +30,16 @@ from redrive.ops.operator.operations import BegunOperation, OperationPreview, Op
 from redrive.ops.operator.tasks import TaskService
 
 MOST_CAUSES = 20
+MOST_LISTED = 501  # a page of 500, and one more that says whether it goes on
+
+
+@dataclass(slots=True, frozen=True)
+class Trend:
+    """When the items failed that are failed now: how many by each type in each of thirty equal stretches of time."""
+
+    since: datetime
+    step_seconds: float
+    by_type: Mapping[str, builtins.list[int]]
 
 
 @dataclass(slots=True, frozen=True)
@@ -37,17 +49,16 @@ class Failures:
     by_type: dict[str, int]
     by_code: dict[str, int]
     causes: builtins.list[Cause]
+    trend: Trend | None = None
 
 
-class BatchService(Service):
+class TaskBatchService(Service):
     async def list(
         self, *, state: str | None = None, limit: int = 50, before: UUID | str | None = None
     ) -> builtins.list[Batch]:
-        """Returns batches, the latest first; ``before`` continues behind the last id of a page."""
+        """Returns those of tasks, the latest first; ``before`` continues behind the last id of a page."""
         self._session.may(Role.VIEWER)
-        check_int(limit, "limit", 1, 500)
-        if state is not None and state not in list(BatchState):
-            raise InvalidInput(f"{state!r} is no state of a batch", hint=f"one of: {', '.join(BatchState)}")
+        check_listed(state, limit)
         last = None if before is None else str(parse_id(str(before)))
         rows = await self._store.feature_rows(FEATURE, "listed", last, state, limit)
         return [self._seen(of_row(row)) for row in rows]
@@ -57,17 +68,13 @@ class BatchService(Service):
         self._session.may(Role.VIEWER)
         return [self._seen(of_row(row)) for row in await self._store.feature_rows(FEATURE, "unended", limit)]
 
-    async def now(self) -> datetime:
-        """Returns the time by the store's clock, for whoever says how long something is ago."""
-        return await self._store.now()
-
     async def show(self, batch: UUID | str) -> Batch:
         self._session.may(Role.VIEWER)
         return self._seen(await find_batch(self._store, batch))
 
     def _seen(self, batch: Batch) -> Batch:
-        """Returns what the caller may see of a batch: its meta may be personal."""
-        return batch if self._session.caller.role >= Role.OPERATOR else replace(batch, meta=None)
+        """Returns what the caller may see of a batch: its name, key and meta are others' words."""
+        return batch if self._session.caller.role >= Role.OPERATOR else without_words(batch)
 
     async def items(
         self,
@@ -75,12 +82,13 @@ class BatchService(Service):
         *,
         states: Sequence[State] = (),
         kind: str | None = None,
+        failure_type: str | None = None,
         limit: int = 50,
         before: UUID | None = None,
     ) -> inspect.Page:
         """Returns items, the latest first, live and finished."""
         found = await self.show(batch)
-        query = Query(tuple(states), kind, limit=limit, before=before, join=str(found.id))
+        query = Query(tuple(states), kind, limit=limit, before=before, failure_type=failure_type, join=str(found.id))
         return await TaskService(self._session).list(query)
 
     async def failures(self, batch: UUID | str) -> Failures:
@@ -91,9 +99,21 @@ class BatchService(Service):
         for row in rows:
             types[row["failure_type"]] = types.get(row["failure_type"], 0) + row["n"]
             codes[row["error_code"]] = codes.get(row["error_code"], 0) + row["n"]
-        causes = await causes_of(self._store, FailureFilter(join=str(found.id)), limit=MOST_CAUSES) if rows else []
-        causes.sort(key=lambda cause: -cause.failed)
-        return Failures(_largest(types), _largest(codes), causes)
+        if not rows:
+            return Failures({}, {}, [])
+        causes, trend = await causes_in(self._store, found.id), await self._trend(found)
+        return Failures(_largest(types), _largest(codes), causes, trend)
+
+    async def _trend(self, batch: Batch) -> Trend:
+        """Returns how the items failed over the time of a batch; what was retried after its end counts to the last."""
+        since = batch.created_at.timestamp()
+        until = (batch.ended_at or await self._store.now()).timestamp()
+        step = max(until - since, 1.0) / STRETCHES
+        found = dict[str, builtins.list[int]]()
+        for row in await self._store.feature_rows(FEATURE, "failed_over", str(batch.id), since, step):
+            counts = found.setdefault(row["failure_type"], [0] * STRETCHES)
+            counts[min(max(int(row["stretch"]), 0), STRETCHES - 1)] += row["n"]
+        return Trend(batch.created_at, step, found)
 
     async def cancel(self, batch: UUID | str, reason: str | None = None) -> BegunOperation:
         """Cancels what has not ended, as one operation: what waits now, what runs is asked. Nothing more can be added.
@@ -188,6 +208,19 @@ class BatchService(Service):
         return await OperationService(self._session).begin(
             Action.RETRY, which, reason=reason, rate=rate, canary=canary, seen=seen
         )
+
+
+async def causes_in(store: Store, join: UUID) -> list[Cause]:
+    """Returns the causes of the members of a join that are failed now, the largest first."""
+    found = await causes_of(store, FailureFilter(join=str(join)), limit=MOST_CAUSES)
+    return sorted(found, key=lambda cause: -cause.failed)
+
+
+def check_listed(state: str | None, limit: int) -> None:
+    """Refuses a state that no batch has, and pages that are too long."""
+    check_int(limit, "limit", 1, MOST_LISTED)
+    if state is not None and state not in list(BatchState):
+        raise InvalidInput(f"{state!r} is no state of a batch", hint=f"one of: {', '.join(BatchState)}")
 
 
 def _largest(counts: dict[str, int]) -> dict[str, int]:

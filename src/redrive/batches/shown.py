@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
-from redrive.batches.batch import Batch
+from redrive.batches.batch import Batch, RemotePart
 from redrive.batches.service import Failures
+from redrive.ops.views import View
+from redrive.ops.why import Reason
 
 _SHOWN = (
     "name",
@@ -28,14 +32,23 @@ _SHOWN = (
     "cancel_operation",
     "fault",
 )
+_REMOTE = tuple(one.name for one in fields(RemotePart) if one.name not in ("state", "unit"))
 
 
-def batch_document(batch: Batch) -> dict[str, Any]:
-    return {
-        "id": str(batch.id),
-        "state": batch.state.value,
+def batch_document(batch: Batch) -> View:
+    """Returns a batch; ``remote`` is what it has besides where its items are jobs at a provider."""
+    part = batch.remote
+    return View(
+        id=str(batch.id),
+        state=batch.state.value,
         **{name: getattr(batch, name) for name in _SHOWN},
-    }
+        remote=None if part is None else View({name: getattr(part, name) for name in _REMOTE}),
+    )
+
+
+def waits_document(reasons: Iterable[Reason]) -> list[View]:
+    """Returns what a batch waits for. None of it quotes a task."""
+    return [View(code=one.code, text=one.text, fix=one.fix) for one in reasons]
 
 
 def failures_document(found: Failures) -> dict[str, Any]:
@@ -48,4 +61,9 @@ def failures_document(found: Failures) -> dict[str, Any]:
         }
         for cause in found.causes
     ]
-    return {"by_type": found.by_type, "by_code": found.by_code, "causes": causes}
+    return {"by_type": found.by_type, "by_code": found.by_code, "causes": causes, "trend": _trend(found)}
+
+
+def _trend(found: Failures) -> dict[str, Any] | None:
+    trend = found.trend
+    return None if trend is None else {name: getattr(trend, name) for name in ("since", "step_seconds", "by_type")}

@@ -43,8 +43,9 @@ where (?1 is null or x.id < ?1) and (?2 is null or x.state = ?2) order by x.id d
 select b.*, j.total, j.completed, j.failed, j.cancelled, j.is_open as open, j.ended_at, j.succeeded_at, j.fault
 from redrive_join j join redrive_batches b on b.id = j.id where j.ended_at is null order by j.created_at limit ?1
 
--- open_ones: how many take items, for how many seconds the oldest has, and how many have not ended
-select count(*) filter (where x.is_open = 1) as n, coalesce((cast((julianday('now') - 2440587.5) * 86400000000 as integer) - min(x.created_at) filter (where x.is_open = 1)) / 1e6, 0) as age, count(*) as unended from (
+-- open_ones: how many take items, for how many seconds the oldest has, how many have not ended, and how many remote ones have not
+select count(*) filter (where x.is_open = 1) as n, coalesce((cast((julianday('now') - 2440587.5) * 86400000000 as integer) - min(x.created_at) filter (where x.is_open = 1)) / 1e6, 0) as age, count(*) as unended,
+  (select count(*) from (select 1 from redrive_batches_remote where state in ('queued', 'processing') and state in ('draft', 'queued', 'processing') limit 1000) r) as unsettled from (
   select b.created_at, j.is_open from redrive_join j join redrive_batches b on b.id = j.id
   where j.ended_at is null order by j.created_at limit 1000) x
 
@@ -61,6 +62,11 @@ select failure_type, error_code, error_fingerprint, count(*) as n, max(failed_at
   select failure_type, error_code, error_fingerprint, failed_at from redrive_task
   where join_id = ?1 and state = 'failed' order by failed_seq desc limit 10000) x
 group by failure_type, error_code, error_fingerprint order by n desc, error_fingerprint limit 200
+
+-- failed_over: items that are failed now by type since a time (?2, in seconds), by stretches of so many seconds (?3), of the latest ten thousand
+select cast((failed_at / 1000000.0 - ?2) / ?3 as integer) as stretch, failure_type, count(*) as n from (
+  select failure_type, failed_at from redrive_task where join_id = ?1 and state = 'failed' order by failed_seq desc limit 10000) x
+group by 1, 2
 
 -- prune_batches: those whose joins are gone, so many at once
 delete from redrive_batches where id in (
@@ -88,25 +94,26 @@ insert into redrive_batches_item (batch, n, ordinal, payload)
 select v.value ->> 'batch', v.value ->> 'n', v.value ->> 'n', v.value ->> 'payload' from json_each(?1) v
 
 -- remote_queued: all items are there
-update redrive_batches_remote set state = 'queued', key = x.key, digest = x.digest, items = x.items, in_round = x.items
-from (select v.value ->> 'id' as id, v.value ->> 'key' as key, v.value ->> 'digest' as digest, v.value ->> 'items' as items
+update redrive_batches_remote set state = 'queued', key = x.key, digest = x.digest, items = x.items, in_round = x.items, step_task = x.step_task
+from (select v.value ->> 'id' as id, v.value ->> 'key' as key, v.value ->> 'digest' as digest, v.value ->> 'items' as items, v.value ->> 'step_task' as step_task
   from json_each(?1) v) x where redrive_batches_remote.id = x.id and redrive_batches_remote.state = 'draft'
 
 -- items_dropped: those of a draft that is given up
-delete from redrive_batches_item where batch in (select v.value ->> 'id' from json_each(?1) v)
+delete from redrive_batches_item where batch in (
+  select b.id from redrive_batches_remote b where b.state = 'draft' and b.id in (select v.value ->> 'id' from json_each(?1) v))
 
 -- remote_dropped: a draft that is given up
 delete from redrive_batches_remote where state = 'draft' and id in (select v.value ->> 'id' from json_each(?1) v)
 
 -- remote_moved: a batch as it is from now on, if nobody has changed it since it was read: else nothing of the Commit lands, for want of a version
 update redrive_batches_remote set version = case when redrive_batches_remote.version = x.version then redrive_batches_remote.version + 1 end,
-  state = x.state, reason = x.reason, round = x.round, in_round = x.in_round, join_id = x.join_id,
+  state = x.state, reason = x.reason, round = x.round, in_round = x.in_round, join_id = x.join_id, step_task = x.step_task,
   frozen = x.frozen, captured = x.captured, released = x.released,
   dispatched_at = case x.dispatched when 'now' then unixepoch() * 1000000 when 'no' then null else dispatched_at end,
   settled_at = case x.settled when 'now' then unixepoch() * 1000000 when 'no' then null else settled_at end,
   cancelled_at = case x.cancelled when 'now' then unixepoch() * 1000000 when 'no' then null else cancelled_at end, cancelled_by = x.cancelled_by
 from (select v.value ->> 'id' as id, v.value ->> 'version' as version, v.value ->> 'state' as state, v.value ->> 'reason' as reason,
-  v.value ->> 'round' as round, v.value ->> 'in_round' as in_round, v.value ->> 'join_id' as join_id,
+  v.value ->> 'round' as round, v.value ->> 'in_round' as in_round, v.value ->> 'join_id' as join_id, v.value ->> 'step_task' as step_task,
   v.value ->> 'frozen' as frozen, v.value ->> 'captured' as captured, v.value ->> 'released' as released,
   v.value ->> 'dispatched' as dispatched, v.value ->> 'settled' as settled, v.value ->> 'cancelled' as cancelled, v.value ->> 'cancelled_by' as cancelled_by
   from json_each(?1) v) x where redrive_batches_remote.id = x.id
@@ -125,17 +132,23 @@ update redrive_batches_item as i set
   poll_count = case when x.anew then 0 else coalesce(x.polls, i.poll_count) + (x.last is not null and i.job is not null) end,
   last_poll_at = case when x.polled or (x.last and i.job is not null) then unixepoch() * 1000000 else i.last_poll_at end,
   brought_at = case when x.anew then unixepoch() * 1000000 else i.brought_at end,
+  called = case when x.anew then 0 when x.heard then 2 else i.called end,
   started_at = case when x.anew then null when x.job is not null then coalesce(i.started_at, unixepoch() * 1000000) else i.started_at end,
   ended_at = case when x.ended then unixepoch() * 1000000 when x.open then null else i.ended_at end,
   result = coalesce(x.result, i.result), error_code = case when x.open or x.code is not null then x.code else i.error_code end,
   error_message = case when x.open or x.code is not null then x.message else i.error_message end,
   failure_type = case when x.open or x.code is not null then x.type else i.failure_type end
 from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round, v.value ->> 'ordinal' as ordinal, v.value ->> 'state' as state,
-    v.value ->> 'job' as job, v.value ->> 'progress' as progress, v.value ->> 'polls' as polls, v.value ->> 'polled' as polled,
+    v.value ->> 'job' as job, v.value ->> 'progress' as progress, v.value ->> 'polls' as polls, v.value ->> 'polled' as polled, v.value ->> 'heard' as heard,
     v.value ->> 'anew' and b.state = 'processing' as anew, v.value ->> 'ended' as ended, v.value ->> 'last' as last, v.value ->> 'result' as result, v.value ->> 'code' as code,
     v.value ->> 'message' as message, v.value ->> 'type' as type, b.state = 'processing' as open
   from json_each(?1) v join redrive_batches_remote b on b.id = v.value ->> 'batch') x
 where i.batch = x.batch and i.round = x.round and i.ordinal = x.ordinal
+
+-- items_left: items that were not started any more since their batch was settled: they are failed, and can be retried with the others
+update redrive_batches_item as i set state = 'failed', error_code = 'BATCH_SETTLED', error_message = null, failure_type = 'unknown', ended_at = unixepoch() * 1000000
+from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round, v.value ->> 'ordinal' as ordinal from json_each(?1) v) x
+where i.batch = x.batch and i.round = x.round and i.ordinal = x.ordinal and i.state in ('pending', 'processing')
 
 -- items_unstarted: what becomes of items whose turn has not come
 update redrive_batches_item set state = x.state, error_code = x.code, error_message = x.message, failure_type = x.type, ended_at = unixepoch() * 1000000
@@ -150,10 +163,35 @@ from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round from jso
 where redrive_batches_item.batch = x.batch and redrive_batches_item.round = x.round
   and redrive_batches_item.state = 'cancelled' and redrive_batches_item.task_id is null and redrive_batches_item.released = 0
 
+-- items_lost: items of a round that have not ended, and whose tasks will not end them: they are failed
+update redrive_batches_item as i set state = 'failed', error_code = x.code, error_message = x.message, failure_type = 'unknown', ended_at = unixepoch() * 1000000
+from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round, v.value ->> 'code' as code, v.value ->> 'message' as message from json_each(?1) v) x
+where i.batch = x.batch and i.round = x.round and i.state in ('pending', 'processing')
+  and not exists (select 1 from redrive_task t where t.id = i.task_id and t.state in ('queued', 'delayed', 'running', 'paused'))
+
+-- remote_round_ended: nothing lands while an item of the round has not ended, or where another number has succeeded, for want of a round
+update redrive_batches_remote set round = case
+  when not exists (select 1 from redrive_batches_item i where i.batch = redrive_batches_remote.id and i.state in ('pending', 'processing') and i.round = x.round)
+    and x.completed = (select count(*) from redrive_batches_item i where i.batch = redrive_batches_remote.id and i.state = 'completed' and i.round = x.round) then redrive_batches_remote.round end
+from (select v.value ->> 'id' as id, v.value ->> 'round' as round, v.value ->> 'completed' as completed from json_each(?1) v) x where redrive_batches_remote.id = x.id
+
+-- remote_unended: items of a batch's round that have not ended: how many, how many of them have a task that will end them, and whether its join waits for one
+select (select count(*) from redrive_join j where j.id = b.join_id and j.ended_at is null) as join_open, count(i.n) as n, count(t.id) as alive
+from redrive_batches_remote b left join redrive_batches_item i on i.batch = b.id and i.round = b.round and i.state in ('pending', 'processing')
+  left join redrive_task t on t.id = i.task_id and t.state in ('queued', 'delayed', 'running', 'paused')
+where b.id = ?1 group by b.id, b.join_id
+
+-- remote_steps: those that are not settled, behind an id (?1), so many (?2), each with whether the task of its next step is gone, or failed
+select b.id, b.name, b.state, b.account, b.frozen, b.step_task, t.state as step_state,
+  t.id is null and (b.state = 'queued' or (b.state = 'processing' and (j.id is null or j.ended_at is not null))) as gone
+from (select * from redrive_batches_remote where state in ('queued', 'processing') and state in ('draft', 'queued', 'processing') and id > ?1 order by id limit ?2) b
+  left join redrive_join j on j.id = b.join_id left join redrive_task t on t.id = b.step_task
+order by b.id
+
 -- items_again: failed items in a new round
 update redrive_batches_item set round = x.round, ordinal = y.ordinal, state = 'pending', task_id = null, job = null, progress = null,
   poll_count = 0, last_poll_at = null, brought_at = null, started_at = null, ended_at = null, result = null,
-  error_code = null, error_message = null, failure_type = null, released = 0, late = 0
+  error_code = null, error_message = null, failure_type = null, released = 0, late = 0, called = 0
 from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round from json_each(?1) v) x
 join (select i.batch, i.n, row_number() over (partition by i.batch order by i.n) as ordinal from redrive_batches_item i
   where i.state = 'failed' and i.batch in (select v.value ->> 'batch' from json_each(?1) v)) y on y.batch = x.batch
@@ -165,8 +203,31 @@ select * from redrive_batches_remote where id = ?1 and state <> 'draft'
 -- remote_by_key: the remote batch of a key
 select * from redrive_batches_remote where key = ?1
 
--- remote_listed: the latest, before an id (?1) and of a state (?2) if these are given, so many (?3)
-select * from redrive_batches_remote where state <> 'draft' and (?1 is null or id < ?1) and (?2 is null or state = ?2) order by id desc limit ?3
+-- remote_listed: the latest, before an id (?1), of a state (?2), at a provider (?3), paid for by an account (?4) if these are given, so many (?5). How many items have ended is kept from the settlement on, and counted before
+select b.*, case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'completed') else b.completed end as n_completed,
+  case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
+  case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
+  (select count(*) from redrive_batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing
+from (select * from redrive_batches_remote where state <> 'draft' and (?1 is null or id < ?1) and (?2 is null or state = ?2)
+  and (?3 is null or provider = ?3) and (?4 is null or account = ?4) order by id desc limit ?5) b order by b.id desc
+
+-- remote_shown: one of them
+select b.*, case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'completed') else b.completed end as n_completed,
+  case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
+  case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
+  (select count(*) from redrive_batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing
+from redrive_batches_remote b where b.id = ?1 and b.state <> 'draft'
+
+-- remote_unsettled: how many there are, up to so many
+select count(*) as n from (select 1 from redrive_batches_remote where state in ('queued', 'processing') and state in ('draft', 'queued', 'processing') limit ?1) x
+
+-- remote_counted: how many items of a settled batch ended how
+update redrive_batches_remote set completed = (select count(*) from redrive_batches_item i where i.batch = redrive_batches_remote.id and i.state = 'completed'), failed = (select count(*) from redrive_batches_item i where i.batch = redrive_batches_remote.id and i.state = 'failed'), cancelled = (select count(*) from redrive_batches_item i where i.batch = redrive_batches_remote.id and i.state = 'cancelled')
+where id in (select v.value ->> 'id' from json_each(?1) v)
+
+-- sort_of: whether a batch (?1) is of jobs at a provider; nothing where there is none
+select 0 as remote from redrive_batches where id = ?1
+union all select 1 as remote from redrive_batches_remote where id = ?1 and state <> 'draft'
 
 -- remote_books: batches that somebody pays for, behind an id (?1), so many (?2), each with what the books have of it
 with recursive page as (
@@ -184,7 +245,8 @@ select p.id, p.state, p.frozen, p.captured, p.released,
   coalesce(sum(e.amount) filter (where k.what = 'settle' and e.account = 'system:revenue'), 0) as books_captured,
   coalesce(sum(e.amount) filter (where k.what = 'settle' and e.account = 'account:' || p.account), 0) as books_released,
   count(distinct k.n) filter (where k.what = 'freeze' and e.posting is not null) as freezes,
-  count(distinct k.n) filter (where k.what = 'settle' and e.posting is not null) as settlements
+  count(distinct k.n) filter (where k.what = 'settle' and e.posting is not null) as settlements,
+  coalesce((select f.amount from redrive_ledger_freeze f where f.account = p.account and f.reference = 'batch:' || p.id), 0) as held
 from page p join keys k on k.id = p.id left join redrive_entry e on e.posting = k.key
 group by p.id order by p.id
 
@@ -196,15 +258,75 @@ from redrive_batches_item where batch = ?1 group by state
 select failure_type, error_code, count(*) as n from redrive_batches_item where batch = ?1 and state = 'failed'
 group by failure_type, error_code order by n desc, error_code limit 200
 
+-- remote_ended: how items ended since a time (?2, in seconds), by stretches of so many seconds (?3)
+select cast((i.ended_at / 1000000.0 - ?2) / ?3 as integer) as stretch, i.state, i.failure_type, count(*) as n
+from redrive_batches_item i where i.batch = ?1 and i.ended_at >= cast(?2 * 1000000 as integer) and i.state in ('completed', 'failed')
+group by 1, 2, 3
+
+-- item_of_task: the item that a task belongs to
+select n, state, null as payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, null as result, error_code, null as error_message, failure_type, late
+from redrive_batches_item where task_id = ?1
+
 -- items_of: items by their tasks (a JSON array of ids), with what their batches say; payloads only of those to be started
-select i.task_id as task, i.batch, i.n, i.round, i.state, i.job, i.poll_count, i.progress, case when i.job is null then i.payload end as payload,
-  (unixepoch() * 1000000 - coalesce(i.started_at, i.brought_at)) / 1000000.0 as age, b.cancelled_at is not null as cancelled, b.state as batch_state
+select i.task_id as task, i.batch, i.n, i.round, i.state, i.job, i.poll_count, i.progress, i.called, case when i.job is null then i.payload end as payload, unixepoch() as now,
+  (unixepoch() * 1000000 - coalesce(i.started_at, i.brought_at)) / 1000000.0 as age, b.cancelled_at is not null as cancelled, b.state as batch_state,
+  (select min(o.n) from redrive_batches_item o where o.batch = i.batch and o.job = i.job and o.round = i.round and o.n <> i.n
+    and (o.state = 'completed' or o.started_at < i.started_at or (o.started_at = i.started_at and o.n < i.n))) as shared_with
 from redrive_batches_item i join redrive_batches_remote b on b.id = i.batch and b.round = i.round
 where i.task_id in (select value from json_each(?1))
 
--- items_listed: items of a batch behind a place (?2), of a state (?3) and a failure type (?4) if these are given, so many (?5)
+-- item_called: its provider has called; of the second call nothing lands, for want of a number
+update redrive_batches_item set called = case when called = 0 then 1 end
+from (select v.value ->> 'batch' as batch, v.value ->> 'n' as n, v.value ->> 'round' as round from json_each(?1) v) x
+where redrive_batches_item.batch = x.batch and redrive_batches_item.n = x.n and redrive_batches_item.round = x.round
+
+-- item_late: what its provider said after it had ended here
+update redrive_batches_item set late = 1, result = coalesce(x.result, redrive_batches_item.result)
+from (select v.value ->> 'batch' as batch, v.value ->> 'n' as n, v.value ->> 'round' as round, v.value ->> 'result' as result from json_each(?1) v) x
+where redrive_batches_item.batch = x.batch and redrive_batches_item.n = x.n and redrive_batches_item.round = x.round
+  and redrive_batches_item.state in ('failed', 'cancelled')
+
+-- item_at: an item by its place, with what its batch says
+select i.batch, i.n, i.round, i.state, i.task_id as task, i.job, i.called, b.provider, b.scope
+from redrive_batches_item i join redrive_batches_remote b on b.id = i.batch where i.batch = ?1 and i.n = ?2
+
+-- items_called: those whose provider has called and that wait for their next poll, so many (?1)
+select i.task_id as task from redrive_batches_item i join redrive_task t on t.id = i.task_id
+where i.called = 1 and i.state = 'processing' and t.state = 'delayed' order by i.batch, i.n limit ?1
+
+-- items_overdue: those that have taken longer than so many seconds (?1), wait, and are of these kinds (?2, a JSON array), so many (?3)
+select i.task_id as task, i.batch, i.n, i.job, t.kind from redrive_batches_item i
+  join redrive_batches_remote b on b.id = i.batch and b.round = i.round and b.state = 'processing'
+  join redrive_task t on t.id = i.task_id
+where i.state in ('pending', 'processing') and i.task_id is not null and coalesce(i.started_at, i.brought_at) <= (unixepoch() - ?1) * 1000000
+  and t.state in ('queued', 'delayed', 'paused') and t.kind in (select value from json_each(?2))
+order by coalesce(i.started_at, i.brought_at) limit ?3
+
+-- items_still_overdue: nothing lands where one of them has begun anew since it was read, for want of a round
+update redrive_batches_item set round = case when coalesce(started_at, brought_at) <= (unixepoch() - x.seconds) * 1000000 then round end
+from (select v.value ->> 'batch' as batch, v.value ->> 'n' as n, v.value ->> 'seconds' as seconds from json_each(?1) v) x
+where redrive_batches_item.batch = x.batch and redrive_batches_item.n = x.n
+
+-- items_unwanted: those of cancelled batches (?2: of this one) that wait to be started, so many (?1); not those that may have been. Batches first: few are cancelled
+select i.task_id as task from redrive_batches_remote b
+  cross join redrive_batches_item i on i.batch = b.id and i.round = b.round and i.state = 'pending'
+  cross join redrive_task t on t.id = i.task_id
+where b.state = 'processing' and b.state in ('draft', 'queued', 'processing') and b.cancelled_at is not null and i.job is null and t.state in ('queued', 'delayed')
+  and (?2 is null or b.id = ?2) and t.attempt_count = 0 and (t.memo is null or t.memo ->> 'unsure' is null) limit ?1
+
+-- remote_last_moves: when something of these batches (a JSON array of ids) moved last
+select i.batch as id, max(max(coalesce(i.started_at, 0), coalesce(i.last_poll_at, 0), coalesce(i.ended_at, 0))) as moved_at
+from redrive_batches_item i where i.batch in (select value from json_each(?1)) group by i.batch
+
+-- remote_closed: of tasks, each with its batch and round, those whose round has ended: its items are not retried one by one
+select x.task, x.batch, x.round as meant, b.state, b.round
+from (select v.value ->> 'task' as task, v.value ->> 'batch' as batch, v.value ->> 'round' as round from json_each(?1) v) x
+left join redrive_batches_remote b on b.id = x.batch left join redrive_join j on j.id = b.join_id
+where b.id is null or b.round <> x.round or b.state <> 'processing' or j.ended_at is not null
+
+-- items_listed: items of a batch behind a place (?2), of states (?3, a JSON array) and a failure type (?4) if these are given, so many (?5)
 select n, state, payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, result, error_code, error_message, failure_type, late
-from redrive_batches_item where batch = ?1 and n > ?2 and (?3 is null or state = ?3) and (?4 is null or failure_type = ?4) order by n limit ?5
+from redrive_batches_item where batch = ?1 and n > ?2 and (?3 is null or state in (select value from json_each(?3))) and (?4 is null or failure_type = ?4) order by n limit ?5
 
 -- remote_stuck: those of which nothing has moved for so many hours
 select b.id, b.name, b.state, b.account, b.frozen from redrive_batches_remote b
@@ -212,6 +334,9 @@ where b.state in ('queued', 'processing') and coalesce(b.dispatched_at, b.create
   and not exists (select 1 from redrive_batches_item i where i.batch = b.id
     and max(coalesce(i.last_poll_at, 0), coalesce(i.started_at, 0), coalesce(i.ended_at, 0)) > (unixepoch() - ?1 * 3600) * 1000000)
 order by b.id limit 20
+
+-- remote_processing: how many batches have items that wait or run
+select count(*) as batches from redrive_batches_remote where state = 'processing'
 
 -- remote_left: how many rows there are, drafts as well
 select (select count(*) from redrive_batches_remote) as batches, (select count(*) from redrive_batches_item) as items
@@ -226,13 +351,20 @@ delete from redrive_batches_remote where id in (
   select b.id from redrive_batches_remote b where b.created_at < ?1 and (b.settled_at < ?1 or b.state = 'draft')
     and not exists (select 1 from redrive_batches_item i where i.batch = b.id) order by b.created_at limit ?2)
 
--- erase_items: what items hold that belong to a scope or to tasks, so many at once
+-- remote_unheld: nothing lands while a batch has not ended, for want of a version
+update redrive_batches_remote set version = case when state not in ('queued', 'processing') then version end
+where id in (select v.value ->> 'id' from json_each(?1) v)
+
+-- remote_of_scope: those of a scope (?1) that are not settled, so many (?2)
+select id from redrive_batches_remote where scope = ?1 and state in ('queued', 'processing') order by id limit ?2
+
+-- erase_items: what items hold that belong to a scope or to tasks, so many at once. A batch that is not settled is left: it needs what it holds
 update redrive_batches_item set payload = null, result = null, error_message = null where (batch, n) in (
   select i.batch, i.n from redrive_batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null)
-    and (i.batch in (select b.id from redrive_batches_remote b where b.scope = ?1 ->> 'scope')
+    and (i.batch in (select b.id from redrive_batches_remote b where b.scope = ?1 ->> 'scope' and b.state not in ('queued', 'processing'))
       or i.task_id in (select value from json_each(?1, '$.tasks'))) limit (?1 ->> 'limit'))
 
 -- erase_remote: the batches, once their items are emptied
 update redrive_batches_remote set name = null, key = null, meta = null, reason = null, webhook_url = null, digest = null, scope = ?1 ->> 'tombstone'
-where scope = ?1 ->> 'scope' and not exists (select 1 from redrive_batches_item i where i.batch = redrive_batches_remote.id
+where scope = ?1 ->> 'scope' and state not in ('queued', 'processing') and not exists (select 1 from redrive_batches_item i where i.batch = redrive_batches_remote.id
   and (i.payload is not null or i.result is not null or i.error_message is not null))

@@ -4,9 +4,24 @@ Every process loads this module. What it names by text is loaded by whoever need
 ``redrive.ledger.movements``.
 """
 
-from redrive.feature import Feature, Need
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from redrive.feature import ApprovedAction, Feature, Need
 from redrive.ledger.at_risk import ALERTS, examine
 from redrive.ledger.settings import LedgerSettings
+
+if TYPE_CHECKING:
+    from redrive.feature import Asked, Land
+
+
+async def _adjust(session: Any, asked: Asked, land: Land) -> None:
+    """Does an adjustment that a second person has agreed to."""
+    from redrive.ledger.service import Ledger
+
+    await Ledger(session).carry_out_adjust(asked, land)
+
 
 LEDGER = Feature(
     "ledger",
@@ -20,6 +35,8 @@ LEDGER = Feature(
     examine=examine,
     alerts=ALERTS,
     metrics="redrive.ledger.metrics:metrics",
+    approved=(ApprovedAction("adjust", _adjust),),
+    tasks=False,
     needs=(Need.LEDGER,),
 )
 __all__ = ["LEDGER"]

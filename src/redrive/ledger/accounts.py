@@ -30,6 +30,18 @@ class AccountExists(Conflict):
     code = "LEDGER_ACCOUNT_EXISTS"
 
 
+class TooLittle(Conflict):
+    """An account has less than a movement needs; nothing was moved."""
+
+    code = "LEDGER_TOO_LITTLE"
+
+
+class NotFrozen(Conflict):
+    """Less than this is frozen under the reference."""
+
+    code = "LEDGER_NOT_FROZEN"
+
+
 def available(account: str) -> str:
     """Returns what the books call the money that an account can spend."""
     return f"account:{check_account(account)}"

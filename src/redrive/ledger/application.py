@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from redrive.errors import Overdrawn, StoreError
 from redrive.feature import App, Audit, Commit, Rows
 from redrive.ledger import movements, statement
 from redrive.ledger.accounts import Account, account_of, check_account, unknown
 from redrive.ledger.movements import Movement
-from redrive.ledger.service import check_label
+from redrive.ledger.refused import not_frozen, refused_within
+from redrive.ledger.service import check_label, check_reason, once
 
 APP = "app"
 
@@ -27,12 +29,12 @@ class AppLedger:
 
     async def credit(self, account: str, amount: int, key: str, *, reason: str, connection: Any = None) -> None:
         """Bring money to an account, once by ``key``."""
-        moved = movements.credit(account, amount, key, reason=reason)
+        moved = movements.credit(account, amount, key, reason=check_reason(reason))
         await self._move("LEDGER_CREDITED", account, moved, reason, connection)
 
     async def adjust(self, account: str, change: int, key: str, *, reason: str, connection: Any = None) -> None:
         """Put an account right, by more or less, once by ``key``."""
-        moved = movements.adjust(account, change, key, reason=reason)
+        moved = movements.adjust(account, change, key, reason=check_reason(reason))
         await self._move("LEDGER_ADJUSTED", account, moved, reason, connection)
 
     async def freeze(self, account: str, amount: int, reference: str, key: str, *, connection: Any = None) -> None:
@@ -75,7 +77,29 @@ class AppLedger:
         self, action: str | None, account: str, moved: Movement, reason: str | None, connection: Any
     ) -> None:
         """Applies a movement. Freezes and settlements are no operator's doing, and stand in the books alone."""
+        said = None if action is None else Audit(APP, action, reason, target=f"account:{account}", scope=account)
+        if connection is None:
+            await self._move_apart(account, moved, said)
+            return
+        commit = Commit(postings=moved.postings, rows=(*moved.rows, movements.must_be_open(account)))
+        try:
+            done = await self._app.apply(commit, connection=connection)
+        except Exception as error:  # of whichever driver
+            if found := refused_within(error, account, moved):
+                raise found from error
+            raise
+        if said is not None:  # nothing is computed there from what has landed: the row follows in a second call
+            await self._app.apply(Commit(audits=once(moved, said)(done)), connection=connection)
+
+    async def _move_apart(self, account: str, moved: Movement, said: Audit | None) -> None:
+        """Applies it with its audit row, unless it was there before: what is asked again has been done once."""
         await self.show(account)
-        said = [] if action is None else [Audit(APP, action, reason, target=f"account:{account}", scope=account)]
-        commit = Commit(postings=moved.postings, rows=moved.rows, audits=said)
-        await self._app.apply(commit, connection=connection)
+        conclusion = None if said is None else once(moved, said)
+        try:
+            await self._app.apply(Commit(postings=moved.postings, rows=moved.rows, conclusion=conclusion))
+        except (Overdrawn, StoreError) as error:
+            if found := await not_frozen(await self._app.store(), error, account, moved):
+                raise found from error
+            if not isinstance(error, Overdrawn):
+                raise
+            raise movements.explained(error, await self.show(account), moved) from error

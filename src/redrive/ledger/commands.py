@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 import typer
 
+from redrive.cli.support.operation_words import say_asked
 from redrive.feature import Operator
-from redrive.feature.cli import AppName, By, Json, Url, look_at, operate, output
+from redrive.feature.cli import AppName, By, Json, Looked, Url, look_at, operate, output
 from redrive.ledger.accounts import Account, Freeze
+from redrive.ledger.said import document, say, say_unit, show_freezes
 from redrive.ledger.service import Ledger
 
+T = TypeVar("T")
 cli = typer.Typer(help="Accounts and money: open, credit, adjust, statements, and the proof that it adds up.")
 Name = Annotated[str, typer.Argument(metavar="ACCOUNT", show_default=False)]
 Amount = Annotated[
@@ -38,8 +42,8 @@ def accounts(
     json: Json = False,
 ) -> None:
     """Accounts by name, with what each can spend and what is frozen."""
-    looked = look_at(url, app, lambda own: own.of(Ledger).accounts(search, after, limit))
-    rows = looked.rows(lambda found: found)
+    looked = look_at(url, app, _with_unit(lambda ledger: ledger.accounts(search, after, limit)))
+    rows = looked.rows(lambda found: found[0])
     following = rows[-1][1].name if not looked.everywhere and len(rows) == limit else None
     if json:
         output.emit_list([looked.document(at, document(one)) for at, one in rows], following, **looked.missing)
@@ -49,6 +53,7 @@ def accounts(
         return
     cells = [(one.name, *looked.cell(at), one.available, one.frozen, one.label or "") for at, one in rows]
     output.table(["account", *looked.column, "#available", "#frozen", "label"], cells)
+    say_unit(_unit(looked))
     if following:
         output.say(f"more: --after {following}")
 
@@ -65,23 +70,24 @@ def show(
 ) -> None:
     """One account: what it can spend, and what is frozen for what; now, or at a time."""
     if at is not None:
-        when, found = operate(url, app, lambda own: own.of(Ledger).show_at(name, at))
+        (when, found), unit = operate(url, app, _with_unit(lambda ledger: ledger.show_at(name, at)))
         if json:
             output.emit({"name": name, "at": when, "available": found.available, "frozen": found.frozen})
         else:
-            output.say(f"account {name} had {found.available} available, {found.frozen} frozen at {when:%F %T} UTC")
+            had = f"{found.available} {unit} available, {found.frozen} frozen"
+            output.say(f"account {name} had {had} at {when:%F %T} UTC")
         return
 
-    async def look(own: Operator) -> tuple[Account, list[Freeze]]:
-        return await own.of(Ledger).show(name), await own.of(Ledger).frozen(name)
+    async def look(ledger: Ledger) -> tuple[Account, list[Freeze]]:
+        return await ledger.show(name), await ledger.frozen(name)
 
-    account, freezes = operate(url, app, look)
+    (account, freezes), unit = operate(url, app, _with_unit(look))
     if json:
         output.emit({**document(account), "freezes": [asdict(one) for one in freezes]})
         return
-    _say(account)
+    say(account, unit)
     if freezes:
-        _freezes(freezes)
+        show_freezes(freezes, unit)
 
 
 @cli.command("open")
@@ -94,7 +100,7 @@ def open_account(
     json: Json = False,
 ) -> None:
     """Open an account; it begins with nothing."""
-    _print(operate(url, app, lambda own: own.of(Ledger).open(name, label), by=by), json)
+    _act(url, app, by, json, lambda ledger: ledger.open(name, label))
 
 
 @cli.command("credit")
@@ -109,7 +115,7 @@ def credit(
     json: Json = False,
 ) -> None:
     """Bring money to an account."""
-    _print(operate(url, app, lambda own: own.of(Ledger).credit(name, amount, reason, key), by=by), json)
+    _act(url, app, by, json, lambda ledger: ledger.credit(name, amount, reason, key))
 
 
 @cli.command("adjust", context_settings={"ignore_unknown_options": True})
@@ -125,8 +131,12 @@ def adjust(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Put an account right, by more or less; never below zero."""
-    _print(operate(url, app, lambda own: own.of(Ledger).adjust(name, change, reason, key), by=by), json)
+    """Put an account right, by more or less; never below zero. Much of it waits for a second person."""
+    done, unit = operate(url, app, _with_unit(lambda ledger: ledger.adjust(name, change, reason, key)), by=by)
+    if done.approval is None:
+        _print(done.account, unit, json)
+    else:
+        say_asked(done.approval, json)
 
 
 @cli.command("freeze")
@@ -142,7 +152,7 @@ def freeze(
     json: Json = False,
 ) -> None:
     """Freeze money of an account for some work."""
-    _print(operate(url, app, lambda own: own.of(Ledger).freeze(name, amount, reference, reason, key), by=by), json)
+    _act(url, app, by, json, lambda ledger: ledger.freeze(name, amount, reference, reason, key))
 
 
 @cli.command("release")
@@ -158,7 +168,7 @@ def release(
     json: Json = False,
 ) -> None:
     """Give back what is frozen for some work."""
-    _print(operate(url, app, lambda own: own.of(Ledger).release(name, reference, reason, amount, key), by=by), json)
+    _act(url, app, by, json, lambda ledger: ledger.release(name, reference, reason, amount, key))
 
 
 @cli.command("capture")
@@ -174,7 +184,7 @@ def capture(
     json: Json = False,
 ) -> None:
     """Take what is frozen for some work as earned."""
-    _print(operate(url, app, lambda own: own.of(Ledger).capture(name, reference, reason, amount, key), by=by), json)
+    _act(url, app, by, json, lambda ledger: ledger.capture(name, reference, reason, amount, key))
 
 
 @cli.command("statement")
@@ -185,6 +195,9 @@ def statement(
     as_csv: Annotated[bool, typer.Option("--csv", help="All of it as CSV, the oldest first.")] = False,
     since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Of a CSV: from then on.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Of a CSV: until then.")] = None,
+    reference: Annotated[
+        str | None, typer.Option("--for", metavar="REFERENCE", help="Only those for one thing: batch:ID.")
+    ] = None,
     url: Url = None,
     app: AppName = None,
     json: Json = False,
@@ -193,12 +206,12 @@ def statement(
     if as_csv:
         _write_csv(url, app, name, since, until)
         return
-    found = operate(url, app, lambda own: own.of(Ledger).statement(name, before, limit))
+    found, unit = operate(url, app, _with_unit(lambda ledger: ledger.statement(name, before, limit, reference)))
     if json:
         output.emit_list([asdict(line) for line in found.lines], found.next)
         return
     if not found.lines:
-        output.say(f"account {name} has not moved")
+        output.say(f"account {name} has not moved" + (f" for {reference}" if reference else ""))
         return
     head = ["when", "kind", "#available", "#frozen", "#available after", "#frozen after", "reference", "reason"]
     output.table(
@@ -206,11 +219,12 @@ def statement(
         [
             (
                 *(output.when(one.at), one.kind, f"{one.available:+}", f"{one.frozen:+}"),
-                *(one.available_after, one.frozen_after, one.reference or "", one.reason or ""),
+                *(_after(one.available_after), _after(one.frozen_after), one.reference or "", one.reason or ""),
             )
             for one in found.lines
         ],
     )
+    say_unit(unit)
     if found.next:
         output.say(f"more: --before {found.next}")
 
@@ -223,12 +237,12 @@ def at_risk(
     json: Json = False,
 ) -> None:
     """Money that is frozen for work that does not move, the largest amounts first."""
-    looked = look_at(url, app, lambda own: own.of(Ledger).at_risk(limit))
-    rows = looked.rows(lambda found: found)
+    looked = look_at(url, app, _with_unit(lambda ledger: ledger.at_risk(limit)))
+    rows = looked.rows(lambda found: found[0])
     if json:
         output.emit_list([looked.document(at, asdict(one)) for at, one in rows], **looked.missing)
     elif rows:
-        _freezes([one for _, one in rows])
+        show_freezes([one for _, one in rows], _unit(looked))
     else:
         output.say(f"no money is at risk{looked.without}")
 
@@ -249,9 +263,8 @@ def verify(url: Url = None, app: AppName = None, json: Json = False) -> None:
     raise typer.Exit(0 if found.ok else 1)
 
 
-def document(one: Account) -> dict[str, Any]:
-    """Returns an account as ``--json`` has it."""
-    return {**asdict(one), "balance": one.balance}
+def _after(amount: int | None) -> int | str:
+    return "" if amount is None else amount
 
 
 def _write_csv(url: str | None, app: str | None, name: str, since: str | None, until: str | None) -> None:
@@ -262,18 +275,30 @@ def _write_csv(url: str | None, app: str | None, name: str, since: str | None, u
     operate(url, app, write)
 
 
-def _print(one: Account, json: bool) -> None:
+def _unit(looked: Looked[tuple[T, str]]) -> str:
+    return next(unit for _, unit in looked.found.values())
+
+
+def _with_unit(act: Callable[[Ledger], Awaitable[T]]) -> Callable[[Operator], Awaitable[tuple[T, str]]]:
+    """Returns what asks the ledger for something, and for what its amounts are called."""
+
+    async def run(own: Operator) -> tuple[T, str]:
+        ledger = own.of(Ledger)
+        return await act(ledger), ledger.unit
+
+    return run
+
+
+def _act(
+    url: str | None, app: str | None, by: str | None, json: bool, act: Callable[[Ledger], Awaitable[Account]]
+) -> None:
+    """Does something to an account, and prints it as it is then."""
+    account, unit = operate(url, app, _with_unit(act), by=by)
+    _print(account, unit, json)
+
+
+def _print(one: Account, unit: str, json: bool) -> None:
     if json:
         output.emit(document(one))
     else:
-        _say(one)
-
-
-def _say(one: Account) -> None:
-    called = f" ({one.label})" if one.label else ""
-    output.say(f"account {one.name}{called}: {one.available} available, {one.frozen} frozen")
-
-
-def _freezes(found: list[Freeze]) -> None:
-    rows = [(one.account, one.amount, output.ago(one.since), output.ago(one.moved_at), one.reference) for one in found]
-    output.table(["account", "#frozen", "since", "last moved", "for"], rows)
+        say(one, unit)

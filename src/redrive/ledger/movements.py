@@ -6,14 +6,18 @@ nothing. Put ``postings`` and ``rows`` into the same Commit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from redrive.feature import InvalidInput, Posting, Rows
+from redrive.errors import Overdrawn
+from redrive.feature import InvalidInput, Posting, RedriveError, Rows
 from redrive.ledger.accounts import (
     ADJUST,
     CREDIT,
     MOST_REFERENCE,
     REVENUE,
+    Account,
+    TooLittle,
     available,
     check_account,
     check_amount,
@@ -28,6 +32,10 @@ class Movement:
 
     postings: tuple[Posting, ...]
     rows: tuple[Rows, ...] = ()
+
+    def taken(self, side: str) -> int:
+        """Returns how much it takes from one side of an account."""
+        return -sum(amount for posting in self.postings for name, amount in posting.entries if name == side)
 
 
 def credit(account: str, amount: int, key: str, *, reason: str | None = None) -> Movement:
@@ -68,9 +76,32 @@ def settle(
     return _under(account, reference, Posting(f"settle:{key}", tuple(part for part in parts if part[1]), reason))
 
 
+def must_be_open(account: str) -> Rows:
+    """Returns the row that refuses what it lands with unless the account is open, or opened by the same transaction."""
+    return Rows("ledger", "must_be_open", ({"name": check_account(account)},))
+
+
+def explained(error: Overdrawn, account: Account, refused: Movement) -> RedriveError:
+    """Returns the books' refusal of a movement in words about the account, as it is now."""
+    has, needed = account.available, refused.taken(available(account.name))
+    if has >= needed:
+        return error  # of another side, or somebody has paid in meanwhile
+    waits = f", and {account.frozen} more that are frozen" if account.frozen else ""
+    return TooLittle(
+        f"account {account.name} has {has} to spend{waits}; this needs {needed}, and nothing was moved",
+        hint=f"redrive ledger credit {account.name} {needed - has} --reason '…', or move less",
+    )
+
+
 def moved(*references: str) -> Rows:
     """Returns the rows that say that work goes on for which money is frozen: then it is not at risk."""
     return Rows("ledger", "reference_moved", tuple({"reference": check_reference(one)} for one in references))
+
+
+def moved_at(references: Mapping[str, int]) -> Rows:
+    """Returns the rows that say when work went on last, by reference, in microseconds since 1970."""
+    said = tuple({"reference": check_reference(one), "at": at} for one, at in references.items())
+    return Rows("ledger", "reference_moved_at", said)
 
 
 def check_reference(reference: object) -> str:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
-from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, pages_router
+from redrive.console.filters import refuse_unknown
+from redrive.console.sample import Sample
+from redrive.feature import Operator
+from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, fragment, pages_router
 from redrive.ledger.service import Ledger
 
 router = pages_router("ledger")
@@ -23,6 +28,7 @@ async def accounts(page: ThePage) -> Response:
         following=found[-1].name if len(found) == PAGE_SIZE else None,
         totals=await ledger.totals(),
         risks=await ledger.at_risk(20),
+        unit=ledger.unit,
     )
 
 
@@ -40,12 +46,15 @@ async def verify(page: ThePage) -> Response:
 
 @router.get("/{name}")
 async def account(page: ThePage, name: str) -> Response:
-    ledger, at = page.operator.of(Ledger), page.query.get("at")
+    refuse_unknown(page, "at", "before", "reference")
+    ledger, at, reference = page.operator.of(Ledger), page.query.get("at"), page.query.get("reference")
     return await page.render(
         "ledger/account.html",
         account=await ledger.show(name),
         freezes=await ledger.frozen(name),
-        statement=await ledger.statement(name, page.query.get("before"), PAGE_SIZE // 2),
+        statement=await ledger.statement(name, page.query.get("before"), PAGE_SIZE // 2, reference),
+        reference=reference,
+        unit=ledger.unit,
         at=at,
         past=await ledger.show_at(name, at) if at else None,
     )
@@ -53,8 +62,8 @@ async def account(page: ThePage, name: str) -> Response:
 
 @router.get("/{name}/statement.csv")
 async def statement(page: ThePage, name: str) -> Response:
-    """All movements, as a file, a piece at a time."""
-    lines = await page.operator.of(Ledger).export(name)
+    """All movements, or those of a span, as a file, a piece at a time."""
+    lines = await page.operator.of(Ledger).export(name, page.query.get("since"), page.query.get("until"))
     headers = {"Content-Disposition": f'attachment; filename="statement-{name.replace(":", "_")}.csv"'}
     return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
@@ -63,14 +72,16 @@ async def statement(page: ThePage, name: str) -> Response:
 async def credit(page: TheForm, name: str) -> Response:
     amount, reason = page.form.whole("amount", "the amount") or 0, page.form.needed("reason", "the reason")
     await page.operator.of(Ledger).credit(name, amount, reason, page.form.text("once"))
-    return page.go(page.link(f"/ledger/{name}"), f"{name} has {amount} more.")
+    return page.go(page.link(f"/ledger/{name}"), f"{name} has {amount:,} {page.operator.of(Ledger).unit} more.")
 
 
 @router.post("/{name}/adjust")
 async def adjust(page: TheForm, name: str) -> Response:
     change, reason = page.form.whole("change", "the change") or 0, page.form.needed("reason", "the reason")
-    await page.operator.of(Ledger).adjust(name, change, reason, page.form.text("once"))
-    return page.go(page.link(f"/ledger/{name}"), f"{name} was adjusted by {change:+}.")
+    done = await page.operator.of(Ledger).adjust(name, change, reason, page.form.text("once"))
+    if done.approval is not None:
+        return page.go(page.link("/approvals"), "It waits for a second person.")
+    return page.go(page.link(f"/ledger/{name}"), f"{name} was adjusted by {change:+,}.")
 
 
 @router.post("/{name}/release")
@@ -80,6 +91,16 @@ async def release(page: TheForm, name: str) -> Response:
     return page.go(page.link(f"/ledger/{name}"), f"What was frozen for {reference} is available again.")
 
 
+def live_account(name: str) -> Sample:
+    async def sample(operator: Operator) -> Mapping[str, str]:
+        ledger = operator.of(Ledger)
+        return {"#money": fragment("ledger/money.html", account=await ledger.show(name), unit=ledger.unit)}
+
+    return sample
+
+
 pages = FeaturePages(
-    router, Section("Money", (Item("Accounts", "/ledger", "Accounts, what they can spend and what is frozen"),))
+    router,
+    Section("Money", (Item("Accounts", "/ledger", "Accounts, what they can spend and what is frozen"),)),
+    topics={"ledger-account": live_account},
 )

@@ -3,6 +3,11 @@ insert into redrive.ledger_account (name, label, opened_by)
 select x.name, x.label, x.who from jsonb_to_recordset($1) x(name text, label text, who text)
 on conflict (name) do nothing
 
+-- must_be_open: refused (opened_by is null) where an account is not there
+insert into redrive.ledger_account (name, opened_by)
+select x.name, null from jsonb_to_recordset($1) x(name text)
+where not exists (select 1 from redrive.ledger_account a where a.name = x.name)
+
 -- accounts: those behind a name whose name contains a text, with their money
 select a.name, a.label, (extract(epoch from a.opened_at) * 1000000)::bigint as opened_at, a.opened_by,
   coalesce(c.balance, 0) as available, coalesce(f.balance, 0) as frozen
@@ -41,6 +46,15 @@ where f.account = x.account and f.reference = x.reference and f.amount = 0
 -- reference_moved: the work that money is frozen for goes on; said once a minute at most, so that nobody waits for the row
 update redrive.ledger_freeze f set moved_at = clock_timestamp() from jsonb_to_recordset($1) x(reference text)
 where f.reference = x.reference and f.moved_at < clock_timestamp() - interval '1 minute'
+
+-- reference_moved_at: the same, where it is known when
+update redrive.ledger_freeze f set moved_at = to_timestamp(x.at / 1000000.0) from jsonb_to_recordset($1) x(reference text, at bigint)
+where f.reference = x.reference and f.moved_at < to_timestamp(x.at / 1000000.0)
+
+-- still: references that begin with $2, come behind $3 and have not moved for so many hours ($1), so many ($4)
+select reference, (extract(epoch from max(moved_at)) * 1000000)::bigint as moved_at from redrive.ledger_freeze
+where moved_at <= clock_timestamp() - $1::double precision * interval '1 hour' and starts_with(reference, $2) and reference > $3
+group by reference order by reference limit $4
 
 -- frozen: what an account has frozen, by what for; the longest first
 select account, reference, amount, (extract(epoch from since) * 1000000)::bigint as since,
@@ -87,6 +101,12 @@ from (
 ) e
 join redrive.posting p on p.key = e.posting left join redrive.ledger_movement m on m.posting = e.posting
 order by e.id limit $3
+
+-- entries_for: of both sides of an account, only for what is called so ($2), the latest first
+select e.id, case e.account when 'account:' || $1 then 'available' else 'frozen' end as side, e.amount, e.posting, p.note, (extract(epoch from p.at) * 1000000)::bigint as at, m.reference
+from redrive.ledger_movement m join redrive.posting p on p.key = m.posting
+join redrive.entry e on e.posting = m.posting and e.account in ('account:' || $1, 'frozen:' || $1)
+where m.reference = $2 and m.account = $1 order by e.id desc limit $3
 
 -- balance_at: what both sides had at a time, and the place of the last entry until then. By places, as statements are
 with last as (

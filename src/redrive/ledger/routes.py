@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
+from redrive.api.models import ApprovalOut
 from redrive.feature.api import PROBLEMS, In, Out, TheOperator
 from redrive.ledger.accounts import Account
 from redrive.ledger.service import Ledger
 from redrive.ledger.statement import Place, Statement
 from redrive.ledger.verify import Verdict
+from redrive.ops import views
 
 router = APIRouter(prefix="/api/ledger", tags=["ledger"], responses=PROBLEMS)
 CSV = "text/csv; charset=utf-8"
@@ -62,6 +64,12 @@ class AccountOut(Out):
     opened_by: str
 
 
+class AdjustedOut(AccountOut):
+    """An account as it is; with an approval, it changes when a second person has agreed."""
+
+    approval: ApprovalOut | None = None
+
+
 class AccountsOut(Out):
     items: list[AccountOut]
     next: str | None
@@ -87,13 +95,13 @@ class FreezesOut(Out):
 class LineOut(Out):
     at: datetime
     kind: str
-    key: str
+    key: str | None
     reference: str | None
     reason: str | None
     available: int
     frozen: int
-    available_after: int
-    frozen_after: int
+    available_after: int | None
+    frozen_after: int | None
 
 
 class StatementOut(Out):
@@ -156,9 +164,12 @@ async def freezes(name: str, operator: TheOperator, limit: Limit = 100) -> Freez
 
 
 @router.get("/accounts/{name}/statement", response_model=StatementOut)
-async def statement(name: str, operator: TheOperator, before: str | None = None, limit: Limit = 50) -> Statement:
-    """The movements of an account, the latest first; ``next`` is what ``before`` continues with."""
-    return await operator.of(Ledger).statement(name, before, limit)
+async def statement(
+    name: str, operator: TheOperator, before: str | None = None, limit: Limit = 50, reference: str | None = None
+) -> Statement:
+    """The movements of an account, the latest first; ``next`` is what ``before`` continues with. With ``reference``
+    only those for one thing (``batch:ID``), without what the account had after each."""
+    return await operator.of(Ledger).statement(name, before, limit, reference)
 
 
 @router.get(
@@ -181,10 +192,15 @@ async def credit(name: str, body: CreditIn, operator: TheOperator) -> Account:
     return await operator.of(Ledger).credit(name, body.amount, body.reason, body.key)
 
 
-@router.post("/accounts/{name}/adjust", response_model=AccountOut)
-async def adjust(name: str, body: AdjustIn, operator: TheOperator) -> Account:
-    """Put an account right, by more or less; never below zero."""
-    return await operator.of(Ledger).adjust(name, body.change, body.reason, body.key)
+@router.post("/accounts/{name}/adjust", responses={202: {"model": AdjustedOut, "description": "It waits for approval"}})
+async def adjust(name: str, body: AdjustIn, operator: TheOperator, response: Response) -> AdjustedOut:
+    """Put an account right, by more or less; never below zero. Much of it waits for a second person."""
+    done = await operator.of(Ledger).adjust(name, body.change, body.reason, body.key)
+    if done.approval is None:
+        return AdjustedOut.model_validate(done.account)
+    response.status_code = 202
+    waits = ApprovalOut.model_validate(views.approval(done.approval))
+    return AdjustedOut.model_validate(done.account).model_copy(update={"approval": waits})
 
 
 @router.post("/accounts/{name}/freeze", response_model=AccountOut)

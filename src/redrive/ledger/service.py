@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from redrive.feature import Applied, Audit, Commit, Conflict, InvalidInput, Role, Rows, new_id
+from redrive.errors import ApprovalNeeded, Overdrawn, StoreError
+from redrive.feature import (
+    Applied,
+    Asked,
+    Audit,
+    Commit,
+    Conflict,
+    InvalidInput,
+    Land,
+    PlannedAction,
+    Request,
+    Role,
+    Rows,
+    new_id,
+)
+from redrive.features import load
+from redrive.kernel.records import Put, Record
 from redrive.ledger import movements
-from redrive.ledger.accounts import Account, AccountExists, Freeze, check_account, freeze_of
+from redrive.ledger.accounts import Account, AccountExists, Freeze, check_account
 from redrive.ledger.movements import Movement
 from redrive.ledger.reads import LedgerReads
+from redrive.ledger.refused import find_freeze, not_frozen, nothing_frozen
 
 MOST_LABEL = 200
 
 
-class NotFrozen(Conflict):
-    """Less than this is frozen under the reference."""
+class FreezeHeld(Conflict):
+    """What this money is frozen for settles it itself."""
 
-    code = "LEDGER_NOT_FROZEN"
+    code = "LEDGER_FREEZE_HELD"
+
+
+@dataclass(slots=True, frozen=True)
+class Adjusted:
+    """An account as it is now, and the approval that its adjustment waits for, where a second person has to agree."""
+
+    account: Account
+    approval: Record | None = None
 
 
 class Ledger(LedgerReads):
@@ -37,11 +63,35 @@ class Ledger(LedgerReads):
         moved = movements.credit(name, amount, key or str(new_id()), reason=check_reason(reason))
         return await self._move(who, "LEDGER_CREDITED", name, moved, reason, {"amount": amount})
 
-    async def adjust(self, name: str, change: int, reason: str, key: str | None = None) -> Account:
-        """Put an account right by more or less; not below zero, and once by ``key``."""
-        who = self._session.may(Role.ADMIN)
-        moved = movements.adjust(name, change, key or str(new_id()), reason=check_reason(reason))
-        return await self._move(who, "LEDGER_ADJUSTED", name, moved, reason, {"change": change})
+    async def adjust(self, name: str, change: int, reason: str, key: str | None = None) -> Adjusted:
+        """Put an account right by more or less; not below zero, and once by ``key``. Much of it, by
+        ``LEDGER_APPROVALS_ABOVE``, waits for a second person."""
+        who, key = self._session.may(Role.ADMIN), key or str(new_id())
+        movements.adjust(name, change, key, reason=check_reason(reason))
+        account = await self.show(name)
+
+        async def act(puts: Sequence[Put]) -> Account:
+            return await self._adjust(who, name, change, reason, key, lambda commit: self._apply(commit, puts))
+
+        try:
+            rule = self._session.amounts(self._own.approvals_above, "ledger", self.unit)
+            return Adjusted(await self._session.alone(PlannedAction(None, abs(change)), act, rule))
+        except ApprovalNeeded as needed:
+            asked = adjustment(name, change, key, self.unit)
+            return Adjusted(account, await self._session.ask(asked, reason, needed.why))
+
+    async def carry_out_adjust(self, asked: Asked, land: Land) -> None:
+        """Does an adjustment that somebody else asked for, and that the caller agrees to."""
+        self._session.may(Role.ADMIN)
+        name, change, key = (asked.arguments[part] for part in ("account", "change", "key"))
+        await self._adjust(asked.by, name, change, asked.reason or "", key, land)
+
+    async def _adjust(self, who: str, name: str, change: int, reason: str, key: str, land: Land) -> Account:
+        moved = movements.adjust(name, change, key, reason=reason)
+        return await self._move(who, "LEDGER_ADJUSTED", name, moved, reason, {"change": change}, land)
+
+    async def _apply(self, commit: Commit, puts: Sequence[Put]) -> Applied:
+        return await self._store.apply(replace(commit, puts=[*commit.puts, *puts]))
 
     async def freeze(self, name: str, amount: int, reference: str, reason: str, key: str | None = None) -> Account:
         """Freeze money of an account for some work."""
@@ -76,32 +126,72 @@ class Ledger(LedgerReads):
         await self.show(name)
         if amount is None:
             amount = (await self._freeze(name, reference)).amount
+        await self._not_held(reference)
         captured, released = (amount, 0) if captures else (0, amount)
         key, reason = key or str(new_id()), check_reason(reason)
         moved = movements.settle(name, reference, key, captured=captured, released=released, reason=reason)
+        moved = replace(moved, rows=(*moved.rows, *self._unheld(reference)))
         try:
             return await self._move(who, action, name, moved, reason, {"amount": amount, "reference": reference})
-        except InvalidInput as error:  # the books refuse it, and name a side of the account
-            found = await self._freeze(name, reference)
-            if found.amount >= amount:
+        except (Overdrawn, StoreError) as error:  # the books refuse it, and name a side of the account, or the freeze
+            await self._not_held(reference)  # perhaps by now
+            found = await not_frozen(self._store, error, name, moved)
+            if found is None:
                 raise
-            raise NotFrozen(f"{found.amount} of {name} are frozen for {reference}, not {amount}") from error
+            raise found from error
+
+    async def _not_held(self, reference: str) -> None:
+        """Refuses to settle what a feature will settle itself: it would find less than it has frozen."""
+        for feature in self._session.features:
+            if feature.holds is not None:
+                held = await load(feature.holds)(self._store, movements.check_reference(reference))
+                if held is not None:
+                    raise FreezeHeld(held.why, hint=held.hint)
+
+    def _unheld(self, reference: str) -> list[Rows]:
+        """Returns the rows by which features refuse the same in the transaction itself."""
+        asked = [load(feature.unheld)(reference) for feature in self._session.features if feature.unheld is not None]
+        return [rows for rows in asked if rows is not None]
 
     async def _freeze(self, name: str, reference: str) -> Freeze:
-        rows = await self._store.feature_rows("ledger", "freeze", name, movements.check_reference(reference))
-        if not rows:
-            raise NotFrozen(
-                f"nothing of {name} is frozen for {reference!r}", hint=f"redrive ledger show {name} says what is"
-            )
-        return freeze_of(rows[0])
+        found = await find_freeze(self._store, name, movements.check_reference(reference))
+        if found is None:
+            raise nothing_frozen(name, reference)
+        return found
 
     async def _move(
-        self, who: str, action: str, name: str, moved: Movement, reason: str, after: dict[str, object]
+        self,
+        who: str,
+        action: str,
+        name: str,
+        moved: Movement,
+        reason: str,
+        after: dict[str, object],
+        land: Land | None = None,
     ) -> Account:
         await self.show(name)
         said = Audit(who, action, reason, target=f"account:{name}", scope=name, after=after)
-        await self._store.apply(Commit(postings=moved.postings, rows=moved.rows, conclusion=once(moved, said)))
+        try:
+            commit = Commit(postings=moved.postings, rows=moved.rows, conclusion=once(moved, said))
+            await (land or self._store.apply)(commit)
+        except Overdrawn as error:
+            raise movements.explained(error, await self.show(name), moved) from error
         return await self.show(name)
+
+
+def adjustment(name: str, change: int, key: str, unit: str) -> Request:
+    """Returns an adjustment as it is asked for."""
+    told = f"account {name} gets {change:,} {unit}" if change > 0 else f"account {name} loses {-change:,} {unit}"
+    return Request(
+        "ledger",
+        "adjust",
+        {"account": name, "change": change, "key": key},
+        abs(change),
+        f"adjust {name} by {change:+,} {unit}",
+        f"{told}, in the books for good: what was wrong is put right by another adjustment",
+        f"/ledger/{name}",
+        name,
+    )
 
 
 def once(moved: Movement, said: Audit) -> Callable[[Applied], list[Audit]]:

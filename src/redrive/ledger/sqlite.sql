@@ -3,6 +3,11 @@ insert into redrive_ledger_account (name, label, opened_by)
 select j.value ->> 'name', j.value ->> 'label', j.value ->> 'who' from json_each(?) j where true
 on conflict (name) do nothing
 
+-- must_be_open: refused (opened_by is null) where an account is not there
+insert into redrive_ledger_account (name, opened_by)
+select j.value ->> 'name', null from json_each(?) j
+where not exists (select 1 from redrive_ledger_account a where a.name = j.value ->> 'name')
+
 -- accounts: those behind a name whose name contains a text, with their money
 select a.name, a.label, a.opened_at, a.opened_by,
   coalesce(c.balance, 0) as available, coalesce(f.balance, 0) as frozen
@@ -41,6 +46,16 @@ delete from redrive_ledger_freeze where amount = 0
 -- reference_moved: the work that money is frozen for goes on; said once a minute at most
 update redrive_ledger_freeze set moved_at = unixepoch() * 1000000
 where reference in (select j.value ->> 'reference' from json_each(?) j) and moved_at < (unixepoch() - 60) * 1000000
+
+-- reference_moved_at: the same, where it is known when
+update redrive_ledger_freeze set moved_at = x.at
+from (select j.value ->> 'reference' as reference, j.value ->> 'at' as at from json_each(?) j) x
+where redrive_ledger_freeze.reference = x.reference and redrive_ledger_freeze.moved_at < x.at
+
+-- still: references that begin with ?2, come behind ?3 and have not moved for so many hours (?1), so many (?4)
+select reference, max(moved_at) as moved_at from redrive_ledger_freeze
+where moved_at <= (unixepoch() - ?1 * 3600) * 1000000 and substr(reference, 1, length(?2)) = ?2 and reference > ?3
+group by reference order by reference limit ?4
 
 -- frozen: what an account has frozen, by what for; the longest first
 select account, reference, amount, since, moved_at
@@ -84,6 +99,12 @@ from (
 ) e
 join redrive_posting p on p.key = e.posting left join redrive_ledger_movement m on m.posting = e.posting
 order by e.id limit ?3
+
+-- entries_for: of both sides of an account, only for what is called so (?2), the latest first
+select e.id, case e.account when 'account:' || ?1 then 'available' else 'frozen' end as side, e.amount, e.posting, p.note, p.at as at, m.reference
+from redrive_ledger_movement m join redrive_posting p on p.key = m.posting
+join redrive_entry e on e.posting = m.posting and e.account in ('account:' || ?1, 'frozen:' || ?1)
+where m.reference = ?2 and m.account = ?1 order by e.id desc limit ?3
 
 -- balance_at: what both sides had at a time, and the place of the last entry until then. By places, as statements are
 with last as (

@@ -7,22 +7,20 @@ before.
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
 from redrive.feature import InvalidInput, Store
 from redrive.ledger.accounts import micros, moment
+from redrive.ops.csv_lines import csv_line
 
 LAST = 2**63 - 1  # behind every place
 PIECE = 500  # movements that are read at once for an export
 KINDS = ("credit", "adjust", "freeze", "settle")
 HEAD = ("time", "kind", "key", "reference", "reason", "available", "frozen", "available_after", "frozen_after")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(slots=True, frozen=True)
@@ -39,17 +37,17 @@ class Place:
 
 @dataclass(slots=True, frozen=True)
 class Line:
-    """One movement: what it did to both sides, and what they had afterwards."""
+    """One movement: what it did to both sides, and what they had afterwards (None where only some are looked at)."""
 
     at: datetime
     kind: str
-    key: str
+    key: str | None  # that and the reason are for operators
     reference: str | None
     reason: str | None
     available: int
     frozen: int
-    available_after: int
-    frozen_after: int
+    available_after: int | None
+    frozen_after: int | None
     place: int
 
 
@@ -87,10 +85,24 @@ async def page(store: Store, account: str, before: Place | None, limit: int) -> 
     return Statement(lines, str(at) if more or len(groups) > limit else None)
 
 
-async def export(store: Store, account: str, since: datetime | None, until: datetime | None) -> AsyncIterator[str]:
-    """Yields the lines of a CSV, the oldest movement first, a piece at a time."""
+async def of_reference(store: Store, account: str, reference: str, limit: int) -> Statement:
+    """Returns the latest movements that are for one thing. What the sides had afterwards is not added up for them."""
+    rows = await store.feature_rows("ledger", "entries_for", account, reference, 2 * limit)
+    return Statement([_line(group, None, None) for group in _whole(rows, False)[0]][:limit], None)
+
+
+def without_words(line: Line) -> Line:
+    """Returns a movement without what somebody wrote for it, which may name a person."""
+    return replace(line, key=None, reason=None)
+
+
+async def export(
+    store: Store, account: str, since: datetime | None, until: datetime | None, seen: Callable[[Line], Line]
+) -> AsyncIterator[str]:
+    """Yields the lines of a CSV, the oldest movement first, a piece at a time; each as ``seen`` shows it."""
     yield csv_line(HEAD)
     async for line in _forward(store, account, since):
+        line = seen(line)
         if until is not None and line.at >= until:
             return
         yield csv_line(
@@ -133,7 +145,7 @@ def _change(group: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
     return sides["available"], sides["frozen"]
 
 
-def _line(group: Sequence[Mapping[str, Any]], available_after: int, frozen_after: int) -> Line:
+def _line(group: Sequence[Mapping[str, Any]], available_after: int | None, frozen_after: int | None) -> Line:
     first, (available, frozen) = group[0], _change(group)
     kind, _, key = first["posting"].partition(":")
     kind, key = (kind, key) if kind in KINDS else ("posting", first["posting"])
@@ -141,15 +153,3 @@ def _line(group: Sequence[Mapping[str, Any]], available_after: int, frozen_after
         *(moment(first["at"]), kind, key, first["reference"], first["note"]),
         *(available, frozen, available_after, frozen_after, first["id"]),
     )
-
-
-def csv_line(cells: Iterable[object]) -> str:
-    """Returns one line of a CSV, all in quotes, in which no text is taken for a formula."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\r\n", quoting=csv.QUOTE_ALL).writerow([_cell(one) for one in cells])
-    return out.getvalue()
-
-
-def _cell(value: object) -> str:
-    text = "" if value is None else str(value)
-    return "'" + text if isinstance(value, str) and text.startswith(_FORMULA) else text

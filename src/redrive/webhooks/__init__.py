@@ -26,6 +26,7 @@ WEBHOOKS = Feature(
     examine=examine,
     alerts=ALERTS,
     belongs=belongs,
+    reserved_kinds=("WEBHOOK_EVENT", "WEBHOOK_DELIVERY"),
     metrics="redrive.webhooks.metrics:metrics",
     about="Webhooks: customers' endpoints, their secrets, deliveries, and sending events.",
 )

@@ -8,6 +8,7 @@ from typing import Any
 from redrive.app import App
 from redrive.kernel.task import NewTask
 from redrive.ops.access import Caller, Role
+from redrive.webhooks.direct import check_signed
 from redrive.webhooks.events import DEFAULT_ACCOUNT, Event
 from redrive.webhooks.expand import event_task
 from redrive.webhooks.fan_out import fan_out, told
@@ -36,10 +37,13 @@ class Webhooks:
     ) -> dict[str, Any]:
         """Enqueue one delivery for each endpoint of the account that wants this event, all or none; or one for ``url``
         alone. With ``connection``, in the caller's own transaction. Sent again by the same ``event_id``, it is sent
-        once."""
+        once. ``url`` is refused where nothing could be signed: without ``secret``, one of the account or settings."""
         event = Event(event_type, data, account) if event_id is None else Event(event_type, data, account, event_id)
         own = self._app.settings.of(WebhookSettings)
-        endpoints, commit = await fan_out(await self._app.store(), own, event, url=url, secret=secret)
+        store = await self._app.store()
+        if url is not None and secret is None:
+            await check_signed(store, own, account, url)
+        endpoints, commit = await fan_out(store, own, event, url=url, secret=secret)
         if not endpoints:
             return {"event": event.id, "type": event.type, "account": account, "deliveries": []}
         return told(event, endpoints, await self._app.apply(commit, connection=connection))

@@ -12,7 +12,7 @@ from typing import Any
 from redrive.handlers.context import Context
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.outcome import Fail, Retry
-from redrive.webhooks.kinds import QUEUE, kinds
+from redrive.webhooks.kinds import CLIENT, QUEUE, kinds
 from redrive.webhooks.reaction import GONE
 
 REFUSED, NO_CLIENT = "WEBHOOK_ADDRESS_REFUSED", "WEBHOOK_NO_CLIENT"
@@ -21,7 +21,13 @@ SLOW = Backoff(15.0, 86_400.0)
 _TYPES = {"timeout": "timeout", "dns": "network", "connect": "network", "tls": "network", "protocol": "network"}
 
 
-@kinds.task("WEBHOOK_DELIVERY", queue=QUEUE, max_attempts=4, public=("endpoint_id", "event_id", "event_type"))
+@kinds.task(
+    "WEBHOOK_DELIVERY",
+    queue=QUEUE,
+    max_attempts=4,
+    public=("endpoint_id", "event_id", "event_type"),
+    preload=("redrive.webhooks.delivering", *CLIENT),
+)
 async def deliver(
     ctx: Context,
     endpoint_id: str,

@@ -22,6 +22,7 @@ from redrive.ops.operator.session import Service
 from redrive.ops.operator.tasks import TaskService
 from redrive.webhooks.deliver import body_of, moment_of
 from redrive.webhooks.delivery_tasks import deliveries, delivery, made_rows
+from redrive.webhooks.direct import check_signed
 from redrive.webhooks.events import DEFAULT_ACCOUNT, FEATURE, PING, Event
 from redrive.webhooks.fan_out import fan_out, told
 from redrive.webhooks.rows import attempt_view, delivery_view
@@ -136,6 +137,8 @@ class Deliveries(Service):
         """Send an event to the endpoints of an account that want it, or to one URL."""
         who = self._session.may(Role.OPERATOR)
         event = Event(event_type, data, account) if event_id is None else Event(event_type, data, account, event_id)
+        if url is not None and secret is None:
+            await check_signed(self._store, self._own, account, url)
         endpoints, commit = await fan_out(self._store, self._own, event, url=url, secret=secret)
         after = {"type": event.type, "deliveries": len(endpoints)}
         commit.audits = [Audit(who, "WEBHOOK_EVENT_SENT", target=f"event:{event.id}", scope=account, after=after)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +16,14 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.outcome import Cancel, Fail
 from redrive.kernel.reactions import Rows
 from redrive.observe.counted import count
+from redrive.webhooks.covering import COVERED, covered
 from redrive.webhooks.metrics import ATTEMPTS
 from redrive.webhooks.sending import Answer, post
 from redrive.webhooks.settings import WebhookSettings
-from redrive.webhooks.signing import signed_headers
+from redrive.webhooks.signing import signatures_in, signed_headers, without_signatures
 
 logger = logging.getLogger("redrive.webhooks")
 UNSIGNED = "WEBHOOK_NO_SECRET"
-COVERED = "•••"
 LONGEST_HEADER, MOST_HEADERS = 300, 30
 # Headers of an answer that may be somebody's key.
 _SECRET_HEADERS = frozenset({"set-cookie", "authorization", "proxy-authorization", "www-authenticate", "cookie"})
@@ -57,7 +57,7 @@ class Delivering:
             "content-type": "application/json",
             **signed_headers(self.keys, event_id, timestamp, body),
         }
-        answer = await post(self.endpoint["url"], body, headers, self.settings)
+        answer = await post(self.endpoint["url"], body, headers, self.settings, owner=self.endpoint["account"])
         count(ATTEMPTS, outcome_class(answer.outcome))
         await self._write_down(headers, answer, body)
         return answer
@@ -77,12 +77,14 @@ class Delivering:
             )
 
     def _row(self, headers: Mapping[str, str], answer: Answer, body: bytes) -> dict[str, Any]:
-        signatures = headers["webhook-signature"]
-        sent = {**headers, "webhook-signature": " ".join("v1," + COVERED for _ in signatures.split())}
+        sent = without_signatures(headers, COVERED)
         request = {"url": self.endpoint["url"], "address": answer.address, "headers": sent, "bytes": len(body)}
         if answer.delivered and len(body) <= self.settings.body_bytes:
             request["body"] = body.decode()  # its task, which ends now, has it no longer
-        hidden = [*self.keys, *signatures.split(), *(one.removeprefix("v1,") for one in signatures.split())]
+
+        def shown(text: str) -> str:
+            return covered(clean(text), self.keys, signatures_in(headers))
+
         return {
             "id": str(new_id()),
             "task": str(self.ctx.task_id),
@@ -92,8 +94,10 @@ class Delivering:
             "status": answer.status,
             "ms": answer.ms,
             "request": json.dumps(request),
-            "response": None if answer.status is None else json.dumps(response_of(answer, hidden)),
-            "error": None if answer.error is None else covered(clean(answer.error[:1000]), hidden),
+            "response": None
+            if answer.status is None
+            else json.dumps(response_of(answer, shown, self.settings.log_bytes)),
+            "error": None if answer.error is None else shown(answer.error)[:1000],
         }
 
 
@@ -105,22 +109,15 @@ def keys_of(rows: Sequence[Mapping[str, Any]], default: str | None) -> list[str]
     return [default] if default else []
 
 
-def response_of(answer: Answer, hidden: Sequence[str]) -> dict[str, Any]:
-    """Returns what is kept of an answer, with everything that could be a key covered."""
+def response_of(answer: Answer, shown: Callable[[str], str], most: int) -> dict[str, Any]:
+    """Returns what is kept of an answer, with everything that could be a key covered; cut afterwards, since of a secret
+    at the edge the first half would stay."""
     headers = {
-        clean(name[:LONGEST_HEADER]): COVERED
-        if name in _SECRET_HEADERS
-        else covered(clean(value[:LONGEST_HEADER]), hidden)
+        shown(name)[:LONGEST_HEADER]: COVERED if name in _SECRET_HEADERS else shown(value)[:LONGEST_HEADER]
         for name, value in list(answer.headers.items())[:MOST_HEADERS]
     }
-    body = clean(answer.body.decode("utf-8", "replace"))
-    return {"headers": headers, "body": covered(body, hidden), "cut": answer.cut}
-
-
-def covered(text: str, hidden: Sequence[str]) -> str:
-    for one in hidden:
-        text = text.replace(one, COVERED)
-    return text
+    body = shown(answer.body.decode("utf-8", "replace")).encode()[:most].decode("utf-8", "ignore")
+    return {"headers": headers, "body": body, "cut": answer.cut}
 
 
 def outcome_class(outcome: str) -> str:

@@ -27,7 +27,7 @@ def delivery(
         scope=event.account,
         group=f"webhook:{endpoint}",
         trace_id=trace_id,
-        idempotency_key=f"webhook:{event.id}:{endpoint}:{round}",
+        idempotency_key=f"redrive:webhook:{event.id}:{endpoint}:{round}",
         feature=FEATURE,
         facts={"endpoint": endpoint, "event": event.id, "type": event.type},
     ).new(

@@ -82,6 +82,18 @@ def duties(settings: Settings) -> list[Duty]:
 
 ALERTS = (
     AlertRule(
+        "webhooks_no_client",
+        "webhook endpoints that nobody can deliver to: httpx is not installed",
+        level=Level.CRITICAL,
+        fix="pip install '/path/to/checkout[http]' where workers run",
+    ),
+    AlertRule(
+        "webhooks_unsigned",
+        "webhook endpoints without a secret: nothing can be signed for them",
+        level=Level.CRITICAL,
+        fix="redrive doctor names them; redrive webhooks rotate ENDPOINT",
+    ),
+    AlertRule(
         "webhooks_failing",
         "webhook endpoints that have only failed for a while",
         hold=300,

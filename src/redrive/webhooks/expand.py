@@ -40,6 +40,6 @@ def event_task(
     event = Event(event_type, data, account) if event_id is None else Event(event_type, data, account, event_id)
     if url is not None:
         check_url(url)
-    return expand.options(scope=account, idempotency_key=f"webhook-event:{event.id}").new(
+    return expand.options(scope=account, idempotency_key=f"redrive:webhook-event:{event.id}").new(
         event_type=event.type, data=event.data, account=account, event_id=event.id, url=url
     )

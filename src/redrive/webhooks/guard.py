@@ -1,14 +1,13 @@
 """The guard against requests into one's own network: which addresses a webhook may be sent to.
 
 A customer chooses the URL, so it may name anything: a service of ours, the metadata of the cloud's machines, a name
-that answers differently each time. Names are resolved here, each address is judged, and the one that was judged is the
-one connected to.
+that answers differently each time. Each address that a name leads to is judged, and the one that was judged is the one
+connected to.
 """
 
 from __future__ import annotations
 
-import asyncio
-import socket
+import re
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
@@ -46,11 +45,16 @@ _REFUSED: dict[str, tuple[Network, ...]] = {
         ip_network("240.0.0.0/4"),
         ip_network("100::/64"),
         ip_network("2001:db8::/32"),
+        ip_network("3fff::/20"),
         ip_network("5f00::/16"),
     ),
     "translated locally": (ip_network("64:ff9b:1::/48"),),
 }
-_NAT64, _COMPATIBLE = IPv6Network("64:ff9b::/96"), IPv6Network("::/96")
+# The last four bytes are an IPv4 address: of NAT64, of SIIT (::ffff:0:a.b.c.d), and of those of old.
+_NAT64, _TRANSLATED, _COMPATIBLE = IPv6Network("64:ff9b::/96"), IPv6Network("::ffff:0:0:0/96"), IPv6Network("::/96")
+
+_PUBLIC_IPV6 = IPv6Network("2000::/3")  # all that is handed out; the rest is kept for later
+_LABEL = re.compile(r"[A-Za-z0-9_-]{1,63}")
 
 
 class AddressRefused(InvalidInput):
@@ -77,13 +81,50 @@ def check_url(url: str, *, https_only: bool = False) -> str:
         raise InvalidInput("the URL holds a user or password", hint="receivers know us by the signature: leave it out")
     if parts.fragment:
         raise InvalidInput("the URL has a part behind #, which is never sent", hint="leave it out")
-    if len(parts.hostname) > LONGEST_NAME or port == 0:
-        raise InvalidInput(f"{url!r} names no host that can be called")
+    named = parts.netloc.removesuffix(f":{port}").removesuffix(":")
+    if port == 0 or not _is_host(named):
+        raise InvalidInput(
+            f"{url!r} names no host that can be called",
+            hint="write a name like hooks.example.com, or an address like 203.0.113.7 or [2001:db8::7]",
+        )
     return url
 
 
+def _is_host(host: str) -> bool:
+    """Returns whether a host can be sent to as it is written: a name, or an address, that of IPv6 in brackets."""
+    if host.startswith("["):
+        return host.endswith("]") and "%" not in host and _is_address(host[1:-1])
+    try:
+        labels = _ascii(host).removesuffix(".").split(".")
+    except UnicodeError:
+        return False
+    if len(".".join(labels)) > LONGEST_NAME or not all(_LABEL.fullmatch(one) for one in labels):
+        return False
+    return not (len(labels) == 4 and all(one.isdecimal() for one in labels)) or _is_address(host)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _ascii(host: str) -> str:
+    """Returns a name as it is asked for: by the rules that the HTTP client has, where that is installed."""
+    if host.isascii() and "xn--" not in host.lower():
+        return host
+    try:
+        from idna import encode
+    except ImportError:
+        return host.encode("idna").decode()
+    return encode(host.lower()).decode()
+
+
 def embedded(address: Address) -> Address | None:
-    """Returns the IPv4 address that an IPv6 address stands for (mapped, NAT64, 6to4, Teredo), if it does."""
+    """Returns the IPv4 address that an IPv6 address stands for (mapped, translated, NAT64, 6to4, Teredo), if it
+    does."""
     if isinstance(address, IPv4Address):
         return None
     if address.ipv4_mapped is not None:
@@ -92,7 +133,7 @@ def embedded(address: Address) -> Address | None:
         return address.sixtofour
     if address.teredo is not None:
         return address.teredo[1]
-    inside = address in _NAT64 or (address in _COMPATIBLE and int(address) > 1)
+    inside = address in _NAT64 or address in _TRANSLATED or (address in _COMPATIBLE and int(address) > 1)
     return IPv4Address(int(address) & 0xFFFFFFFF) if inside else None
 
 
@@ -107,6 +148,8 @@ def why_refused(address: Address, allowed: Sequence[str] = ()) -> str | None:
     for why, networks in _REFUSED.items():
         if any(_within(address, network) for network in networks):
             return why
+    if isinstance(address, IPv6Address) and address not in _PUBLIC_IPV6:
+        return f"outside {_PUBLIC_IPV6}, where public addresses are"
     return None if address.is_global else "not public"
 
 
@@ -121,17 +164,15 @@ def check_port(port: int, ports: Sequence[int]) -> None:
         raise AddressRefused(f"port {port} is not one that webhooks are sent to", hint=f"WEBHOOKS_PORTS allows {told}")
 
 
-async def checked_addresses(host: str, port: int, allowed: Sequence[str], ports: Sequence[int]) -> list[str]:
-    """Returns the addresses of a host that may be connected to; raises OSError where it has none, AddressRefused where
-    none is allowed. In networks that are allowed expressly any port is."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-    addresses = [ip_address(str(info[4][0]).partition("%")[0]) for info in found]
-    good = [one for one in dict.fromkeys(addresses) if why_refused(one, allowed) is None]
+def judged(host: str, addresses: Sequence[str], port: int, allowed: Sequence[str], ports: Sequence[int]) -> list[str]:
+    """Returns those addresses of a host that may be connected to; raises AddressRefused where none is. In networks
+    that are allowed expressly any port is."""
+    found = [ip_address(one) for one in addresses]
+    good = [one for one in found if why_refused(one, allowed) is None]
     if not good:
-        where = host if host == str(addresses[0]) else f"{host} is at {addresses[0]}, which"
+        where = host if host == str(found[0]) else f"{host} is at {found[0]}, which"
         raise AddressRefused(
-            f"{where} is {why_refused(addresses[0], allowed)}",
+            f"{where} is {why_refused(found[0], allowed)}",
             hint="webhooks go to public addresses; WEBHOOKS_ALLOW_NETWORKS names networks that are allowed as well",
         )
     if any(why_refused(one) is None for one in good):

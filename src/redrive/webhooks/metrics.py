@@ -11,10 +11,14 @@ from redrive.observe.samples import Samples, put
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
 
-ATTEMPTS = Metric("webhooks_attempts_total", Type.COUNTER, "Requests to endpoints, by what came of them.", ("outcome",))
-ENDED = Metric("webhooks_deliveries_total", Type.COUNTER, "Deliveries that a worker is done with.", ("outcome",))
-ENDPOINTS = Metric("webhooks_endpoints", Type.GAUGE, "Endpoints by state.", ("state",), scope=Scope.FLEET)
-FAILING = Metric("webhooks_failing", Type.GAUGE, "Enabled endpoints that only fail.", scope=Scope.FLEET)
+ATTEMPTS = Metric(
+    "redrive_webhooks_attempts_total", Type.COUNTER, "Requests to endpoints, by what came of them.", ("outcome",)
+)
+ENDED = Metric(
+    "redrive_webhooks_deliveries_total", Type.COUNTER, "Deliveries that a worker is done with.", ("outcome",)
+)
+ENDPOINTS = Metric("redrive_webhooks_endpoints", Type.GAUGE, "Endpoints by state.", ("state",), scope=Scope.FLEET)
+FAILING = Metric("redrive_webhooks_failing", Type.GAUGE, "Enabled endpoints that only fail.", scope=Scope.FLEET)
 
 
 def process(worker: Samples) -> Samples:

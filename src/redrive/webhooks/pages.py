@@ -121,7 +121,8 @@ def live_delivery(delivery: str) -> Sample:
         found = await operator.of(Deliveries).show(delivery)
         now = await operator.health.now()
         parts = {"#facts": "webhooks/facts.html", "#requests": "webhooks/attempts.html"}
-        return {name: fragment(template, one=found, now=now) for name, template in parts.items()}
+        made = {name: fragment(template, one=found, now=now) for name, template in parts.items()}
+        return made | {"changed": found["state"]}
 
     return sample
 

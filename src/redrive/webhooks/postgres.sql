@@ -147,8 +147,9 @@ from redrive.webhooks_endpoint e group by e.state order by e.state
 
 -- unsigned: enabled endpoints that have no secret, and nor has their account
 select e.id, e.account from redrive.webhooks_endpoint e
-where e.state = 'enabled' and not exists (select from redrive.webhooks_secret s
-  where s.owner in ('endpoint:' || e.id, 'account:' || e.account) and (s.expires_at is null or s.expires_at > clock_timestamp()))
+where e.state = 'enabled'
+  and not exists (select from redrive.webhooks_secret s where s.owner = 'endpoint:' || e.id and (s.expires_at is null or s.expires_at > statement_timestamp()))
+  and not exists (select from redrive.webhooks_secret s where s.owner = 'account:' || e.account and (s.expires_at is null or s.expires_at > statement_timestamp()))
 order by e.id limit 20
 
 -- prune_attempts: requests from before this time, so many at once
@@ -167,23 +168,24 @@ delete from redrive.webhooks_endpoint where id = any (array(
 
 -- prune_secrets: secrets that ran out before this time, or whose endpoint is gone, so many at once
 delete from redrive.webhooks_secret where id = any (array(
-  select s.id from redrive.webhooks_secret s where s.expires_at < $1 or (s.created_at < $1 and s.owner like 'endpoint:%'
-    and not exists (select from redrive.webhooks_endpoint e where 'endpoint:' || e.id = s.owner)) order by s.id limit $2))
+  select s.id from redrive.webhooks_secret s where s.expires_at < $1
+  union all select s.id from redrive.webhooks_secret s where s.created_at < $1 and s.owner like 'endpoint:%'
+    and not exists (select from redrive.webhooks_endpoint e where e.id = substr(s.owner, 10)) limit $2))
 
 -- personal: how many rows are about an account, or about tasks
 select (select count(*) from redrive.webhooks_endpoint e where e.account = $1::jsonb ->> 'scope')
   + (select count(*) from redrive.webhooks_secret s where s.owner = 'account:' || ($1::jsonb ->> 'scope'))
   + (select count(*) from redrive.webhooks_delivery d where d.account = $1::jsonb ->> 'scope' or (d.account not like 'erased:%'
-      and d.task_id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t)))
+      and d.task_id = any (array(select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t))))
   + (select count(*) from redrive.webhooks_attempt a where (a.request is not null or a.response is not null or a.error is not null)
-      and (a.task_id in (select d.task_id from redrive.webhooks_delivery d where d.account = $1::jsonb ->> 'scope')
-        or a.task_id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t))) as n
+      and a.task_id in (select d.task_id from redrive.webhooks_delivery d where d.account = $1::jsonb ->> 'scope'
+        union select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t)) as n
 
 -- erase: what was sent and answered, so many at once; before the deliveries, by which it is found
 update redrive.webhooks_attempt set request = null, response = null, error = null where id = any (array(
   select a.id from redrive.webhooks_attempt a where (a.request is not null or a.response is not null or a.error is not null)
-    and (a.task_id in (select d.task_id from redrive.webhooks_delivery d where d.account = $1::jsonb ->> 'scope')
-      or a.task_id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t))
+    and a.task_id in (select d.task_id from redrive.webhooks_delivery d where d.account = $1::jsonb ->> 'scope'
+      union select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t)
   limit ($1::jsonb ->> 'limit')::bigint))
 
 -- erase_deliveries: deliveries, emptied, so many at once; those of requests that are not come later
@@ -191,7 +193,7 @@ update redrive.webhooks_delivery set account = coalesce($1::jsonb ->> 'tombstone
   event_id = task_id::text
 where task_id = any (array(
   select d.task_id from redrive.webhooks_delivery d where d.account not like 'erased:%' and (d.account = $1::jsonb ->> 'scope'
-    or d.task_id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t))
+    or d.task_id = any (array(select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t)))
     and not exists (select from redrive.webhooks_attempt a where a.task_id = d.task_id and a.request is not null)
   limit ($1::jsonb ->> 'limit')::bigint))
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 from urllib.parse import urlsplit
 
-from redrive.webhooks.guard import checked_addresses
+from redrive.webhooks.guard import judged
+from redrive.webhooks.lookups import lookups
 from redrive.webhooks.settings import WebhookSettings
 
 PATIENCE_S = 2.0
@@ -18,6 +19,7 @@ async def judge_url(url: str, settings: WebhookSettings) -> None:
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         async with asyncio.timeout(PATIENCE_S):
-            await checked_addresses(parts.hostname or "", port, settings.allow_networks, settings.ports)
+            lookup = await lookups().begin(parts.hostname or "")
+            judged(lookup.host, await lookup.addresses(), port, settings.allow_networks, settings.ports)
     except (OSError, UnicodeError):  # a timeout is one, too
         return

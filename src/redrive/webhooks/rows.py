@@ -24,13 +24,13 @@ def origin(url: str) -> str:
 
 
 def endpoint_view(row: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
-    """Returns an endpoint. ``whole``: with its URL in full, which is for those who may act."""
+    """Returns an endpoint. ``whole``: with its URL in full and its description, which are for those who may act."""
     return {
         "id": row["id"],
         "account": row["account"],
         "url": row["url"] if whole else origin(row["url"]),
         "events": json.loads(row["events"]),
-        "description": row["description"],
+        "description": row["description"] if whole else None,
         "state": row["state"],
         "direct": bool(row["direct"]),
         "failing_since": moment(row["failing_since"]),

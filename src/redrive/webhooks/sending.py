@@ -1,5 +1,5 @@
 """Sends one request to a customer's server, and returns what came of it: never to an address that was not judged, never
-through a proxy, never after a redirect, and reading no more of the answer than is kept."""
+through a proxy, never after a redirect, and reading little more of the answer than is kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from redrive.kernel.retry_after import parse_retry_after
 from redrive.version import __version__
-from redrive.webhooks.guard import AddressRefused, checked_addresses
+from redrive.webhooks.guard import AddressRefused, judged
+from redrive.webhooks.lookups import Lookup, LookupHangs, lookups
 
 if TYPE_CHECKING:
     import httpx
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 MOST_ADDRESSES = 3  # of one host are tried, where connecting fails
 USER_AGENT = f"redrive/{__version__} (webhooks)"
 GONE = 410
+READ_AHEAD = 1024  # of an answer, beyond what is kept: secrets are covered before it is cut
 
 
 @dataclass(slots=True, frozen=True)
@@ -35,7 +37,7 @@ class Answer:
     ms: float
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
-    body: bytes = b""
+    body: bytes = b""  # with a little more than is kept
     cut: bool = False  # there was more of the body
     error: str | None = None
     retry_after: float | None = None  # seconds that the server asks for
@@ -46,29 +48,41 @@ class Answer:
         return self.outcome == "delivered"
 
 
-async def post(url: str, body: bytes, headers: dict[str, str], settings: WebhookSettings) -> Answer:
-    """Sends a POST request and returns the answer, also where there is none."""
-    began = time.monotonic()
-    try:
-        async with asyncio.timeout(settings.timeout_ms / 1000):
-            return await _post(url, body, headers, settings, began)
-    except TimeoutError:
-        return Answer("timeout", _ms(began), error=f"no answer within {settings.timeout_ms:,} ms")
-    except AddressRefused as error:
-        return Answer("refused", _ms(began), error=error.message)
-
-
-async def _post(url: str, body: bytes, headers: dict[str, str], settings: WebhookSettings, began: float) -> Answer:
+async def post(url: str, body: bytes, headers: dict[str, str], settings: WebhookSettings, *, owner: str = "") -> Answer:
+    """Sends a POST request and returns the answer, also where there is none. ``owner``: whose names are looked up."""
     import httpx
 
-    target = httpx.URL(url)
+    began = time.monotonic()
+    try:
+        target = httpx.URL(url)
+        host = target.raw_host.decode("ascii").strip("[]")
+        lookup = await lookups().begin(host, owner)
+        began = time.monotonic()  # having waited for a thread is not the receiver's fault
+        async with asyncio.timeout(settings.timeout_ms / 1000):
+            return await _post(lookup, target, body, headers, settings, began)
+    except LookupHangs as error:
+        return Answer("dns", _ms(began), error=f"{host} is not looked up: {error}")
+    except TimeoutError:
+        told = f"no answer within {settings.timeout_ms:,} ms"
+        if not lookup.found.done():
+            return Answer("dns", _ms(began), error=f"{host}: {told} from its name servers")
+        return Answer("timeout", _ms(began), error=told)
+    except AddressRefused as error:
+        return Answer("refused", _ms(began), error=error.message)
+    except (httpx.InvalidURL, UnicodeError) as error:
+        return Answer("refused", _ms(began), error=f"nothing can be sent to such a URL: {_words(error)}")
+
+
+async def _post(
+    lookup: Lookup, target: httpx.URL, body: bytes, headers: dict[str, str], settings: WebhookSettings, began: float
+) -> Answer:
     port = target.port or (443 if target.scheme == "https" else 80)
     try:
-        addresses = await checked_addresses(target.host, port, settings.allow_networks, settings.ports)
+        found = await lookup.addresses()
     except (OSError, UnicodeError) as error:
-        return Answer("dns", _ms(began), error=f"{target.host} is not found: {_words(error)}")
+        return Answer("dns", _ms(began), error=f"{lookup.host} is not found: {_words(error)}")
     answer = Answer("connect", 0.0)
-    for address in addresses[:MOST_ADDRESSES]:
+    for address in judged(lookup.host, found, port, settings.allow_networks, settings.ports)[:MOST_ADDRESSES]:
         answer = await _to(address, target, body, headers, settings, began)
         if answer.outcome != "connect":
             break
@@ -107,11 +121,10 @@ async def _to(
 
 
 async def _answer(response: httpx.Response, most: int, began: float, address: str) -> Answer:
-    kept, cut = b"", False
+    read = b""
     async for piece in response.aiter_raw():
-        kept += piece
-        if len(kept) > most:
-            kept, cut = kept[:most], True
+        read += piece
+        if len(read) > most + READ_AHEAD:
             break
     status = response.status_code
     outcome = "delivered" if 200 <= status < 300 else "gone" if status == GONE else f"http_{status}"
@@ -120,8 +133,8 @@ async def _answer(response: httpx.Response, most: int, began: float, address: st
         _ms(began),
         status,
         dict(response.headers),
-        kept,
-        cut,
+        read[: most + READ_AHEAD],
+        len(read) > most,
         None if outcome == "delivered" else f"it answered with HTTP {status}",
         _asked_for(response),
         address,

@@ -8,13 +8,14 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from redrive.errors import InvalidInput
 
 PREFIX = "whsec_"
 SHORTEST_BYTES = 16
 LONGEST = 512
+SIGNATURE = "webhook-signature"
 
 
 def new_secret() -> str:
@@ -60,5 +61,16 @@ def signed_headers(keys: Iterable[str], event_id: str, timestamp: int, body: byt
     return {
         "webhook-id": event_id,
         "webhook-timestamp": str(timestamp),
-        "webhook-signature": " ".join(sign(key, event_id, timestamp, body) for key in keys),
+        SIGNATURE: " ".join(sign(key, event_id, timestamp, body) for key in keys),
     }
+
+
+def signatures_in(headers: Mapping[str, str]) -> list[str]:
+    """Returns the signatures of a request, without the version that stands before each."""
+    return [one.partition(",")[2] for one in headers[SIGNATURE].split()]
+
+
+def without_signatures(headers: Mapping[str, str], cover: str) -> dict[str, str]:
+    """Returns the headers of a request with ``cover`` in place of each signature; their versions stay."""
+    versions = [one.partition(",")[0] for one in headers[SIGNATURE].split()]
+    return {**headers, SIGNATURE: " ".join(f"{version},{cover}" for version in versions)}

@@ -162,7 +162,7 @@ delete from redrive_webhooks_endpoint where id in (
 -- prune_secrets: secrets that ran out before this time, or whose endpoint is gone, so many at once
 delete from redrive_webhooks_secret where id in (
   select s.id from redrive_webhooks_secret s where s.expires_at < ?1 or (s.created_at < ?1 and s.owner like 'endpoint:%'
-    and not exists (select 1 from redrive_webhooks_endpoint e where 'endpoint:' || e.id = s.owner)) order by s.id limit ?2)
+    and not exists (select 1 from redrive_webhooks_endpoint e where e.id = substr(s.owner, 10))) order by s.id limit ?2)
 
 -- personal: how many rows are about an account, or about tasks
 select (select count(*) from redrive_webhooks_endpoint e where e.account = ?1 ->> 'scope')

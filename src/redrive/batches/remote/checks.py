@@ -6,12 +6,54 @@ from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE
-from redrive.batches.remote.model import SETTLED
-from redrive.feature import Store
+from redrive.batches.batch import FEATURE, SETTLED
+from redrive.feature import Rows, Store
+from redrive.kernel.retry_guard import Withheld
 from redrive.ledger.verify import Problem
 
 PIECE = 500
+MOST_NAMED = 5
+
+
+async def holds(store: Store, reference: str) -> Withheld | None:
+    """Returns why money of a batch that has not ended is not settled by hand: the batch does that, and once."""
+    if (name := _batch_of(reference)) is None:
+        return None
+    rows = await store.feature_rows(FEATURE, "remote_by_id", name)
+    if not rows or rows[0]["state"] in SETTLED:
+        return None
+    why = f"batch {name} is {rows[0]['state']}, and settles this money itself"
+    if rows[0]["cancelled_at"] is not None:
+        return Withheld(why, f"it does when its last jobs have ended: redrive batch items {name}")
+    return Withheld(why, f"redrive batch cancel {name} gives back what was not started")
+
+
+def unheld(reference: str) -> Rows | None:
+    """Returns the row that lets nothing land while a batch has not ended: a retry may begin at the same moment."""
+    name = _batch_of(reference)
+    return None if name is None else Rows(FEATURE, "remote_unheld", ({"id": name},))
+
+
+async def erasable(store: Store, scope: str) -> Withheld | None:
+    """Returns why what is known about a scope cannot be erased: batches of it run, and need what they hold."""
+    rows = await store.feature_rows(FEATURE, "remote_of_scope", scope, MOST_NAMED + 1)
+    if not rows:
+        return None
+    named = [str(row["id"]) for row in rows[:MOST_NAMED]]
+    more = " and more" if len(rows) > MOST_NAMED else ""
+    cancels = "; ".join(f"redrive batch cancel {name}" for name in named)
+    return Withheld(
+        f"remote batches of it have not ended: {', '.join(named)}{more}", f"wait until they are settled, or: {cancels}"
+    )
+
+
+def _batch_of(reference: str) -> str | None:
+    """Returns the id of the batch that money is frozen for, if it is one."""
+    what, _, name = reference.partition(":")
+    try:
+        return name if what == "batch" and str(UUID(name)) == name else None
+    except ValueError:
+        return None
 
 
 async def check(store: Store) -> AsyncIterator[Problem]:
@@ -34,6 +76,9 @@ def _wrong(row: dict[str, Any]) -> str | None:
     ):
         if own != books:
             return f"{own} are {what}, and {books} by the books"
+    if row["held"] != frozen:
+        told = f"{frozen} are frozen for it, and the ledger holds {row['held']}: somebody settled it by hand"
+        return f"{told}; redrive ledger freeze … --for batch:{row['id']} puts it back"
     if row["state"] in SETTLED and frozen:
         return f"is {row['state']}, and {frozen} of it are still frozen"
     if row["state"] in SETTLED and row["settlements"] != row["freezes"]:

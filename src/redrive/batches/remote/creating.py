@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE, BatchConflict
 from redrive.batches.remote.model import BadItem, RemoteBatch, find_remote, remote_of
-from redrive.batches.remote.names import DISPATCH, DISPATCH_QUEUE, STEP_ATTEMPTS
+from redrive.batches.remote.names import DISPATCH
+from redrive.batches.remote.phases import step_task
 from redrive.errors import InvalidInput, RedriveError
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
+from redrive.kernel.ledger import MOST
 from redrive.kernel.payload import encode
 from redrive.kernel.ports.store import Store
 from redrive.kernel.reactions import Rows
-from redrive.kernel.task import MAX_PAYLOAD_BYTES, NewTask
+from redrive.kernel.task import MAX_PAYLOAD_BYTES
 
 PIECE = 1000  # items in a transaction
 PIECE_BYTES = 4_194_304
@@ -87,10 +89,19 @@ class Draft:
                 raise InvalidInput(
                     "a batch has at least one item", hint="one JSON value a line, or a JSON array of them"
                 )
+            self._check_price()
             return await self._end()
         except BaseException:
             await self._drop()
             raise
+
+    def _check_price(self) -> None:
+        """Refuses a batch whose price is no amount of the books: it could never be dispatched."""
+        if (total := self._plan.price * self.count) >= MOST:
+            raise InvalidInput(
+                f"{self.count:,} items at {self._plan.price:,} cost {total:,}, and an amount is below 2^53",
+                hint="count in a larger unit, or make several batches",
+            )
 
     async def _end(self) -> tuple[RemoteBatch, bool]:
         there = await self._same()
@@ -98,12 +109,19 @@ class Draft:
             try:
                 await self._store.apply(self._queued())
                 return await find_remote(self._store, self.id), True
-            except RedriveError:  # perhaps the same one was made at the same moment
+            except RedriveError:  # perhaps it landed all the same, or the same one was made at the same moment
+                if (own := await self._landed()) is not None:
+                    return own, True
                 there = await self._same()
                 if there is None:
                     raise
         await self._drop()
         return there, False
+
+    async def _landed(self) -> RemoteBatch | None:
+        """Returns this batch if it is one: the answer to its commit was lost."""
+        rows = await self._store.feature_rows(FEATURE, "remote_by_id", str(self.id))
+        return remote_of(rows[0]) if rows else None
 
     async def _same(self) -> RemoteBatch | None:
         """Returns the batch that has the key already; refused where it is another one."""
@@ -121,17 +139,9 @@ class Draft:
         return there
 
     def _queued(self) -> Commit:
+        task = step_task(DISPATCH, str(self.id), 1)
         row = {"id": str(self.id), "key": self._plan.key, "digest": self._digest, "items": self.count}
-        payload = json.dumps({"batch": str(self.id), "round": 1})
-        task = NewTask(
-            new_id(),
-            DISPATCH,
-            DISPATCH_QUEUE,
-            payload,
-            max_attempts=STEP_ATTEMPTS,
-            scope=self._plan.scope,
-            idempotency_key=f"{DISPATCH}:{self.id}:1",
-        )
+        row["step_task"] = str(task.id)
         after = {"provider": self._plan.provider, "items": self.count, "price": self._plan.price}
         audit = Audit(self._plan.by, "BATCH_CREATED", target=f"batch:{self.id}", scope=self._plan.scope, after=after)
         return Commit(enqueues=[task], rows=[Rows(FEATURE, "remote_queued", (row,))], audits=[audit])
@@ -182,5 +192,10 @@ async def _each(payloads: Payloads) -> AsyncIterator[Any]:
         async for one in payloads:
             yield one
         return
+    if isinstance(payloads, str | bytes | Mapping) or not isinstance(payloads, Iterable):
+        raise InvalidInput(
+            f"items are a list of payloads, or what yields them, not {type(payloads).__name__}",
+            hint='one item is a list of one: [{"prompt": "a cat"}]',
+        )
     for one in payloads:
         yield one

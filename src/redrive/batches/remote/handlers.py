@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from redrive.batches.batch import BatchState, BatchUnknown
+from redrive.batches.batch import FEATURE, BatchState, BatchUnknown
 from redrive.batches.remote import phases
+from redrive.batches.remote.late import look_at_late
 from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
+from redrive.batches.remote.overdue import cancel_unwanted
+from redrive.batches.remote.passes import Passes
 from redrive.batches.settings import BatchSettings
-from redrive.errors import InvalidInput
+from redrive.errors import ChangedMeanwhile, InvalidInput, RedriveError
+from redrive.kernel.outcome import Snooze
 from redrive.ledger.accounts import available
 
 if TYPE_CHECKING:
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
 
 Step = Callable[["Store", RemoteBatch], Awaitable[Any]]
+TRIES = 5  # where somebody else changes the same batch
+AGAIN_S = 5.0  # until a settlement looks again at items that somebody retried at the last moment
 
 
 class Steps:
@@ -26,28 +32,43 @@ class Steps:
     def __init__(self, app: App) -> None:
         self._app = app
         self._settings = app.settings.of(BatchSettings)
+        self._passes = app.of(Passes)
 
     async def dispatch(self, bulk: Bulk) -> None:
         """Freezes the money of batches and begins them; those whose account has too little fail."""
-        await self._each(bulk, BatchState.QUEUED, self._dispatch)
+        await self._each(bulk, BatchState.QUEUED, self._dispatch, "dispatched")
 
     async def settle(self, bulk: Bulk) -> None:
         """Settles batches all of whose items have ended."""
-        await self._each(bulk, BatchState.PROCESSING, self._settle)
+        await self._each(bulk, BatchState.PROCESSING, self._settle, "settled")
 
     async def release(self, bulk: Bulk) -> None:
         """Gives back the price of cancelled items whose turn never came."""
-        await self._each(bulk, BatchState.PROCESSING, self._release)
+        await self._each(bulk, BatchState.PROCESSING, self._release, "released")
 
-    async def _each(self, bulk: Bulk, state: BatchState, step: Step) -> None:
-        """Takes the step with each batch that is in this state and round; what is further already is done. What goes
-        wrong with one is its own trouble."""
+    async def late(self, bulk: Bulk) -> None:
+        """Records what became of jobs whose items had ended before them."""
         for item in bulk:
             try:
                 store = await self._app.at(item.context.connection).store()
-                batch = await find_remote(store, item.payload["batch"])
-                fits = batch.round == item.payload["round"] and batch.state is state
-                item.answer(await step(store, batch) if fits else {"state": batch.state})
+                item.answer(await look_at_late(self._app, store, item.payload))
+            except Exception as error:
+                item.answer(error)
+
+    async def _each(self, bulk: Bulk, state: BatchState, step: Step, done: str) -> None:
+        """Takes the step with each batch that is in this state and round; what is further already is done. What goes
+        wrong with one is its own trouble. ``done``: what a bounded pass counts it as."""
+        for item in bulk:
+            try:
+                store = await self._app.at(item.context.connection).store()
+                fits, answer = await _taken(store, item.payload, state, step)
+                item.answer(answer)
+                if (
+                    fits
+                    and not isinstance(answer, Snooze)
+                    and (own := self._passes.of(item.context.worker_id)) is not None
+                ):
+                    setattr(own, done, getattr(own, done) + 1)
             except BatchUnknown:
                 item.answer(None)  # its row is gone by retention or by hand: there is nothing to do
             except Exception as error:
@@ -68,18 +89,45 @@ class Steps:
 
     async def _too_little(self, store: Store, batch: RemoteBatch) -> int | None:
         """Returns what the account of a batch has where that is less than it needs."""
-        if batch.account is None or not batch.price:
+        if batch.account is None or not batch.price or batch.frozen:
             return None
         has = await store.balance(available(batch.account))
         return has if has < batch.price * batch.in_round else None
 
-    async def _settle(self, store: Store, batch: RemoteBatch) -> dict[str, Any]:
+    async def _settle(self, store: Store, batch: RemoteBatch) -> Any:
+        """Settles a batch whose items have ended, whoever asks for it: money is not settled on somebody's word."""
+        (left,) = await store.feature_rows(FEATURE, "remote_unended", str(batch.id))
+        if left["join_open"]:
+            return {"state": batch.state, "waits": left["n"]}  # the end of the last item brings another settlement
+        if left["alive"]:
+            return Snooze(AGAIN_S)
         counts = await count_items(store, batch)
         await store.apply(phases.settled(batch, counts))
         return dict(counts.states)
 
     async def _release(self, store: Store, batch: RemoteBatch) -> dict[str, Any]:
+        # Also behind an open circuit, where their handler does not come to it.
+        await cancel_unwanted(store, lambda: False, batch.id)
         counts = await count_items(store, batch)
         if counts.unreleased:
             await store.apply(phases.released(batch, counts.unreleased))
         return {"released": counts.unreleased}
+
+
+async def _taken(store: Store, payload: dict[str, Any], state: BatchState, step: Step) -> tuple[bool, Any]:
+    """Takes a step with a batch as it is; where somebody else has moved it meanwhile, with what it is then. Returns
+    whether it was in this state and round, and what came of it."""
+    for left in reversed(range(TRIES)):
+        batch = await find_remote(store, payload["batch"])
+        if batch.round != payload["round"] or batch.state is not state:
+            return False, {"state": batch.state}
+        try:
+            return True, await step(store, batch)
+        except RedriveError as error:
+            # What refuses it may be anything: the books come before the row that has another version.
+            if (await find_remote(store, batch.id)).version == batch.version:
+                raise
+            if not left:
+                told = f"batch {batch.id} was changed by somebody else {TRIES} times in a row"
+                raise ChangedMeanwhile(told, hint="it is tried again by itself") from error
+    raise AssertionError("unreachable")

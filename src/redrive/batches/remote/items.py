@@ -7,14 +7,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from redrive.batches.batch import FEATURE, BatchState
 from redrive.batches.remote import spacing as rules
 from redrive.batches.remote.lanes import BATCH_CANCELLED, BATCH_SETTLED
+from redrive.batches.remote.names import CALLBACK_PATH
+from redrive.batches.remote.passes import Pass, Passes
+from redrive.batches.remote.unsure import may_have_started, unsure
 from redrive.batches.settings import BatchSettings
-from redrive.kernel.outcome import Cancel
+from redrive.kernel.outcome import Cancel, Snooze, StopReason
 from redrive.kernel.payload import decode
 from redrive.remote import ProviderError, RemoteItem
+from redrive.remote.callbacks import Callback, Callbacks
 
 if TYPE_CHECKING:
     from redrive.app import App
@@ -22,33 +27,45 @@ if TYPE_CHECKING:
     from redrive.handlers.bulk import Item as BulkItem
     from redrive.remote import RemoteProvider
 
+PAYLOAD_ERASED = "its payload was erased"
+
 
 @dataclass(slots=True, frozen=True)
 class Row:
     """An item's row, as far as its handler needs it."""
 
     id: str
+    batch: str
     round: int
     job: str | None
     polls: int
     progress: float | None
     payload: Any
+    erased: bool  # it is not started, and has no payload any more
     age: float
     wanted: bool  # nobody has cancelled its batch
     settled: bool
+    shared_with: int | None  # the item whose job it is: a provider gave the same id to both
+    called: bool  # its provider has said that it has ended, and nobody has looked since
+    now: float  # by the store's clock
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Row:
         return cls(
             f"{row['batch']}-{row['n']}",
+            str(row["batch"]),
             row["round"],
             row["job"],
             row["poll_count"],
             row["progress"],
             decode(row["payload"]),
+            row["job"] is None and row["payload"] is None,
             row["age"] or 0.0,
             not row["cancelled"],
             row["batch_state"] != BatchState.PROCESSING,
+            row["shared_with"],
+            row["called"] == 1,
+            float(row["now"]),
         )
 
     def key(self, retries: int) -> str:
@@ -58,7 +75,7 @@ class Row:
 
     def seen(self, asked: bool) -> rules.Seen:
         assert self.job is not None
-        return rules.Seen(self.job, self.polls, self.progress, self.age, asked)
+        return rules.Seen(self.job, self.polls, self.progress, self.age, asked, self.called)
 
 
 class Items:
@@ -67,6 +84,7 @@ class Items:
     def __init__(self, app: App, provider: str) -> None:
         self._app = app
         self._name = provider
+        self._callbacks = Callbacks.of(app.settings, CALLBACK_PATH)
         own = app.settings.of(BatchSettings)
         self._spacing = rules.Spacing(
             own.poll_first, own.poll_next, own.poll_later, own.max_poll_count, own.max_item_seconds
@@ -75,6 +93,7 @@ class Items:
     async def run(self, bulk: Bulk) -> None:
         """Takes each item a step further; each has an outcome of its own."""
         provider = self._app.provider_of(self._name)
+        own = self._app.of(Passes).of(bulk[0].context.worker_id)
         rows = await self._rows(bulk)
         new: list[tuple[BulkItem, Row]] = []
         begun: list[tuple[BulkItem, Row]] = []
@@ -82,26 +101,58 @@ class Items:
             row = rows.get(str(item.id))
             if row is not None and row.settled:
                 item.answer(Cancel(BATCH_SETTLED))
-            elif row is None or (row.job is None and not row.wanted):
+            elif row is not None and row.shared_with is not None:
+                item.answer(rules.shared(row.job, row.shared_with))
+            elif row is None or (row.job is None and not row.wanted and not _unsure(item)):
                 item.answer(Cancel(BATCH_CANCELLED))
+            elif row.erased:
+                item.answer(Cancel(PAYLOAD_ERASED))
+            elif own is not None and not _allowed(own, item, row):
+                item.answer(rules.put_off(item.context.state))
             else:
                 (new if row.job is None else begun).append((item, row))
-        await asyncio.gather(self._poll(provider, begun), *(self._start(provider, *one) for one in new))
+        starts = await asyncio.gather(*(self._start(provider, *one) for one in new), self._poll(provider, begun))
+        if own is not None:
+            own.started += sum(map(bool, starts))
 
     async def _rows(self, bulk: Bulk) -> dict[str, Row]:
         store = await self._app.at(bulk[0].context.connection).store()
         ids = json.dumps([str(item.id) for item in bulk])
         return {str(row["task"]): Row.of(row) for row in await store.feature_rows(FEATURE, "items_of", ids)}
 
-    async def _start(self, provider: RemoteProvider, item: BulkItem, row: Row) -> None:
+    async def _start(self, provider: RemoteProvider, item: BulkItem, row: Row) -> bool:
         try:
             key = row.key(item.context.task.replay_count)
-            job = await provider.start(RemoteItem(row.id, row.payload), key)
+            job = await provider.start(RemoteItem(row.id, row.payload, self._address(item, row)), key)
         except ProviderError as error:
-            tries = (item.context.state or {}).get("tries", 0)
-            item.answer(rules.not_started(error, tries, row.age, self._spacing))
-        else:
-            item.answer(rules.started(job, self._spacing))
+            item.answer(self._not_started(item, row, error))
+            return False
+        except asyncio.CancelledError:
+            # Its worker stops and hands it back, and gives the attempt back too: nothing else would tell the next one
+            # that the request may have gone out.
+            if item.context.stop_reason is not StopReason.TIMEOUT:
+                item.answer(rules.interrupted(item.context.state))
+            raise
+        item.answer(rules.started(job, self._spacing))
+        return True
+
+    def _not_started(self, item: BulkItem, row: Row, error: ProviderError) -> Any:
+        """Returns what follows from a start that failed, and keeps in mind whether it may have come about."""
+        if not row.wanted and not error.transient:
+            return Cancel(BATCH_CANCELLED)
+        tries = (item.context.state or {}).get("tries", 0)
+        found = rules.not_started(error, tries, row.age, self._spacing)
+        if isinstance(found, Snooze) and (_unsure(item) or may_have_started(error)):
+            return Snooze(found.seconds, state={**found.state, "unsure": True}, down=found.down)
+        return found
+
+    def _address(self, item: BulkItem, row: Row) -> str | None:
+        """Returns where the provider may say that this start has ended; None where nobody can reach us."""
+        if self._callbacks is None:
+            return None
+        where = item.context.connection
+        url = self._callbacks.url(Callback(row.id, row.round), row.now)
+        return url if where == self._app.at(None).name else f"{url}?connection={quote(where, safe='')}"
 
     async def _poll(self, provider: RemoteProvider, begun: list[tuple[BulkItem, Row]]) -> None:
         if not begun:
@@ -114,7 +165,10 @@ class Items:
             found = {row.job: error for _, row in begun if row.job is not None}
         for item, row in begun:
             assert row.job is not None
-            item.answer(rules.polled(row.seen(asked[item.id]), found.get(row.job), self._spacing))
+            try:
+                item.answer(rules.polled(row.seen(asked[item.id]), found.get(row.job), self._spacing))
+            except Exception as error:  # whatever is wrong with one is not the others', who may be another customer's
+                item.answer(error)
 
     async def _ask_to_end(self, provider: RemoteProvider, begun: list[tuple[BulkItem, Row]]) -> list[bool]:
         """Cancels jobs of cancelled batches at the provider, if it can, once each; returns whether that was done."""
@@ -130,3 +184,11 @@ class Items:
         except ProviderError:
             return False  # it is asked again with the next poll
         return True
+
+
+def _unsure(item: BulkItem) -> bool:
+    return unsure(item.context.state, item.context.task.attempt)
+
+
+def _allowed(own: Pass, item: BulkItem, row: Row) -> bool:
+    return own.may_start(item.id, row.batch) if row.job is None else own.may_poll(item.id)

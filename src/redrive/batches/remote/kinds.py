@@ -11,6 +11,7 @@ from redrive.batches.remote.names import (
     DISPATCH_QUEUE,
     FEATURE,
     ITEM_ATTEMPTS,
+    LATE,
     QUEUE,
     RELEASE,
     SETTLE,
@@ -26,6 +27,16 @@ if TYPE_CHECKING:
     from redrive.app import App
     from redrive.batches.remote.items import Items
 
+_HERE = "redrive.batches.remote"
+# Imported by a worker before it claims: what the steps, the duties of the feature, and items do.
+STEPS = (
+    *(f"{_HERE}.{name}" for name in ("handlers", "stuck", "overdue", "moving", "resuming")),
+    "redrive.batches.forgotten",
+)
+ITEMS = (f"{_HERE}.items", f"{_HERE}.called")
+
+CALLS_BESIDE = 3  # starts, cancels and something to spare: those of all items go out together
+
 
 def declare(app: App) -> None:
     """Registers the steps, in sizes that the settings say."""
@@ -34,20 +45,31 @@ def declare(app: App) -> None:
         (DISPATCH, DISPATCH_QUEUE, own.max_claim),
         (SETTLE, SETTLE_QUEUE, own.max_settle),
         (RELEASE, SETTLE_QUEUE, own.max_settle),
+        (LATE, SETTLE_QUEUE, own.max_settle),
     ):
-        options = {"queue": queue, "bulk": size, "max_attempts": STEP_ATTEMPTS, "public": ("batch", "round")}
+        options = {
+            "queue": queue,
+            "bulk": size,
+            "max_attempts": STEP_ATTEMPTS,
+            "public": ("batch", "round"),
+            "preload": STEPS,
+        }
         app.register_for(FEATURE, kind, _step(app, kind), options)
 
 
 def declare_provider(app: App, provider: str) -> None:
     """Registers the kind of items of a provider."""
     size = app.settings.of(BatchSettings).max_poll
+    known = app.settings.providers.get(provider)
+    call = app.settings.provider_call_seconds if known is None else known.timeout
     options = {
         "queue": QUEUE,
+        "timeout": CALLS_BESIDE * call + size * call,  # polls may go out one by one, each with a limit of its own
         "bulk": size,
         "max_attempts": ITEM_ATTEMPTS,
         "public": ("batch", "round", "ordinal"),
         "circuit": Circuit(name=provider),
+        "preload": ITEMS,
     }
     app.register_for(FEATURE, item_kind(provider), _items(app, provider), options)
 
@@ -57,7 +79,7 @@ def _step(app: App, kind: str) -> Callable[[Bulk], Awaitable[None]]:
         from redrive.batches.remote.handlers import Steps
 
         steps = app.of(Steps)
-        await {DISPATCH: steps.dispatch, SETTLE: steps.settle, RELEASE: steps.release}[kind](bulk)
+        await {DISPATCH: steps.dispatch, SETTLE: steps.settle, RELEASE: steps.release, LATE: steps.late}[kind](bulk)
 
     return step
 

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE
-from redrive.batches.remote.names import ITEM_ATTEMPTS, QUEUE
+from redrive.batches.remote.names import ITEM_ATTEMPTS, ITEM_KEY, QUEUE, TOO_LONG
 from redrive.ids import new_id
 from redrive.kernel.feature import Belongs
 from redrive.kernel.machine import Event, Transition
@@ -22,7 +22,7 @@ from redrive.kernel.reactions import Effects, Landed, Rows
 from redrive.kernel.task import NewTask, State
 
 BATCH_CANCELLED = "its batch was cancelled"
-BATCH_SETTLED = "its batch is settled: its failed items are started again with redrive batch remote retry-failed"
+BATCH_SETTLED = "its batch is settled: its failed items are started again with redrive batch retry-failed"
 MOST_MESSAGE = 2_000
 
 
@@ -60,10 +60,11 @@ class Lane:
             json.dumps(self.place),
             max_attempts=ITEM_ATTEMPTS,
             scope=scope,
-            idempotency_key=f"batch:{self.batch}:{self.round}:{self.ordinal}",
+            idempotency_key=f"{ITEM_KEY}{self.batch}:{self.round}:{self.ordinal}",
             feature=FEATURE,
             facts=json.dumps({name: getattr(self, name) for name in self.__slots__}),
             join=join,
+            own=True,
         )
 
 
@@ -77,6 +78,8 @@ def react(transition: Transition, landed: Landed) -> Effects | None:
     if "ordinal" not in landed.facts:
         return None
     lane = Lane.of(landed.facts)
+    if landed.state is State.CANCELLED and transition.reason == BATCH_SETTLED:
+        return Effects(rows=[Rows(FEATURE, "items_left", (lane.place,))])
     memo = json.loads(transition.memo) if transition.event is Event.SNOOZE and transition.memo else {}
     change = _change(transition, landed, memo)
     if change is None:
@@ -91,7 +94,7 @@ def react(transition: Transition, landed: Landed) -> Effects | None:
 
 def belongs(facts: Mapping[str, Any]) -> Belongs | None:
     """Returns the remote batch that a task is an item of."""
-    return Belongs(f"batch {facts['batch']}", f"/batches/remote/{facts['batch']}") if "ordinal" in facts else None
+    return Belongs(f"batch {facts['batch']}", f"/batches/{facts['batch']}") if "ordinal" in facts else None
 
 
 def _goes_on(transition: Transition, landed: Landed, memo: Mapping[str, Any]) -> bool:
@@ -100,7 +103,7 @@ def _goes_on(transition: Transition, landed: Landed, memo: Mapping[str, Any]) ->
     if landed.state in (State.COMPLETED, State.FAILED):
         return True
     if landed.state is State.CANCELLED:
-        return landed.was is not State.FAILED and transition.reason not in (BATCH_CANCELLED, BATCH_SETTLED)
+        return landed.was is not State.FAILED and transition.reason != BATCH_CANCELLED
     return bool(memo.get("new"))
 
 
@@ -109,21 +112,24 @@ def _change(transition: Transition, landed: Landed, memo: Mapping[str, Any]) -> 
     if landed.state is State.COMPLETED:
         return {"state": "completed", "ended": True, "last": True, "progress": 100.0, "result": transition.result}
     if landed.state is State.CANCELLED:
-        put_away = landed.was is State.FAILED or transition.reason == BATCH_SETTLED
-        return None if put_away else {"state": "cancelled", "ended": True}
+        return None if landed.was is State.FAILED else {"state": "cancelled", "ended": True}
     if landed.state is State.FAILED:
         return {"state": "failed", "ended": True, **_error(transition)}
     if transition.event is Event.REDRIVE:
         return {"state": "pending", "anew": True}
-    if transition.event is not Event.SNOOZE or memo.get("job") is None:
+    if transition.event is not Event.SNOOZE:
         return None
-    return {"state": "processing", **{name: memo.get(name) for name in ("job", "polls", "polled", "progress")}}
+    if memo.get("job") is None:  # it could not be started yet
+        return {"state": "pending", "message": memo["why"]} if memo.get("why") else None
+    named = {name: memo.get(name) for name in ("job", "polls", "polled", "heard", "progress")}
+    return {"state": "processing", **named, "message": memo.get("why")}
 
 
 def _error(transition: Transition) -> dict[str, Any]:
     failure = transition.failure
     if failure is None:
         return {"code": "TASK_EXECUTION_FAILED", "message": None, "type": "unknown"}
-    # What the handler says follows from a poll, if there is a job; all else (a dead worker) does not.
-    said = {"last": True} if failure.reason == "handler_failed" else {}
+    # What the handler says follows from a poll, if there is a job; all else (a dead worker) does not. Nor does what
+    # took too long: polls that fail are not counted.
+    said = {"last": True} if failure.reason == "handler_failed" and failure.code != TOO_LONG else {}
     return {**said, "code": str(failure.code), "message": failure.message[:MOST_MESSAGE], "type": str(failure.type)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from redrive.batches.remote.model import BadItem
 from redrive.errors import InvalidInput
@@ -35,12 +35,8 @@ def items_of(path: Path) -> Iterator[Any]:
     """Yields the items of a file: JSON lines, or one JSON array."""
     try:
         with path.open("rb") as file:
-            start = file.read(1)
-            while start and start.isspace():
-                start = file.read(1)
-            file.seek(0)
-            if start == b"[" and path.suffix != ".jsonl":
-                yield from _array(file.read(), path)
+            if is_array(file, path):
+                yield from (value for _, value in array_of(file, path))
                 return
             for number, line in enumerate(file, 1):
                 if line.strip():
@@ -52,16 +48,29 @@ def items_of(path: Path) -> Iterator[Any]:
 def value_of(line: bytes, number: int) -> Any:
     """Returns the value of a line; one that is no JSON is named."""
     try:
-        return decode(line.decode())
+        return decode((line.removeprefix(BOM_UTF8) if number == 1 else line).decode())
     except ValueError as error:
         raise BadItem(f"line {number} is no JSON: {error}", hint=HINT) from None
 
 
-def _array(text: bytes, path: Path) -> list[Any]:
+def is_array(file: BinaryIO, path: Path) -> bool:
+    """Returns whether a file is one JSON array; by its name ``.jsonl`` is not. It is read from its beginning then."""
+    if file.read(len(BOM_UTF8)) != BOM_UTF8:
+        file.seek(0)
+    start = file.read(1)
+    while start and start.isspace():
+        start = file.read(1)
+    file.seek(0)
+    return start == b"[" and path.suffix != ".jsonl"
+
+
+def array_of(file: BinaryIO, path: Path) -> Iterator[tuple[str, Any]]:
+    """Yields the values of a JSON array, each with its place."""
     try:
-        found = json.loads(text)
+        found = decode(file.read().decode("utf-8-sig"))
     except ValueError as error:
         raise BadItem(
             f"{path} is no JSON array: {error}", hint="one JSON value a line is read as well, from .jsonl"
         ) from None
-    return found if isinstance(found, list) else [found]
+    for number, value in enumerate(found, 1):
+        yield f"item {number}", value

@@ -8,13 +8,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, BatchState, BatchUnknown, moment
+from redrive.batches.batch import FEATURE, SETTLED, Batch, BatchState, BatchUnknown, RemotePart, moment
 from redrive.errors import InvalidInput
 from redrive.kernel.payload import decode
 from redrive.kernel.ports.store import Store
 from redrive.kernel.reactions import Rows
 
-SETTLED = (BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED)
 ITEM_STATES = ("pending", "processing", "completed", "failed", "cancelled")
 NO_MONEY = "INSUFFICIENT_CREDITS"
 
@@ -55,6 +54,7 @@ class RemoteBatch:
     cancelled_at: datetime | None
     cancelled_by: str | None
     version: int
+    step_task: UUID | None = None  # what takes it further: its dispatch, or its settlement when its items have ended
 
     @property
     def reference(self) -> str:
@@ -80,7 +80,8 @@ class RemoteBatch:
         ``dispatched``, ``settled`` and ``cancelled`` are times: "now", or "no" for none."""
         kept = ("state", "reason", "round", "in_round", "frozen", "captured", "released", "cancelled_by", "version")
         row = {name: getattr(self, name) for name in kept}
-        row |= {"id": str(self.id), "join_id": None if self.join_id is None else str(self.join_id)}
+        row |= {"id": str(self.id)}
+        row |= {name: None if (own := getattr(self, name)) is None else str(own) for name in ("join_id", "step_task")}
         return Rows(FEATURE, "remote_moved", ({**row, **changes},))
 
 
@@ -93,10 +94,46 @@ def remote_of(row: Mapping[str, Any]) -> RemoteBatch:
     values = {name: row[name] for name in _NAMES}
     values |= {name: moment(row[name]) for name in _TIMES}
     values["id"] = UUID(str(row["id"]))
-    values["join_id"] = None if row["join_id"] is None else UUID(str(row["join_id"]))
+    for name in ("join_id", "step_task"):
+        values[name] = None if row[name] is None else UUID(str(row[name]))
     values["meta"] = decode(row["meta"])
     values["state"] = BatchState(row["state"])
     return RemoteBatch(**values)
+
+
+def batch_of(row: Mapping[str, Any]) -> Batch:
+    """Returns what all batches have in common, of a row with the counts of its items."""
+    own = remote_of(row)
+    part = RemotePart(processing=row["n_processing"], **{name: getattr(own, name) for name in _PART})
+    completed, failed, cancelled = (row[f"n_{state}"] for state in ITEM_STATES[2:])
+    return Batch(
+        **{name: getattr(own, name) for name in _SHARED},
+        open=False,
+        total=own.items,
+        completed=completed,
+        failed=failed,
+        cancelled=cancelled,
+        added_at=own.created_at,
+        ended_at=own.settled_at,
+        succeeded_at=own.settled_at if completed == own.items else None,
+        cancel_reason=None if own.cancelled_at is None else own.reason,
+        remote=part,
+    )
+
+
+_PART = tuple(one.name for one in fields(RemotePart) if one.name not in ("processing", "unit"))
+_SHARED = (
+    "id",
+    "name",
+    "key",
+    "digest",
+    "meta",
+    "scope",
+    "created_at",
+    "created_by",
+    "cancelled_at",
+    "cancelled_by",
+)
 
 
 @dataclass(slots=True, frozen=True)
@@ -145,7 +182,7 @@ async def find_remote(store: Store, batch: object) -> RemoteBatch:
     """Returns a remote batch by its id."""
     rows = await store.feature_rows(FEATURE, "remote_by_id", str(batch))
     if not rows:
-        raise BatchUnknown(f"there is no remote batch {batch}", hint="redrive batch remote list names the latest")
+        raise BatchUnknown(f"there is no remote batch {batch}", hint="redrive batch list --remote names the latest")
     return remote_of(rows[0])
 
 

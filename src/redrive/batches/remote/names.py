@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 FEATURE = "batches"
-DISPATCH, SETTLE, RELEASE = "BATCH_DISPATCH", "BATCH_SETTLE", "BATCH_RELEASE"
+DISPATCH, SETTLE, RELEASE, LATE = "BATCH_DISPATCH", "BATCH_SETTLE", "BATCH_RELEASE", "BATCH_LATE"
 DISPATCH_QUEUE, QUEUE, SETTLE_QUEUE = "batches-dispatch", "batches", "batches-settle"
+TOO_LONG = "BATCH_MAX_ITEM_SECONDS"  # the code of what takes too long
+CALLBACK_PATH = "api/batches/callback"
 STEP_ATTEMPTS = 25  # none of the steps depends on anybody but the store
 ITEM_ATTEMPTS = 5
+
+ITEM_KIND = "BATCH_ITEM_"
+ITEM_KEY, LATE_KEY = "redrive:batch:", "redrive:batch-late:"
+RESERVED_KINDS = (DISPATCH, SETTLE, RELEASE, LATE, ITEM_KIND, "BATCHES_ENDED")
 
 
 def item_kind(provider: str) -> str:
     """Returns the kind of items of a provider: each has its own, so that one that is down holds up no other."""
-    return f"BATCH_ITEM_{provider.upper()}"
+    return f"{ITEM_KIND}{provider.upper()}"

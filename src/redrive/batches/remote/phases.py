@@ -6,9 +6,11 @@ Pure: each is made of a batch as it was read, and lands only if nobody has chang
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from redrive.batches.batch import FEATURE, BatchState
+from redrive.batches.remote.ending import counted, ended, lost_items, unstarted, without_lost
 from redrive.batches.remote.lanes import Lane, brought
 from redrive.batches.remote.model import NO_MONEY, Counts, RemoteBatch
 from redrive.batches.remote.names import (
@@ -20,6 +22,7 @@ from redrive.batches.remote.names import (
     STEP_ATTEMPTS,
     item_kind,
 )
+from redrive.batches.remote.telling import notice
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
@@ -27,31 +30,43 @@ from redrive.kernel.joins import NewJoin
 from redrive.kernel.reactions import Rows
 from redrive.kernel.task import NewTask
 from redrive.ledger import movements
-from redrive.webhooks import event_task
 
 WORKER = "worker"
 
 
 def phase_task(kind: str, batch: RemoteBatch, round: int | None = None) -> NewTask:
-    """Returns the task that takes a batch a step further; of each round there is one."""
-    at = batch.round if round is None else round
+    """Returns the task that takes a batch a step further. It has no scope, since it holds nothing personal and money
+    waits for it: an erasure leaves it alone."""
+    return step_task(kind, str(batch.id), batch.round if round is None else round)
+
+
+def step_task(kind: str, batch: str, round: int) -> NewTask:
+    """Returns the same for a batch that is only being made. It has no key, which somebody else could take: that a step
+    happens once is said by the row of the batch."""
     queue = DISPATCH_QUEUE if kind == DISPATCH else SETTLE_QUEUE
-    payload = json.dumps({"batch": str(batch.id), "round": at})
-    key = f"{kind}:{batch.id}:{at}"
-    return NewTask(new_id(), kind, queue, payload, max_attempts=STEP_ATTEMPTS, scope=batch.scope, idempotency_key=key)
+    payload = json.dumps({"batch": batch, "round": round})
+    return NewTask(new_id(), kind, queue, payload, max_attempts=STEP_ATTEMPTS, own=True)
 
 
 def dispatched(batch: RemoteBatch, lanes: int) -> Commit:
-    """Freezes the price of all items, opens the join that ends in the settlement, and brings the first items."""
-    join = NewJoin(new_id(), on_complete=phase_task(SETTLE, batch))
+    """Freezes the price of all items, opens the join that ends in the settlement, and brings the first items. That of a
+    later round is frozen already."""
+    settle = phase_task(SETTLE, batch)
+    join = NewJoin(new_id(), on_complete=settle)
     first = [
         Lane(str(batch.id), batch.round, at, batch.in_round, lanes, item_kind(batch.provider))
         for at in range(1, min(lanes, batch.in_round) + 1)
     ]
     tasks = [lane.task(join.id, batch.scope) for lane in first]
     total = batch.price * batch.in_round
-    money = movements.freeze(batch.account, total, batch.reference, batch.charge) if batch.account and total else None
-    moved = batch.moved(state=BatchState.PROCESSING, join_id=str(join.id), frozen=total, dispatched="now")
+    money = None if batch.frozen else charged(batch)
+    moved = batch.moved(
+        state=BatchState.PROCESSING,
+        join_id=str(join.id),
+        step_task=str(settle.id),
+        frozen=total,
+        dispatched="now",
+    )
     return Commit(
         joins=[join],
         enqueues=tasks,
@@ -63,6 +78,12 @@ def dispatched(batch: RemoteBatch, lanes: int) -> Commit:
     )
 
 
+def charged(batch: RemoteBatch) -> movements.Movement | None:
+    """Returns what freezes the price of the items of a batch's round; None of what costs nothing."""
+    total = batch.price * batch.in_round
+    return movements.freeze(batch.account, total, batch.reference, batch.charge) if batch.account and total else None
+
+
 def unaffordable(batch: RemoteBatch, available: int) -> Commit:
     """Fails a batch before anything of it was started: its account has too little."""
     total = batch.price * batch.in_round
@@ -70,13 +91,19 @@ def unaffordable(batch: RemoteBatch, available: int) -> Commit:
     changed = {"state": "failed", "code": NO_MONEY, "message": why, "type": "param_error"}
     return Commit(
         enqueues=[notice(batch, BatchState.FAILED, {"failed": batch.in_round}, 0, 0, why)],
-        rows=[batch.moved(state=BatchState.FAILED, reason=why, settled="now"), unstarted(batch, changed)],
+        rows=[
+            batch.moved(state=BatchState.FAILED, reason=why, settled="now"),
+            unstarted(batch, changed),
+            counted(batch),
+        ],
         audits=[_said(batch, "BATCH_FAILED", why)],
     )
 
 
 def settled(batch: RemoteBatch, counts: Counts) -> Commit:
-    """Captures the price of what succeeded, gives the rest back, and tells the customer."""
+    """Captures the price of what succeeded, gives the rest back, and tells the customer. Nothing of it lands while an
+    item may still succeed. What nobody will ever run is failed with it, and can be retried."""
+    counts, lost = without_lost(counts)
     captured = min(counts.in_round["completed"] * batch.price, batch.frozen)
     released = batch.frozen - captured
     state = _final(batch, counts)
@@ -95,8 +122,26 @@ def settled(batch: RemoteBatch, counts: Counts) -> Commit:
     return Commit(
         enqueues=[notice(batch, state, counts.states, batch.captured + captured, batch.released + released)],
         postings=() if money is None else money.postings,
-        rows=[moved, *(() if money is None else money.rows)],
-        audits=[_said(batch, "BATCH_SETTLED", after=after)],
+        rows=[
+            moved,
+            *lost_items(batch, lost),
+            ended(batch, counts),
+            counted(batch),
+            *(() if money is None else money.rows),
+        ],
+        audits=[_said(batch, "BATCH_SETTLED", after={**after, "lost": lost} if lost else after)],
+    )
+
+
+def resumed(batch: RemoteBatch) -> Commit:
+    """Brings the next step of a batch whose own task for it is gone."""
+    step = phase_task(DISPATCH if batch.state is BatchState.QUEUED else SETTLE, batch)
+    after = {"round": batch.round, "kind": step.kind, "frozen": batch.frozen}
+    why = "the task of its next step was gone"
+    return Commit(
+        enqueues=[step],
+        rows=[batch.moved(step_task=str(step.id))],
+        audits=[_said(batch, "BATCH_RESUMED", why, after=after)],
     )
 
 
@@ -116,26 +161,50 @@ def released(batch: RemoteBatch, items: int) -> Commit:
     )
 
 
-def cancelled(batch: RemoteBatch, who: str, reason: str | None) -> Commit:
+def cancelled(batch: RemoteBatch, who: str, reason: str | None, counts: Counts) -> Commit:
     """Cancels what was not started. A batch that runs is settled when the others have ended."""
     audit = Audit(who, "BATCH_CANCEL", reason, target=batch.reference, scope=batch.scope)
     rest = unstarted(batch, {"state": "cancelled"})
     if batch.state is BatchState.PROCESSING:
         moved = batch.moved(reason=reason, cancelled="now", cancelled_by=who)
         return Commit(enqueues=[phase_task(RELEASE, batch)], rows=[moved, rest], audits=[audit])
-    moved = batch.moved(state=BatchState.CANCELLED, reason=reason, cancelled="now", cancelled_by=who, settled="now")
-    told = notice(batch, BatchState.CANCELLED, {"cancelled": batch.in_round}, batch.captured, batch.released, reason)
-    return Commit(enqueues=[told], rows=[moved, rest], audits=[audit])
+    back = batch.released + batch.frozen
+    money = None
+    if batch.account and batch.frozen:
+        money = movements.settle(batch.account, batch.reference, batch.charge, released=batch.frozen)
+    moved = batch.moved(
+        state=BatchState.CANCELLED,
+        reason=reason,
+        frozen=0,
+        released=back,
+        cancelled="now",
+        cancelled_by=who,
+        settled="now",
+    )
+    waited = counts.states["pending"]
+    states = {**counts.states, "pending": 0, "cancelled": counts.states["cancelled"] + waited}
+    told = notice(batch, BatchState.CANCELLED, states, batch.captured, back, reason)
+    return Commit(
+        enqueues=[told],
+        postings=() if money is None else money.postings,
+        rows=[moved, rest, counted(batch), *(() if money is None else money.rows)],
+        audits=[audit],
+    )
 
 
-def retried(batch: RemoteBatch, failed: int, who: str, reason: str | None) -> Commit:
-    """Puts the failed items of a settled batch into a new round, with a charge of its own."""
+def retried(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_away: Commit) -> Commit:
+    """Puts the failed items of a settled batch into a new round, and freezes their price: with too little nothing of
+    it lands. What failed in the last one is put away with it."""
     round = batch.round + 1
+    dispatch = phase_task(DISPATCH, batch, round)
+    money = charged(replace(batch, round=round, in_round=failed))
     moved = batch.moved(
         state=BatchState.QUEUED,
         reason=None,
         round=round,
         in_round=failed,
+        step_task=str(dispatch.id),
+        frozen=0 if money is None else batch.price * failed,
         dispatched="no",
         settled="no",
         cancelled="no",
@@ -148,36 +217,14 @@ def retried(batch: RemoteBatch, failed: int, who: str, reason: str | None) -> Co
         reason,
         target=batch.reference,
         scope=batch.scope,
-        after={"round": round, "items": failed},
+        after={"round": round, "items": failed, "frozen": 0 if money is None else batch.price * failed},
     )
-    return Commit(enqueues=[phase_task(DISPATCH, batch, round)], rows=[moved, again], audits=[audit])
-
-
-def unstarted(batch: RemoteBatch, change: dict[str, Any]) -> Rows:
-    """Returns what becomes of items whose turn has not come."""
-    return Rows(FEATURE, "items_unstarted", ({"batch": str(batch.id), "round": batch.round, **change},))
-
-
-def notice(
-    batch: RemoteBatch, state: BatchState, items: Any, captured: int, released: int, reason: str | None = None
-) -> NewTask:
-    """Returns the task that tells the customer what became of a batch: once for each round, by its id."""
-    data = {
-        "batch": str(batch.id),
-        "name": batch.name,
-        "key": batch.key,
-        "meta": batch.meta,
-        "state": state,
-        "round": batch.round,
-        "items": dict(items),
-        "account": batch.account,
-        "captured": captured,
-        "released": released,
-        "reason": reason or batch.reason,
-    }
-    given = {"account": batch.account} if batch.account else {}
-    return event_task(
-        f"batch.{state}", data, event_id=f"batch-{batch.id}-{batch.round}", url=batch.webhook_url, **given
+    return replace(
+        put_away,
+        enqueues=[dispatch],
+        postings=() if money is None else money.postings,
+        rows=[moved, again, *(() if money is None else money.rows)],
+        audits=[audit, *put_away.audits],
     )
 
 

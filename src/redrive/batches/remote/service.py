@@ -1,51 +1,38 @@
-"""Remote batches as people with roles see them: create, show, list, items, failures, cancel, retry what failed."""
+"""Remote batches as people with roles act on them: create, cancel, retry what failed."""
 
 from __future__ import annotations
 
-import builtins
 import difflib
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, BatchConflict, BatchState
+from redrive.batches.batch import BatchConflict
 from redrive.batches.remote import phases
 from redrive.batches.remote.creating import MAX_META_BYTES, MOST_PRICE, Bounds, Draft, Payloads, Plan
-from redrive.batches.remote.model import (
-    ITEM_STATES,
-    BatchItem,
-    Counts,
-    RemoteBatch,
-    count_items,
-    find_remote,
-    item_of,
-    remote_of,
-)
+from redrive.batches.remote.model import RemoteBatch, count_items
 from redrive.batches.remote.names import item_kind
+from redrive.batches.remote.reading import RemoteBatchReads
+from redrive.batches.remote.superseded import put_away
 from redrive.batches.settings import BatchSettings
-from redrive.feature import Commit, InvalidInput, RedriveError, Role, Service, encode
-from redrive.kernel.classify import FailureType
+from redrive.errors import Overdrawn
+from redrive.feature import Commit, InvalidInput, Land, RedriveError, Role, encode
 from redrive.kernel.task import check_int, check_text
-from redrive.ledger.accounts import check_account, unknown
-from redrive.ops.inspect import parse_id
+from redrive.ledger.accounts import account_of, check_account, unknown
+from redrive.ledger.movements import explained
 from redrive.remote import ProviderUnknown
-from redrive.webhooks.guard import check_url
-from redrive.webhooks.rows import origin
+from redrive.webhooks.direct import check_direct
+from redrive.webhooks.events import DEFAULT_ACCOUNT
+from redrive.webhooks.settings import WebhookSettings
 
+Change = Callable[[RemoteBatch], Awaitable[Commit]]
 TRIES = 5  # where somebody else changes the same batch
 
 
-@dataclass(slots=True, frozen=True)
-class Progress:
-    """A batch, how many of its items are in which state, and why some failed."""
+class RemoteBatchService(RemoteBatchReads):
+    """What everybody may look at, and what operators do."""
 
-    batch: RemoteBatch
-    counts: Counts
-    by_type: dict[str, int]
-    by_code: dict[str, int]
-
-
-class RemoteBatchService(Service):
     async def create(
         self,
         items: Payloads,
@@ -64,7 +51,8 @@ class RemoteBatchService(Service):
         self._check_provider(provider)
         await self._check_payer(account, price)
         if webhook_url is not None:
-            check_url(webhook_url)
+            own_account = account or DEFAULT_ACCOUNT
+            await check_direct(self._store, self._session.settings.of(WebhookSettings), own_account, webhook_url)
         plan = Plan(
             provider,
             account,
@@ -80,98 +68,62 @@ class RemoteBatchService(Service):
         made, _ = await Draft(self._store, plan, Bounds(own.max_items, own.max_bytes)).fill(items)
         return made
 
-    async def list(
-        self, *, state: str | None = None, limit: int = 50, before: UUID | str | None = None
-    ) -> builtins.list[RemoteBatch]:
-        """Returns remote batches, the latest first; ``before`` continues behind the last id of a page."""
-        self._session.may(Role.VIEWER)
-        check_int(limit, "limit", 1, 500)
-        if state is not None and state not in builtins.list(BatchState):
-            raise InvalidInput(f"{state!r} is no state of a batch", hint=f"one of: {', '.join(BatchState)}")
-        last = None if before is None else str(parse_id(str(before)))
-        rows = await self._store.feature_rows(FEATURE, "remote_listed", last, state, limit)
-        return [self._seen(remote_of(row)) for row in rows]
-
-    async def show(self, batch: UUID | str) -> RemoteBatch:
-        self._session.may(Role.VIEWER)
-        return self._seen(await find_remote(self._store, parse_id(str(batch))))
-
-    def _seen(self, batch: RemoteBatch) -> RemoteBatch:
-        """Returns what the caller may see of a batch: its meta and the path of its webhook may be secrets."""
-        if self._session.caller.role >= Role.OPERATOR:
-            return batch
-        return replace(batch, meta=None, webhook_url=batch.webhook_url and origin(batch.webhook_url))
-
-    async def progress(self, batch: UUID | str) -> Progress:
-        """Returns a batch with the counts of its items."""
-        found = await self.show(batch)
-        types, codes = dict[str, int](), dict[str, int]()
-        for row in await self._store.feature_rows(FEATURE, "remote_failures", str(found.id)):
-            kind, code = row["failure_type"] or "unknown", row["error_code"] or "unknown"
-            types[kind] = types.get(kind, 0) + row["n"]
-            codes[code] = codes.get(code, 0) + row["n"]
-        return Progress(found, await count_items(self._store, found), types, codes)
-
-    async def items(
-        self,
-        batch: UUID | str,
-        *,
-        state: str | None = None,
-        failure_type: str | None = None,
-        after: int = 0,
-        limit: int = 100,
-    ) -> builtins.list[BatchItem]:
-        """Returns items in the order in which they were given, those behind ``after``. Payloads and results may be
-        personal: operators see them, viewers do not."""
-        found = await self.show(batch)
-        check_int(limit, "limit", 1, 1000)
-        check_int(after, "after", 0, 2**31 - 1)
-        _one_of(state, ITEM_STATES, "state of an item")
-        _one_of(failure_type, tuple(FailureType), "failure type")
-        rows = await self._store.feature_rows(FEATURE, "items_listed", str(found.id), after, state, failure_type, limit)
-        shown = self._session.caller.role >= Role.OPERATOR
-        hidden = {} if shown else {"payload": None, "result": None, "error_message": None}
-        return [item_of({**row, **hidden}) for row in rows]
-
-    async def cancel(self, batch: UUID | str, reason: str | None = None) -> RemoteBatch:
+    async def cancel(
+        self, batch: UUID | str, reason: str | None = None, *, by: str | None = None, land: Land | None = None
+    ) -> RemoteBatch:
         """Cancels what was not started, and releases its money. What runs at the provider is cancelled there if it can,
-        polled to its end, and paid for if it succeeded."""
-        who = self._session.may(Role.OPERATOR)
+        polled to its end, and paid for if it succeeded. ``by``: who asked for it, where the caller agrees; ``land``
+        applies it together with more."""
+        agrees = self._session.may(Role.OPERATOR)
+        who = agrees if by is None else by
         check_text(reason, "reason")
 
-        def change(found: RemoteBatch) -> Commit:
+        async def change(found: RemoteBatch) -> Commit:
             if found.settled or found.cancelled_at is not None:
                 state = found.state if found.settled else "being cancelled"
                 raise BatchConflict(f"batch {found.id} is {state}", hint="only one that has not ended is cancelled")
-            return phases.cancelled(found, who, reason)
+            return phases.cancelled(found, who, reason, await count_items(self._store, found))
 
-        return await self._change(batch, change)
+        return await self._change(batch, change, land)
 
-    async def retry_failed(self, batch: UUID | str, reason: str | None = None) -> RemoteBatch:
-        """Starts the failed items of a settled batch again, as a new charge."""
-        who = self._session.may(Role.OPERATOR)
+    async def retry_failed(
+        self, batch: UUID | str, reason: str | None = None, *, by: str | None = None, land: Land | None = None
+    ) -> RemoteBatch:
+        """Starts the failed items of a settled batch again, as a new charge; not where the account has too little."""
+        agrees = self._session.may(Role.OPERATOR)
+        who = agrees if by is None else by
         check_text(reason, "reason")
         found = await self.show(batch)
         failed = (await count_items(self._store, found)).states["failed"]
+        old = await put_away(self._store, found, who)
 
-        def change(now: RemoteBatch) -> Commit:
+        async def change(now: RemoteBatch) -> Commit:
             if not now.settled or now.version != found.version:
                 raise BatchConflict(
                     f"batch {now.id} is {now.state}", hint="failed items are started again when it is settled"
                 )
             if not failed:
                 raise BatchConflict(f"no item of batch {now.id} is failed", hint="there is nothing to retry")
-            return phases.retried(now, failed, who, reason)
+            return phases.retried(now, failed, who, reason, old)
 
-        return await self._change(batch, change)
+        try:
+            return await self._change(batch, change, land)
+        except Overdrawn as error:
+            raise await self._too_little(error, replace(found, round=found.round + 1, in_round=failed)) from error
 
-    async def _change(self, batch: UUID | str, change: Any) -> RemoteBatch:
+    async def _too_little(self, error: Overdrawn, wanted: RemoteBatch) -> RedriveError:
+        """Returns why a round is not begun, in words about the account that should pay for it."""
+        money = phases.charged(wanted)
+        rows = await self._store.feature_rows("ledger", "account", wanted.account)
+        return error if money is None or not rows else explained(error, account_of(rows[0]), money)
+
+    async def _change(self, batch: UUID | str, change: Change, land: Land | None) -> RemoteBatch:
         """Applies a change to a batch as it is; where somebody else was quicker, to what it is then."""
         for left in reversed(range(TRIES)):
             found = await self.show(batch)
-            commit = change(found)
+            commit = await change(found)
             try:
-                await self._store.apply(commit)
+                await (land or self._store.apply)(commit)
                 break
             except RedriveError:
                 if not left or (await self.show(batch)).version == found.version:
@@ -195,8 +147,3 @@ class RemoteBatchService(Service):
             raise InvalidInput("a price needs an account that pays", hint="name the account, or leave out the price")
         if account is not None and not await self._store.feature_rows("ledger", "account", check_account(account)):
             raise unknown(account)
-
-
-def _one_of(given: str | None, known: tuple[str, ...], what: str) -> None:
-    if given is not None and given not in known:
-        raise InvalidInput(f"{given!r} is no {what}", hint=f"one of: {', '.join(known)}")

@@ -5,18 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from redrive.batches.remote.kept import kept_result
+from redrive.batches.remote.names import TOO_LONG
 from redrive.errors import InvalidInput
 from redrive.kernel.circuit import DOWN_REASONS, DOWN_TYPES
 from redrive.kernel.classify import FailureType
 from redrive.kernel.outcome import Cancel, Fail, Snooze
+from redrive.kernel.retry_after import parse_retry_after
 from redrive.kernel.task import check_name
 from redrive.remote import JobFailure, JobState, ProviderError, Status
 
 ALL_DONE = 100.0
 FEW, SOME = 1, 3  # polls after which the next waits longer
 MOST_BACKOFF = 300.0
-TOO_LONG = "BATCH_MAX_ITEM_SECONDS"
+MOST_WISHED = 3600.0
+MOST_WORDS = 500
 JOB_FAILED, START_REFUSED = "PROVIDER_JOB_FAILED", "PROVIDER_START_REFUSED"
+JOB_SHARED = "PROVIDER_JOB_SHARED"
 BY_PROVIDER = "the provider cancelled the job"
 
 
@@ -44,11 +49,28 @@ class Seen:
     progress: float | None = None
     age: float = 0.0  # seconds since its start
     asked: bool = False  # its end was asked for
+    called: bool = False  # its provider has said that it has ended
 
 
 def started(job: str, spacing: Spacing) -> Snooze:
     """Returns what follows from a start: the first poll, after a while."""
     return Snooze(spacing.first, state={"job": job, "new": True, "polls": 0})
+
+
+def put_off(state: Any) -> Snooze:
+    """Returns what becomes of an item that a bounded pass takes, and may do no more of: what is known of it stays."""
+    kept = (
+        {name: state[name] for name in ("job", "polls", "asked", "tries", "why", "unsure") if name in state}
+        if state
+        else None
+    )
+    return Snooze(0.0, state=kept)
+
+
+def interrupted(state: Any) -> Snooze:
+    """Returns what becomes of an item whose start was cut short: it goes back to its queue, as one that may have a
+    job."""
+    return Snooze(0.0, state={**(state or {}), "unsure": True})
 
 
 def not_started(error: ProviderError, tries: int, age: float, spacing: Spacing) -> Snooze | Fail:
@@ -59,7 +81,15 @@ def not_started(error: ProviderError, tries: int, age: float, spacing: Spacing) 
     if age >= spacing.max_seconds:
         return _too_long(spacing, error.message)
     wait = _wish(error) or min(max(spacing.first, 1.0) * 2.0 ** min(tries, 10), MOST_BACKOFF)
-    return Snooze(wait, state={"tries": tries + 1}, down=_down(error))
+    state = {"tries": tries + 1, "why": f"it could not be started: {error.message}"[:MOST_WORDS]}
+    return Snooze(wait, state=state, down=_down(error))
+
+
+def shared(job: str | None, other: int) -> Fail:
+    """Returns what becomes of an item whose job is that of another item: of two starts one id came back, and nobody
+    pays twice for one job."""
+    message = f"the provider gave it the job {job}, which is that of item {other} already: is that the id of a job?"
+    return Fail(JOB_SHARED, message, failure_type=FailureType.MODEL_ERROR)
 
 
 def polled(seen: Seen, found: Status | ProviderError | None, spacing: Spacing) -> Any:
@@ -68,26 +98,31 @@ def polled(seen: Seen, found: Status | ProviderError | None, spacing: Spacing) -
     if isinstance(found, ProviderError):
         return _unseen(seen, found, spacing)
     if found is not None and found.state is JobState.SUCCEEDED:
-        return found.result
+        return kept_result(seen.job, found.result)
     if found is not None and found.state is JobState.FAILED:
         return _failed(found.failure or JobFailure("the provider does not say why"))
     if found is not None and found.state is JobState.CANCELLED:
         return Cancel(BY_PROVIDER)
-    return _goes_on(seen, None if found is None else found.progress, spacing)
+    return _goes_on(seen, found, spacing)
 
 
-def _goes_on(seen: Seen, progress: float | None, spacing: Spacing) -> Snooze | Fail:
-    polls = seen.polls + 1
+def _goes_on(seen: Seen, found: Status | None, spacing: Spacing) -> Snooze | Fail:
+    polls, progress = seen.polls + 1, None if found is None else found.progress
+    unknown = f"the provider does not know job {seen.job}: it has lost or removed it" if found is None else None
     if polls >= spacing.max_polls:
         code = f"MAX_POLL_COUNT_REACHED:{spacing.max_polls}"
-        message = f"job {seen.job} had not ended after {spacing.max_polls} polls"
-        return Fail(code, message, failure_type=FailureType.TIMEOUT)
+        message = unknown or f"job {seen.job} had not ended"
+        return Fail(code, f"{message}, after {spacing.max_polls} polls", failure_type=FailureType.TIMEOUT)
     if seen.age >= spacing.max_seconds:
-        return _too_long(spacing, f"job {seen.job} had not ended")
+        return _too_long(spacing, unknown or f"job {seen.job} had not ended")
     # At once when it is all done, but only the first time that this is said: a provider that says so and does not end
     # would use up all polls within a second.
     done = progress is not None and progress >= ALL_DONE and (seen.progress is None or seen.progress < ALL_DONE)
     state = {"job": seen.job, "polls": polls, "polled": True, "progress": progress, "asked": seen.asked}
+    if seen.called:
+        state["heard"] = True
+    if unknown is not None:
+        state["why"] = f"{unknown} (poll {polls} of {spacing.max_polls})"
     return Snooze(0.0 if done else spacing.wait(polls), state=state)
 
 
@@ -95,7 +130,8 @@ def _unseen(seen: Seen, error: ProviderError, spacing: Spacing) -> Snooze | Fail
     """A poll that failed says nothing about the job: it is not counted, and ends only what takes too long."""
     if seen.age >= spacing.max_seconds:
         return _too_long(spacing, error.message)
-    state = {"job": seen.job, "polls": seen.polls, "asked": seen.asked}
+    why = f"job {seen.job} could not be looked at: {error.message}"
+    state = {"job": seen.job, "polls": seen.polls, "asked": seen.asked, "why": why[:MOST_WORDS]}
     return Snooze(max(_wish(error), spacing.wait(seen.polls)), state=state, down=_down(error))
 
 
@@ -116,10 +152,8 @@ def _too_long(spacing: Spacing, said: str) -> Fail:
 
 def _wish(error: ProviderError) -> float:
     """Returns the seconds for which a provider wants to be left alone; 0 where it does not say."""
-    try:
-        return min(max(float(error.headers.get("Retry-After", 0)), 0.0), 3600.0)
-    except ValueError:
-        return 0.0
+    wish = parse_retry_after(error.headers.get("Retry-After", ""), None)
+    return 0.0 if wish is None else min(wish, MOST_WISHED)
 
 
 def _code(given: str | None, otherwise: str) -> str:

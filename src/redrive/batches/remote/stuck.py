@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from redrive.batches.batch import FEATURE
+from redrive.batches.remote.resuming import steps
 from redrive.batches.settings import BatchSettings
 from redrive.feature import Finding, Level, Settings, Store
 
+MOST = 20  # of a sort are named
+
 
 async def examine(store: Store, settings: Settings) -> list[Finding]:
-    """Returns a finding for each batch of which nothing has moved for ``BATCH_STUCK_HOURS``."""
+    """Returns a finding for each batch of which nothing has moved for ``BATCH_STUCK_HOURS``, and for each whose next
+    step is failed."""
     hours = settings.of(BatchSettings).stuck_hours
+    failed = [row async for row in steps(store) if row["step_state"] == "failed"][:MOST]
+    named = {str(row["id"]) for row in failed}
+    still = await store.feature_rows(FEATURE, "remote_stuck", hours)
     return [
-        Finding(
-            Level.WARNING,
-            "batches_stuck",
-            f"remote batch {row['name'] or row['id']} is {row['state']}, and nothing of it has moved for {hours:g} h"
-            + (f"; {row['frozen']} of account {row['account']} are frozen for it" if row["frozen"] else ""),
-            f"is a worker alive, and the provider? redrive batch remote show {row['id']}",
-            ("page", f"/batches/remote/{row['id']}"),
-        )
-        for row in await store.feature_rows(FEATURE, "remote_stuck", hours)
+        *(
+            _finding(
+                row,
+                f"is {row['state']}, and its next step has failed",
+                f"redrive show {row['step_task']} says why; redrive retry {row['step_task']} when that is mended",
+            )
+            for row in failed
+        ),
+        *(
+            _finding(
+                row,
+                f"is {row['state']}, and nothing of it has moved for {hours:g} h",
+                f"is a worker alive, and the provider? redrive batch show {row['id']}",
+            )
+            for row in still
+            if str(row["id"]) not in named
+        ),
     ]
+
+
+def _finding(row: Mapping[str, Any], what: str, hint: str) -> Finding:
+    money = f"; {row['frozen']} of account {row['account']} are frozen for it" if row["frozen"] else ""
+    text = f"remote batch {row['name'] or row['id']} {what}{money}"
+    return Finding(Level.WARNING, "batches_stuck", text, hint, ("page", f"/batches/{row['id']}"))

@@ -1,0 +1,122 @@
+"""``redrive batch cancel`` and ``retry-failed``, for batches of both sorts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+import typer
+
+from redrive.batches.either import Acted, BatchService, Preview
+from redrive.batches.follow_batch import Id, has, to_the_end
+from redrive.batches.said import said_charge
+from redrive.batches.shown import batch_document
+from redrive.cli.support.confirm import DryRun, Yes, confirm
+from redrive.cli.support.follow import follow, say_begun
+from redrive.cli.support.operation_words import say_asked
+from redrive.cli.support.options import Reason
+from redrive.cli.support.start_operation import Rate, say_approval
+from redrive.feature.cli import AppName, By, Json, Url, operate, output
+
+T = TypeVar("T")
+Wait = Annotated[bool, typer.Option("--wait", help="Follow it to its end: the operation, or the batch at a provider.")]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a command looks, who acts, and how it answers."""
+
+    batch: str
+    by: str | None
+    url: str | None
+    app: str | None
+    json: bool
+
+    def ask(self, work: Callable[[BatchService], Awaitable[T]]) -> T:
+        """Runs something with the service of batches, on the connection that has this one."""
+        return operate(self.url, self.app, lambda own: work(own.of(BatchService)), by=self.by, has=has(self.batch))
+
+
+def cancel(
+    batch: Id,
+    dry_run: DryRun = False,
+    wait: Wait = False,
+    yes: Yes = False,
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """Cancel what has not ended. Tasks that wait are cancelled now, those that run are asked to stop. At a provider,
+    what was not started is released, the rest polled to its end."""
+    at = _Place(batch, by, url, app, json)
+    seen = at.ask(lambda own: own.preview_cancel(batch))
+    if dry_run:
+        _would("cancel", seen, json)
+        return
+    confirm(f"cancel {_items(seen.matched)} of batch {batch} that {_have(seen.matched)} not ended?", yes)
+    done = at.ask(lambda own: own.cancel(batch, reason))
+    told = "cancelled" if done.batch.ended else "cancelled when what runs has ended"
+    _done(done, "cancel", told, wait, at)
+
+
+def retry_failed(
+    batch: Id,
+    rate: Rate = None,
+    dry_run: DryRun = False,
+    wait: Wait = False,
+    yes: Yes = False,
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """Retry the items that are failed now: tasks as one operation, jobs at a provider as a new charge."""
+    at = _Place(batch, by, url, app, json)
+    seen = at.ask(lambda own: own.preview_retry(batch))
+    if dry_run:
+        _would("retry", seen, json)
+        return
+    confirm(f"retry {_items(seen.matched)} of batch {batch} that failed{said_charge(seen.charge, seen.unit)}?", yes)
+    done = at.ask(lambda own: own.retry_failed(batch, reason, rate=rate))
+    unit = "" if done.batch.remote is None else done.batch.remote.unit
+    _done(done, "retry", f"{_items(done.matched)} are started again{said_charge(done.charge, unit)}", wait, at)
+
+
+def _items(number: int) -> str:
+    return f"{number} item{'' if number == 1 else 's'}"
+
+
+def _have(number: int) -> str:
+    return "has" if number == 1 else "have"
+
+
+def _would(name: str, seen: Preview, json: bool) -> None:
+    if json:
+        about = {"action": name, "matched": seen.matched, "dry_run": True, "needs_approval": seen.approval}
+        output.emit({**about, "charge": seen.charge})
+        return
+    output.say(f"would {name} {_items(seen.matched)}{said_charge(seen.charge, seen.unit)}; nothing was done")
+    say_approval(seen.approval)
+
+
+def _done(done: Acted, name: str, told: str, wait: bool, at: _Place) -> None:
+    """Says what was begun, and follows it if that is wanted. With both --wait and --json stdout is one document."""
+    if done.operation is not None:
+        if not (wait and at.json):
+            say_begun(done.operation, done.approval, at.json, name)
+        if wait:
+            follow(done.operation.id, at.url, at.app, at.json)
+        return
+    if done.approval is not None:
+        say_asked(done.approval, at.json)
+        return
+    if not at.json:
+        output.say(f"batch {done.batch.label}: {told}")
+    elif not wait:
+        output.emit(batch_document(done.batch))
+    if wait:
+        to_the_end(at.batch, at.url, at.app, at.json)

@@ -1,0 +1,245 @@
+"""Batches of both sorts as people with roles see them: of tasks, and of jobs at a provider. Which sort an id is of is
+found out here, and nowhere else."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from redrive.batches.batch import BATCH, FEATURE, STRETCHES, Batch, BatchUnknown
+from redrive.batches.given import Given, Many
+from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_states
+from redrive.batches.remote.approved import CANCEL, RETRY_FAILED, ApprovedBatches
+from redrive.batches.remote.creating import Payloads
+from redrive.batches.remote.model import RemoteBatch
+from redrive.batches.remote.service import RemoteBatchService
+from redrive.batches.remote.waiting import MONEY
+from redrive.batches.service import Failures, TaskBatchService, Trend, causes_in, check_listed
+from redrive.batches.waiting import tasks_wait_for
+from redrive.batches.wanted import Wanted
+from redrive.feature import InvalidInput, Role, Service
+from redrive.kernel.operation import Canary, Operation
+from redrive.kernel.records import Record
+from redrive.kernel.task import check_int
+from redrive.ops import views
+from redrive.ops.inspect import parse_id
+from redrive.ops.why import Reason
+
+
+@dataclass(slots=True, frozen=True)
+class BatchPage:
+    batches: builtins.list[Batch]
+    next_before: UUID | None
+
+
+@dataclass(slots=True, frozen=True)
+class Preview:
+    """What acting on a batch would be about: so many items, and why a second operator would have to agree (None: nobody
+    has to). ``charge``: what is frozen anew for them."""
+
+    matched: int
+    approval: str | None = None
+    charge: int | None = None
+    unit: str = ""  # what the charge is counted in
+
+
+@dataclass(slots=True, frozen=True)
+class Acted:
+    """What was begun: of a batch of tasks an operation; a remote one has changed. Either may wait for an approval."""
+
+    batch: Batch
+    matched: int
+    operation: Operation | None = None
+    approval: Record | None = None
+    charge: int | None = None
+
+
+class BatchService(Service):
+    async def list(
+        self,
+        *,
+        state: str | None = None,
+        remote: bool | None = None,
+        provider: str | None = None,
+        account: str | None = None,
+        limit: int = 50,
+        before: UUID | str | None = None,
+    ) -> BatchPage:
+        """Returns batches of both sorts, the latest first; of one sort by ``remote``, of one provider, of one account.
+        ``before`` continues behind the last id of a page."""
+        check_int(limit, "limit", 1, 500)
+        check_listed(state, limit)
+        paid = provider is not None or account is not None
+        if paid and remote is False:
+            raise InvalidInput("batches of tasks have no provider and no account", hint="leave one of them out")
+        found = list[Batch]()
+        if remote is not True and not paid:
+            found += await self._tasks.list(state=state, limit=limit + 1, before=before)
+        if remote is not False:
+            found += await self._remote.list(
+                state=state, provider=provider, account=account, limit=limit + 1, before=before
+            )
+        found.sort(key=lambda one: one.id, reverse=True)
+        return BatchPage(found[:limit], found[limit - 1].id if len(found) > limit else None)
+
+    async def unended(self, most: int) -> int:
+        """Returns how many have not ended, up to so many of each sort."""
+        return len(await self._tasks.unended(most)) + await self._remote.unsettled(most)
+
+    async def now(self) -> datetime:
+        """Returns the time by the store's clock, for whoever says how long something is ago."""
+        return await self._store.now()
+
+    async def show(self, batch: UUID | str) -> Batch:
+        """Returns a batch with the counts of its items."""
+        return await (self._remote.common(batch) if await self.is_remote(batch) else self._tasks.show(batch))
+
+    async def waits_for(self, batch: UUID | str) -> builtins.list[Reason]:
+        """Returns what keeps its items from going on, besides their turn: a pause, an open circuit, no worker."""
+        if await self.is_remote(batch):
+            return await self._remote.waits_for(batch)
+        found = await self._tasks.show(batch)
+        return await tasks_wait_for(self._store, found.id) if found.pending else []
+
+    async def unpaid(self, batch: Batch) -> builtins.list[Reason]:
+        """Returns that the account of a batch cannot pay for it, if so: to be said when it was created."""
+        waits = [] if batch.remote is None else await self._remote.waits_for(batch.id)
+        return [one for one in waits if one.code == MONEY]
+
+    async def is_remote(self, batch: UUID | str) -> bool:
+        """Returns whether the items of a batch are jobs at a provider; refused where there is no such batch."""
+        self._session.may(Role.VIEWER)
+        wanted = parse_id(str(batch), BATCH)
+        rows = await self._store.feature_rows(FEATURE, "sort_of", str(wanted))
+        if not rows:
+            raise BatchUnknown(f"there is no batch {wanted}", hint="redrive batch list names the latest")
+        return bool(rows[0]["remote"])
+
+    async def items(
+        self,
+        batch: UUID | str,
+        *,
+        states: Sequence[str] = (),
+        kind: str | None = None,
+        failure_type: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> ItemPage:
+        """Returns items: those of tasks the latest first, those at a provider in the order in which they were given.
+        ``after`` continues behind what a page ended with."""
+        check_int(limit, "limit", 1, 1000)
+        if await self.is_remote(batch):
+            if kind is not None:
+                raise InvalidInput("items at a provider are of one kind", hint="leave out the kind")
+            return await self._remote_items(batch, states, failure_type, limit, after)
+        last = None if after is None else parse_id(after)
+        page = await self._tasks.items(
+            batch, states=task_states(states), kind=kind, failure_type=failure_type, limit=limit, before=last
+        )
+        seen = [item_of_task(views.task(task, self._session.sight)) for task in page.tasks]
+        return ItemPage(seen, None if page.next_before is None else str(page.next_before))
+
+    async def _remote_items(
+        self, batch: UUID | str, states: Sequence[str], failure_type: str | None, limit: int, after: str | None
+    ) -> ItemPage:
+        if after is not None and not after.isdecimal():
+            raise InvalidInput(f"after is the place of an item, not {after!r}", hint="what the last page ended with")
+        found = await self._remote.items(
+            batch, states=states, failure_type=failure_type, after=int(after or 0), limit=limit + 1
+        )
+        more = str(found[limit - 1].n) if len(found) > limit else None
+        return ItemPage([item_of_remote(one) for one in found[:limit]], more)
+
+    async def failures(self, batch: UUID | str) -> Failures:
+        """Returns what the items are failed by."""
+        if not await self.is_remote(batch):
+            return await self._tasks.failures(batch)
+        found = await self._remote.progress(batch)
+        join = found.batch.join_id if found.by_type else None
+        causes = [] if join is None else await causes_in(self._store, join)
+        return Failures(found.by_type, found.by_code, causes, await self._remote_trend(found.batch))
+
+    async def _remote_trend(self, batch: RemoteBatch) -> Trend | None:
+        history = await self._remote.history(batch)
+        if history is None or batch.dispatched_at is None or not history.failed:
+            return None
+        return Trend(batch.dispatched_at, history.seconds / STRETCHES, history.failed)
+
+    async def create(self, wanted: Wanted, *, tasks: Many | None = None, items: Payloads | None = None) -> Batch:
+        """Makes a batch of tasks, or of items that are jobs at a provider."""
+        wanted.check(tasks is not None, items is not None)
+        if tasks is not None:
+            return await self._tasks.create(tasks, **wanted.of_tasks())
+        made = await self._remote.create(() if items is None else items, **wanted.of_jobs())
+        return await self._remote.common(made.id)
+
+    def check(self, wanted: Wanted, tasks: Iterable[tuple[str, Given]]) -> None:
+        """Refuses a task that could not be enqueued, by what it is called, before anything is written."""
+        wanted.check(tasks=True, items=False)
+        self._tasks.check(tasks)
+
+    async def preview_cancel(self, batch: UUID | str) -> Preview:
+        """Returns how many items a cancel is about, and whether a second operator has to agree."""
+        if not await self.is_remote(batch):
+            seen = await self._tasks.preview_cancel(batch)
+            return Preview(seen.number, seen.approval)
+        self._session.may(Role.OPERATOR)
+        number = (await self._remote.common(batch)).pending
+        return Preview(number, await self._approved.needs(CANCEL, number))
+
+    async def cancel(self, batch: UUID | str, reason: str | None = None) -> Acted:
+        """Cancels what has not ended. At a provider: what was not started is released, the rest polled to its end."""
+        if not await self.is_remote(batch):
+            begun = await self._tasks.cancel(batch, reason)
+            return Acted(await self.show(batch), begun.operation.total, begun.operation, begun.approval)
+        before = await self._remote.common(batch)
+        done = await self._approved.act(CANCEL, before, reason)
+        return Acted(await self._remote.common(batch), before.pending, approval=done.approval)
+
+    async def preview_retry(self, batch: UUID | str) -> Preview:
+        """Returns how many failed items a retry is about, and what it costs or needs."""
+        if not await self.is_remote(batch):
+            seen = await self._tasks.preview_retry(batch)
+            return Preview(seen.number, seen.approval)
+        self._session.may(Role.OPERATOR)
+        found = await self._remote.common(batch)
+        approval = await self._approved.needs(RETRY_FAILED, found.failed)
+        unit = "" if found.remote is None else found.remote.unit
+        return Preview(found.failed, approval, _charge(found, found.failed), unit)
+
+    async def retry_failed(
+        self, batch: UUID | str, reason: str | None = None, *, rate: float | None = None, canary: Canary | None = None
+    ) -> Acted:
+        """Retries the items that are failed now; those at a provider as a new charge, when the batch is settled."""
+        if not await self.is_remote(batch):
+            begun = await self._tasks.retry_failed(batch, reason, rate=rate, canary=canary)
+            return Acted(await self.show(batch), begun.operation.total, begun.operation, begun.approval)
+        if rate is not None or canary is not None:
+            raise InvalidInput(
+                "a rate and canaries are for batches of tasks",
+                hint="how quickly jobs are started is said by BATCH_WORKER_MAX_START_TASKS_PER_BATCH",
+            )
+        before = await self._remote.common(batch)
+        done = await self._approved.act(RETRY_FAILED, before, reason)
+        found = await self._remote.common(batch)
+        number = before.failed if done.batch is None else done.batch.in_round
+        return Acted(found, number, approval=done.approval, charge=_charge(found, number))
+
+    @property
+    def _tasks(self) -> TaskBatchService:
+        return TaskBatchService(self._session)
+
+    @property
+    def _remote(self) -> RemoteBatchService:
+        return RemoteBatchService(self._session)
+
+    @property
+    def _approved(self) -> ApprovedBatches:
+        return ApprovedBatches(self._session)
+
+
+def _charge(batch: Batch, items: int) -> int | None:
+    return None if batch.remote is None else batch.remote.price * items

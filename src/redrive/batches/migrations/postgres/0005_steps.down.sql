@@ -1,0 +1,1 @@
+alter table redrive.batches_remote drop column step_task;

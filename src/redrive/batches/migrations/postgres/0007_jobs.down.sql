@@ -1,0 +1,1 @@
+drop index redrive.batches_item_job;

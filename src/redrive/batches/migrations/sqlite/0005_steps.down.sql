@@ -1,0 +1,1 @@
+alter table redrive_batches_remote drop column step_task;

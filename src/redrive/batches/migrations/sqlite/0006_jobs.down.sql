@@ -1,0 +1,1 @@
+drop index redrive_batches_item_job;

@@ -1,0 +1,155 @@
+"""Remote batches as everybody with a role may look at them: lists, one batch, its progress, its items."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from redrive.batches.batch import BATCH, FEATURE, Batch, BatchUnknown, without_words
+from redrive.batches.remote import history
+from redrive.batches.remote.model import (
+    ITEM_STATES,
+    BatchItem,
+    Counts,
+    RemoteBatch,
+    batch_of,
+    count_items,
+    find_remote,
+    item_of,
+)
+from redrive.batches.remote.waiting import remote_waits_for
+from redrive.feature import InvalidInput, Role, Service
+from redrive.kernel.classify import FailureType
+from redrive.kernel.task import check_int
+from redrive.ledger.settings import LedgerSettings
+from redrive.ops.inspect import parse_id
+from redrive.ops.why import Reason
+from redrive.webhooks.rows import origin
+
+MOST_ITEMS = 1001  # a page of 1,000, and one more that says whether it goes on
+
+
+@dataclass(slots=True, frozen=True)
+class Progress:
+    """A batch, how many of its items are in which state, and why some failed."""
+
+    batch: RemoteBatch
+    counts: Counts
+    by_type: dict[str, int]
+    by_code: dict[str, int]
+
+
+class RemoteBatchReads(Service):
+    """Looks at remote batches; what may be secret or personal only operators see."""
+
+    async def list(
+        self,
+        *,
+        state: str | None = None,
+        provider: str | None = None,
+        account: str | None = None,
+        limit: int = 50,
+        before: UUID | str | None = None,
+    ) -> builtins.list[Batch]:
+        """Returns remote batches, the latest first; ``before`` continues behind the last id of a page."""
+        self._session.may(Role.VIEWER)
+        last = None if before is None else str(parse_id(str(before)))
+        rows = await self._store.feature_rows(FEATURE, "remote_listed", last, state, provider, account, limit)
+        return [self._common(row) for row in rows]
+
+    async def common(self, batch: UUID | str) -> Batch:
+        """Returns what all batches have in common, with how many items have ended."""
+        self._session.may(Role.VIEWER)
+        wanted = parse_id(str(batch), BATCH)
+        rows = await self._store.feature_rows(FEATURE, "remote_shown", str(wanted))
+        if not rows:
+            raise BatchUnknown(f"there is no batch {wanted}", hint="redrive batch list names the latest")
+        return self._common(rows[0])
+
+    async def unsettled(self, most: int) -> int:
+        """Returns how many have not ended, up to so many."""
+        self._session.may(Role.VIEWER)
+        [row] = await self._store.feature_rows(FEATURE, "remote_unsettled", most)
+        return int(row["n"])
+
+    def _common(self, row: Mapping[str, Any]) -> Batch:
+        found = batch_of(row)
+        if found.remote is None:
+            return found
+        part = replace(found.remote, unit=self._session.settings.of(LedgerSettings).unit)
+        if self._session.caller.role >= Role.OPERATOR:
+            return replace(found, remote=part)
+        part = replace(part, webhook_url=part.webhook_url and origin(part.webhook_url))
+        return replace(without_words(found), remote=part)
+
+    async def show(self, batch: UUID | str) -> RemoteBatch:
+        self._session.may(Role.VIEWER)
+        return self._seen(await find_remote(self._store, parse_id(str(batch), BATCH)))
+
+    def _seen(self, batch: RemoteBatch) -> RemoteBatch:
+        """Returns what the caller may see of a batch: its name, key and meta are others' words, and the path of
+        its webhook may be a secret."""
+        if self._session.caller.role >= Role.OPERATOR:
+            return batch
+        return replace(
+            batch, name=None, key=None, meta=None, webhook_url=batch.webhook_url and origin(batch.webhook_url)
+        )
+
+    async def progress(self, batch: UUID | str) -> Progress:
+        """Returns a batch with the counts of its items."""
+        found = await self.show(batch)
+        types, codes = dict[str, int](), dict[str, int]()
+        for row in await self._store.feature_rows(FEATURE, "remote_failures", str(found.id)):
+            kind, code = row["failure_type"] or "unknown", row["error_code"] or "unknown"
+            types[kind] = types.get(kind, 0) + row["n"]
+            codes[code] = codes.get(code, 0) + row["n"]
+        return Progress(found, await count_items(self._store, found), types, codes)
+
+    async def waits_for(self, batch: UUID | str) -> builtins.list[Reason]:
+        """Returns what keeps it from going on, besides the turn of its items."""
+        return await remote_waits_for(self._store, await self.show(batch))
+
+    async def history(self, batch: RemoteBatch) -> history.History | None:
+        """Returns how the items of its last round ended over time; None while that has not begun."""
+        self._session.may(Role.VIEWER)
+        return await history.look(self._store, batch, await self._store.now())
+
+    async def item_of_task(self, task: UUID) -> BatchItem | None:
+        """Returns the item that a task is for, without what is personal; None where it has another task since."""
+        self._session.may(Role.VIEWER)
+        rows = await self._store.feature_rows(FEATURE, "item_of_task", str(task))
+        return item_of(rows[0]) if rows else None
+
+    async def items(
+        self,
+        batch: UUID | str,
+        *,
+        states: Sequence[str] = (),
+        failure_type: str | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> builtins.list[BatchItem]:
+        """Returns items in the order in which they were given, those behind ``after``. Payloads and results may be
+        personal: operators see them, viewers do not."""
+        found = await self.show(batch)
+        check_int(limit, "limit", 1, MOST_ITEMS)
+        check_int(after, "after", 0, 2**31 - 1)
+        _one_of(failure_type, tuple(FailureType), "failure type")
+        for state in states:
+            _one_of(state, ITEM_STATES, "state of an item")
+        wanted = json.dumps(list(states)) if states else None
+        rows = await self._store.feature_rows(
+            FEATURE, "items_listed", str(found.id), after, wanted, failure_type, limit
+        )
+        shown = self._session.caller.role >= Role.OPERATOR
+        hidden = {} if shown else {"payload": None, "result": None, "error_message": None}
+        return [item_of({**row, **hidden}) for row in rows]
+
+
+def _one_of(given: str | None, known: tuple[str, ...], what: str) -> None:
+    if given is not None and given not in known:
+        raise InvalidInput(f"{given!r} is no {what}", hint=f"one of: {', '.join(known)}")

@@ -1,0 +1,138 @@
+"""What the command line says of a batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from redrive.batches.batch import Batch, BatchState, RemotePart
+from redrive.batches.items import Item
+from redrive.batches.remote.waiting import MONEY
+from redrive.batches.service import Failures
+from redrive.cli.support.sparkline import sparkline
+from redrive.feature.cli import output
+from redrive.ops.why import Reason
+
+COLUMNS = ("state", "#ended", "#failed", "#of", "provider", "#frozen", "#captured", "age", "name")
+
+
+def row_of(batch: Batch) -> list[object]:
+    """Returns the cells of ``COLUMNS``."""
+    state = f"{batch.state} (open)" if batch.open and not batch.cancelled_at else batch.state.value
+    part = batch.remote
+    if part is not None and batch.state is BatchState.COMPLETED and batch.completed < batch.total:
+        state = f"{state} (partly)"  # of jobs one that succeeded is enough; of tasks all have to
+    money = ["", "", ""] if part is None else [part.provider, part.frozen, part.captured]
+    name = output.shorten(batch.name or batch.key or "", 40)
+    done = batch.total - batch.pending
+    return [state, done, batch.failed, batch.total, *money, output.ago(batch.created_at), name]
+
+
+def line_of(batch: Batch) -> str:
+    """Returns how far a batch is, in a few words: ``120 of 500 ended, 4 failed``."""
+    more = "".join(f", {n} {what}" for n, what in _counts(batch) if n and what in ("processing", "failed", "cancelled"))
+    return f"{batch.state}: {batch.total - batch.pending} of {batch.total} ended{more}"
+
+
+def say(batch: Batch) -> None:
+    """Says how far a batch is."""
+    name = "" if batch.name is None else f" {batch.name}"
+    counts = ", ".join(f"{n} {what}" for n, what in _counts(batch) if n) or "no items"
+    output.say(f"batch {batch.id}{name} is {batch.state}{_besides(batch)}: {counts}")
+    at = "" if batch.remote is None else f" at {batch.remote.provider}"
+    output.say(f"  made {output.ago(batch.created_at)} ago by {batch.created_by}{at}" + _times(batch))
+    if batch.asked:
+        output.say(f"  {batch.cancelled_by} wants to cancel it: a second operator has to agree")
+    elif batch.cancelled_at is not None:
+        output.say(f"  cancelled by {batch.cancelled_by}" + (f": {batch.cancel_reason}" if batch.cancel_reason else ""))
+    if batch.fault is not None:
+        output.say(f"  what should follow did not: {batch.fault}")
+    if batch.remote is not None:
+        _say_money(batch, batch.remote)
+
+
+def _besides(batch: Batch) -> str:
+    if batch.cancelled_at is not None:
+        return "" if batch.ended or batch.remote is None else ", being cancelled"
+    return " and open" if batch.open else ""
+
+
+def _counts(batch: Batch) -> list[tuple[int, str]]:
+    found = [(getattr(batch, name), name) for name in ("pending", "completed", "failed", "cancelled")]
+    if batch.remote is None or not batch.remote.processing:
+        return found
+    running = batch.remote.processing
+    return [(batch.pending - running, "pending"), (running, "processing"), *found[1:]]
+
+
+def _times(batch: Batch) -> str:
+    ended = "" if batch.ended_at is None else f", ended {output.ago(batch.ended_at)} ago"
+    return ended + ("" if batch.key is None else f", key {batch.key}")
+
+
+def _say_money(batch: Batch, part: RemotePart) -> None:
+    round_ = f", round {part.round}" if part.round > 1 else ""
+    if part.account is not None:
+        money = f"{part.frozen} frozen, {part.captured} captured, {part.released} released"
+        output.say(f"  account {part.account}: {money}, at {part.price} {part.unit} an item{round_}")
+    elif round_:
+        output.say(f"  round {part.round}")
+    if part.reason is not None and batch.cancelled_at is None:
+        output.say(f"  {part.reason}")
+
+
+def say_waits(reasons: Sequence[Reason]) -> None:
+    """Says what keeps items from going on, and what to do about it."""
+    for one in reasons:
+        output.say(f"  {one.text}" if one.code == MONEY else f"  its items wait: {one.text}")
+        if one.fix is not None:
+            output.say(output.suggest(one.fix))
+
+
+def say_failures(batch: Batch, failures: Failures) -> None:
+    """Says what the items are failed by, and what to do about it."""
+    for name, n in failures.by_type.items():
+        output.say(f"  {n} failed by {name}{_over_time(failures, name)}")
+    if failures.by_type and not failures.causes:  # of items that were never started there is no cause
+        output.say("  " + ", ".join(f"{n} by code {code}" for code, n in failures.by_code.items()))
+    for cause in failures.causes[:5]:
+        words = output.shorten(" ".join(cause.row.message.split()), 80)
+        output.say(f"  {cause.failed} by cause {cause.row.fingerprint}: {cause.row.code} {words}")
+    if batch.failed and (batch.remote is None or batch.ended):
+        charge = "" if batch.remote is None else said_charge(batch.failed * batch.remote.price, batch.remote.unit)
+        output.say(output.suggest(f"retry them{charge}: redrive batch retry-failed {batch.id}"))
+
+
+def said_charge(charge: int | None, unit: str) -> str:
+    """Returns the part of a sentence that says what items cost that are started again; nothing where they cost
+    nothing."""
+    return f", as a new charge of {charge} {unit}" if charge else ""
+
+
+def _over_time(failures: Failures, name: str) -> str:
+    """Returns when the items failed by a type, over the time of the batch, as a line of small bars."""
+    counts = None if failures.trend is None else failures.trend.by_type.get(name)
+    return "" if counts is None else f"  {sparkline(counts)}"
+
+
+def show_items(items: Sequence[Item]) -> None:
+    """Prints items, all of one batch, as a table."""
+    if items[0].remote is None:
+        output.table(["task", "state", "kind", "#attempts", "what"], [_task_row(one) for one in items])
+    else:
+        output.table(["#n", "state", "job", "#polls", "what"], [_job_row(one) for one in items])
+
+
+def _task_row(item: Item) -> list[object]:
+    return [item.task_id, output.state(item.state), item.kind, item.attempt_count, _error(item)]
+
+
+def _job_row(item: Item) -> list[object]:
+    job, polls = (None, 0) if item.remote is None else (item.remote.job, item.remote.poll_count)
+    result = "" if item.result is None else json.dumps(item.result, ensure_ascii=False)
+    what = _error(item) if item.error_code else output.shorten(result, 80)
+    return [item.n, output.state(item.state), output.shorten(job or "", 40), polls, what]
+
+
+def _error(item: Item) -> str:
+    return output.shorten(f"{item.error_code} {item.error_message or ''}", 80) if item.error_code else ""

@@ -1,0 +1,170 @@
+"""What goes over the wire of ``/api/batches``: the same documents for batches of both sorts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from redrive.api.models import ReasonOut
+from redrive.api.operations import Begun, BulkIn
+from redrive.feature.api import In, Out
+
+
+class RemotePartOut(Out):
+    """What a batch has whose items are jobs at a provider; money as the ledger has it."""
+
+    provider: str
+    account: str | None
+    price: int
+    round: int
+    processing: int = Field(description="Items that are with the provider.")
+    frozen: int
+    captured: int
+    released: int
+    webhook_url: str | None
+    reason: str | None
+    dispatched_at: datetime | None
+    settled_at: datetime | None
+
+
+class BatchOut(Out):
+    """A batch with the counts of its items; ``pending`` ones wait or run."""
+
+    id: str
+    name: str | None
+    key: str | None
+    meta: Any
+    scope: str | None
+    state: str
+    open: bool
+    total: int
+    pending: int
+    completed: int
+    failed: int
+    cancelled: int
+    created_at: datetime
+    created_by: str
+    ended_at: datetime | None
+    succeeded_at: datetime | None
+    cancelled_at: datetime | None
+    cancelled_by: str | None
+    cancel_reason: str | None
+    cancel_operation: str | None
+    fault: str | None
+    remote: RemotePartOut | None = Field(description="Null where its items are tasks.")
+
+
+class ShownBatchOut(BatchOut):
+    waits_for: list[ReasonOut] = Field(description="What keeps its items from going on, besides their turn.")
+
+
+class BatchPageOut(Out):
+    batches: list[BatchOut]
+    next_before: str | None
+
+
+class JobOut(Out):
+    job: str | None
+    progress: float | None
+    poll_count: int
+    last_poll_at: datetime | None
+    late: bool
+
+
+class ItemOut(Out):
+    """An item: a task, or a job at a provider, which has a task when its turn has come."""
+
+    n: int | None
+    state: str
+    task_id: str | None
+    kind: str | None
+    payload: Any
+    result: Any
+    error_code: str | None
+    error_message: str | None
+    failure_type: str | None
+    attempt_count: int | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    remote: JobOut | None
+
+
+class ItemPageOut(Out):
+    items: list[ItemOut]
+    next_after: str | None
+
+
+class CauseOut(Out):
+    fingerprint: str
+    failed: int
+    code: str
+    failure_type: str
+
+
+class TrendOut(Out):
+    """When they failed: how many by each type in each of thirty equal stretches of time."""
+
+    since: datetime
+    step_seconds: float
+    by_type: dict[str, list[int]]
+
+
+class FailuresOut(Out):
+    by_type: dict[str, int]
+    by_code: dict[str, int]
+    causes: list[CauseOut]
+    trend: TrendOut | None = Field(description="Null where nothing is failed.")
+
+
+class ActedOut(Begun):
+    """What was begun: of a batch of tasks an operation; a remote one has changed itself."""
+
+    charge: int | None = Field(description="What is frozen anew for the items, at a provider.")
+    batch: BatchOut
+
+
+class BatchRetryIn(BulkIn):
+    dry_run: bool = False
+
+
+class CancelIn(In):
+    reason: str | None = None
+    actor: str | None = None
+    dry_run: bool = False
+
+
+class TaskIn(In):
+    """The arguments of ``App.enqueue``."""
+
+    kind: str
+    payload: Any = None
+    queue: str | None = None
+    priority: int | None = None
+    delay: float | None = None
+    max_attempts: int | None = None
+    timeout: float | None = None
+    group: str | None = None
+    scope: str | None = None
+    idempotency_key: str | None = None
+
+    def given(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in TaskIn.model_fields}
+
+
+class BatchIn(In):
+    """What a batch is to be: of ``tasks``, or of ``items`` (any JSON values) that are jobs at a ``provider``."""
+
+    tasks: list[TaskIn] | None = None
+    on_complete: TaskIn | None = None
+    on_success: TaskIn | None = None
+    items: list[Any] | None = None
+    provider: str | None = None
+    account: str | None = None
+    price: int | None = None
+    webhook_url: str | None = None
+    name: str | None = None
+    key: str | None = None
+    meta: Any = None
+    scope: str | None = None

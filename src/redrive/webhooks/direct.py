@@ -1,0 +1,44 @@
+"""Judges the URL that somebody names for one event, when it is named: else a mistake is told only by a failed delivery,
+perhaps days later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redrive.errors import InvalidInput
+from redrive.webhooks.delivering import UNSIGNED, keys_of
+from redrive.webhooks.events import FEATURE, direct_endpoint
+from redrive.webhooks.guard import check_url
+from redrive.webhooks.resolving import judge_url
+from redrive.webhooks.rows import origin
+from redrive.webhooks.settings import WebhookSettings
+
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
+
+
+class NoSecret(InvalidInput):
+    """There is nothing to sign a delivery with."""
+
+    code = UNSIGNED
+
+
+async def check_direct(store: Store, settings: WebhookSettings, account: str, url: str) -> None:
+    """Refuses a URL that nothing would be sent to, and one of an account that has no secret to sign with."""
+    check_url(url, https_only=settings.https_only)
+    await judge_url(url, settings)
+    await check_signed(store, settings, account, url)
+
+
+async def check_signed(store: Store, settings: WebhookSettings, account: str, url: str) -> None:
+    """Refuses what is no URL, and one for which there is nothing to sign with: no secret of its own, of its account,
+    of the settings."""
+    check_url(url, https_only=settings.https_only)
+    endpoint = direct_endpoint(account, url, None)["id"]
+    if keys_of(await store.feature_rows(FEATURE, "keys", endpoint, account), settings.secret):
+        return
+    raise NoSecret(
+        f"there is no secret to sign for {origin(url)} with",
+        hint=f"redrive webhooks rotate --account {account},"
+        " or ENTERPRISE_WEBHOOK_SECRET for this process and for the workers",
+    )

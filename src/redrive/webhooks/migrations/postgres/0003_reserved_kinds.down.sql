@@ -1,0 +1,1 @@
+delete from redrive.reserved_kind where feature = 'webhooks';

@@ -1,0 +1,107 @@
+"""Providers that give one job to several items, or never answer: nobody pays twice, and nobody else waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from redrive import App
+from redrive.errors import ConfigError
+from redrive.remote import ProviderError, RemoteItem, Status
+from redrive.remote.checked import RemoteProvider
+from tests.batches_remote.conftest import Scripted, counts, made, make_app, money, opened, rich, service, settled
+
+pytestmark = pytest.mark.anyio
+
+
+class OneJob(Scripted):
+    """Answers every start with the same id."""
+
+    async def start(self, item: RemoteItem, idempotency_key: str) -> str:
+        await super().start(item, idempotency_key)
+        self.jobs["0"] = {}
+        return "0"
+
+
+async def test_nobody_pays_twice_for_one_job(app: App) -> None:
+    app.provider("video", OneJob())
+    await rich(app)
+    batch = await settled(app, await made(app, [{}] * 5))
+    assert await counts(app, batch) == {"completed": 1, "failed": 4}
+    items = await (await service(app)).items(batch.id)
+    assert {one.error_code for one in items} == {None, "PROVIDER_JOB_SHARED"}
+    [paid] = [one.n for one in items if one.state == "completed"]
+    assert all(f"that of item {paid}" in str(one.error_message) for one in items if one.n != paid)
+    assert await money(app) == (990, 0, 10)
+
+
+async def test_jobs_of_other_batches_may_have_the_same_id(app: App) -> None:
+    app.provider("video", OneJob())
+    await rich(app)
+    for _ in range(2):
+        assert (await settled(app, await made(app, [{}]))).captured == 10
+    assert await money(app) == (980, 0, 20)
+
+
+class Hanging(Scripted):
+    """Never answers the start of what says so."""
+
+    max_seconds = 0.2
+
+    async def start(self, item: RemoteItem, idempotency_key: str) -> str:
+        if isinstance(item.payload, dict) and item.payload.get("hangs"):
+            await asyncio.Event().wait()
+        return await super().start(item, idempotency_key)
+
+
+async def test_a_start_that_hangs_holds_up_only_itself(store_url: str) -> None:
+    async with opened(make_app(store_url, max_item_seconds=1.0)) as app:
+        app.provider("video", Hanging())
+        await rich(app)
+        batch = await settled(app, await made(app, [{}, {"hangs": True}, {}]))
+        assert await counts(app, batch) == {"completed": 2, "failed": 1}
+        [late] = [one for one in await (await service(app)).items(batch.id) if one.state == "failed"]
+    assert (late.n, late.failure_type) == (2, "timeout")
+    assert "start had not returned after 0.2 seconds" in str(late.error_message)
+
+
+async def test_every_call_has_an_end() -> None:
+    class Silent:
+        async def start(self, item: RemoteItem, idempotency_key: str) -> str:
+            await asyncio.Event().wait()
+            return ""
+
+        async def poll(self, ids: Sequence[str]) -> dict[str, Status]:
+            await asyncio.Event().wait()
+            return {}
+
+        async def cancel(self, job_id: str) -> None:
+            await asyncio.Event().wait()
+
+    silent = RemoteProvider("silent", Silent(), seconds=0.02)
+    calls: tuple[Any, ...] = (
+        silent.start(RemoteItem("1"), "k"),
+        silent.poll(["1"]),
+        silent.cancel("1"),
+    )
+    for call in calls:
+        with pytest.raises(ProviderError, match=r"had not returned after 0\.02 seconds") as raised:
+            await call
+        assert raised.value.transient
+
+
+def test_a_limit_that_is_none_is_refused() -> None:
+    class Odd(Scripted):
+        max_seconds = 0
+
+    with pytest.raises(ConfigError, match="max_seconds of the provider odd is 0"):
+        RemoteProvider("odd", Odd())
+
+
+def test_items_have_a_time_limit_of_their_own(tmp_path: Any) -> None:
+    app = make_app(f"sqlite:///{tmp_path}/redrive.db")
+    app.provider("video", Scripted())
+    assert app.registry.handlers["BATCH_ITEM_VIDEO"].timeout == 28 * 60

@@ -1,0 +1,144 @@
+"""Large adjustments need a second person: asked for, approved, carried out, each in the audit log."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from redrive import App
+from redrive.api.app import make_api
+from redrive.errors import NotAllowed
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.records import Record
+from redrive.ledger.accounts import TooLittle
+from redrive.ledger.service import Ledger
+from redrive.ledger.settings import LedgerSettings
+from redrive.ops import approvals
+from redrive.ops.access import Caller, Role
+from redrive.settings import load_settings
+from tests.console.conftest import console, done, page, text_of
+
+pytestmark = pytest.mark.anyio
+ANN, BOB = Caller("ann", Role.ADMIN), Caller("bob", Role.ADMIN)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[App]:
+    lite = request.param == "sqlite"
+    url = f"sqlite:///{tmp_path}/redrive.db" if lite else request.getfixturevalue("postgres_url")
+    own = load_settings(url=url, log_format="off").holding(LedgerSettings(approvals_above=100))
+    made = App(settings=own)
+    await made.migrate()
+    await made.ledger.open("acme")
+    yield made
+    await made.close()
+
+
+async def ledger(app: App, caller: Caller = ANN) -> Ledger:
+    return (await app.operator(caller)).of(Ledger)
+
+
+async def approve(app: App, record: Record | None, caller: Caller = BOB) -> Record:
+    assert record is not None
+    return await (await app.operator(caller)).approvals.approve(record.id, "checked")
+
+
+async def test_a_large_adjustment_waits_for_a_second_person(app: App) -> None:
+    own = await ledger(app)
+    assert (await own.adjust("acme", 100, "a gift")).account.available == 100
+    asked = await own.adjust("acme", 5000, "booked twice", key="k1")
+    assert asked.approval is not None and asked.account.available == 100
+    assert asked.approval.body["needed"] == "5,000 credits are more than 100"
+    again = await own.adjust("acme", 5000, "booked twice", key="k1")
+    assert again.approval is not None and again.approval.id == asked.approval.id
+    for caller, why in ((ANN, "cannot approve"), (Caller("olga", Role.OPERATOR), "needs admin")):
+        with pytest.raises(NotAllowed, match=why):
+            await approve(app, asked.approval, caller)
+    assert (await own.show("acme")).available == 100
+    assert (await approve(app, asked.approval)).state == approvals.APPROVED
+    assert (await own.show("acme")).available == 5100
+    rows = (await (await app.store()).audit(AuditFilter(), limit=50))[:3]
+    assert [(row.action, row.actor) for row in rows] == [
+        ("LEDGER_ADJUSTED", "ann"),
+        ("APPROVAL_APPROVE", "bob"),
+        ("APPROVAL_REQUEST", "ann"),
+    ]
+    [line] = [one for one in (await own.statement("acme")).lines if one.reason == "booked twice"]
+    assert line.available == 5000
+    assert (await own.verify()).ok
+
+
+async def test_many_small_ones_are_a_large_one(app: App) -> None:
+    own = await ledger(app)
+    assert (await own.adjust("acme", 60, "one")).approval is None
+    second = await own.adjust("acme", -50, "two")
+    assert second.approval is not None
+    assert second.approval.body["needed"] == "50 credits and the 60 of ann within 60 minutes are more than 100"
+    assert (await (await ledger(app, BOB)).adjust("acme", -50, "two")).approval is None
+
+
+async def test_what_the_books_refuse_goes_on_waiting(app: App) -> None:
+    own = await ledger(app)
+    asked = await own.adjust("acme", -500, "taken back")
+    with pytest.raises(TooLittle):
+        await approve(app, asked.approval)
+    assert asked.approval is not None
+    assert (await approvals.show(await app.store(), asked.approval.id)).state == approvals.PENDING
+    await app.ledger.credit("acme", 500, "pay", reason="they paid")
+    await approve(app, asked.approval)
+    assert (await own.show("acme")).available == 0
+
+
+async def test_without_the_setting_or_with_approvals_off_nobody_is_asked(tmp_path: Path) -> None:
+    for given, above in (({"approvals": "off"}, 1), ({}, None)):
+        own = load_settings(url="sqlite:///:memory:", log_format="off", **given)
+        made = App(settings=own.holding(LedgerSettings(approvals_above=above)))
+        await made.migrate()
+        await made.ledger.open("acme")
+        assert (await (await ledger(made)).adjust("acme", 10**9, "much")).approval is None
+        await made.close()
+
+
+async def test_over_http_and_in_the_console(app: App) -> None:
+    transport = httpx.ASGITransport(app=make_api(app, None, open_door=True))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        at = "/api/ledger/accounts/acme/adjust"
+        small = await client.post(at, json={"change": 5, "reason": "r"})
+        assert (small.status_code, small.json()["available"], small.json()["approval"]) == (200, 5, None)
+        large = await client.post(at, json={"change": 500, "reason": "r"})
+        assert (large.status_code, large.json()["available"]) == (202, 5)
+        approval = large.json()["approval"]
+        assert (approval["title"], approval["arguments"]["change"]) == ("adjust acme by +500 credits", 500)
+        assert (await client.post(f"/api/approvals/{approval['id']}/approve", json={"actor": "bob"})).status_code == 200
+        assert (await client.get("/api/ledger/accounts/acme")).json()["available"] == 505
+    async with console(app) as browser:
+        form = {"change": "-400", "reason": "wrong", "once": "x1"}
+        assert "It waits for a second person" in text_of(await done(browser, "/ledger/acme/adjust", form))
+        shown = text_of(await page(browser, "/approvals"))
+        assert "wants to adjust acme by -400 credits" in shown and "account acme loses 400 credits" in shown
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "redrive.cli", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "redrive.toml").write_text("[ledger]\napprovals_above = 100\n")
+    for words in (["migrate"], ["ledger", "open", "acme"]):
+        assert run(tmp_path, *words).returncode == 0
+    asked = run(tmp_path, "ledger", "adjust", "acme", "500", "--reason", "r", "--by", "ann")
+    assert asked.returncode == 0 and "waits for a second operator" in asked.stdout, asked
+    listed = run(tmp_path, "approvals")
+    assert "adjust acme by +500 credits" in listed.stdout
+    [waiting] = json.loads(run(tmp_path, "approvals", "--json").stdout)["items"]
+    assert "waits for approval to adjust acme by +500 credits" in run(tmp_path, "doctor").stdout
+    agreed = run(tmp_path, "approvals", "approve", waiting["id"], "--by", "bob")
+    assert "approved: adjust acme by +500 credits: done" in agreed.stdout, agreed
+    assert "500 " in run(tmp_path, "ledger", "show", "acme").stdout
