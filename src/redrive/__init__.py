@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from redrive.version import __version__
 
 if TYPE_CHECKING:
-    from redrive.app import App
+    from redrive.app_types import App
     from redrive.errors import ErrorCode, RedriveError
     from redrive.handlers.bulk import Bulk, Item
     from redrive.handlers.context import Context

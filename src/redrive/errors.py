@@ -153,6 +153,10 @@ class CauseUnknown(NotFound):
     code = "CAUSE_UNKNOWN"
 
 
+class BatchUnknown(NotFound):
+    code = "BATCH_UNKNOWN"
+
+
 class TokenUnknown(NotFound):
     code = "TOKEN_UNKNOWN"
 
@@ -165,6 +169,16 @@ class ApprovalNeeded(Conflict):
     def __init__(self, why: str, *, hint: str | None = None) -> None:
         super().__init__(f"a second operator has to agree, because {why}", hint=hint)
         self.why = why
+
+
+class Overdrawn(InvalidInput):
+    """An account has too little for a posting; nothing was posted. ``account``: which, where the database said it."""
+
+    code = "OVERDRAWN"
+
+    def __init__(self, message: str, *, hint: str | None = None, account: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.account = account
 
 
 class InvalidTransition(Conflict):

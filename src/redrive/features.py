@@ -19,18 +19,23 @@ GROUP = "redrive.features"
 _METADATA = (".dist-info", ".egg-info")
 _FINDERS = (machinery.PathFinder,)
 # Those that come with redrive, named alike: they are imported when somebody asks, since they use what is above.
-BUILT_IN: tuple[str, ...] = ("redrive.ledger:LEDGER", "redrive.webhooks:WEBHOOKS", "redrive.batches:BATCHES")
+BUILT_IN: tuple[str, ...] = (
+    "redrive.ledger:LEDGER",
+    "redrive.webhooks:WEBHOOKS",
+    "redrive.batches:BATCHES",
+    "redrive.outbox:OUTBOX",
+)
 # Commands, addresses of the API and pages of the console that redrive has itself. A test keeps them complete, and also
 # the first words of its tables: a worker's role may write to tables that are named after a feature.
 _TAKEN = """
 alerts approvals audit cancel causes circuits connections dead_letters deploy docs doctor drill enqueue erase
-executors failed failure_groups failure_types failures find flush forget groups history kinds limits list live migrate
-operations overview pause providers purge queues rates replay resume retry routes schedules settings show sign_in
-sign_out simulate slo smoke static stats task_groups tasks theme tokens up version who why work worker workers
+executors failed failure_groups failure_types failures find flush forget groups history internal kinds limits list
+live migrate operations overview pause providers purge queues rates replay resume retry routes schedules settings show
+sign_in sign_out simulate slo smoke static stats task_groups tasks theme tokens up version who why work worker workers
 """
 _TABLES = """
 account attempt audit circuit clock dead duty entry failed failure fold history hold idempotency join kind migration
-move partition position posting pruned record resuming schedule series task total v worker
+move partition position posting pruned record reserved resuming schedule series task total v worker
 """
 TAKEN, TABLES = frozenset(_TAKEN.split()), frozenset(_TABLES.split())
 

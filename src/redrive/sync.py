@@ -7,7 +7,7 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 from uuid import UUID
@@ -143,7 +143,8 @@ class SyncApp:
 
 
 class SyncService:
-    """A feature's service without await: its coroutine functions wait for what they return."""
+    """A feature's service without await: its coroutine functions wait for what they return; what they would yield comes
+    as a list."""
 
     def __init__(self, app: SyncApp, service: Any, name: str) -> None:
         self._app = app
@@ -158,17 +159,24 @@ class SyncService:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._service, name)
+        if inspect.isasyncgenfunction(found):
+            return lambda *args, **kwargs: self._app._wait(_all_of(found(*args, **kwargs)), f"{self._name}.{name}")
         if not inspect.iscoroutinefunction(found):
             return found
 
         @wraps(found)
         def call(*args: Any, **kwargs: Any) -> Any:
             coroutine = found(*args, **kwargs)
-            if kwargs.get("connection") is not None:
+            given = kwargs if not args else inspect.signature(found).bind(*args, **kwargs).arguments
+            if given.get("connection") is not None:
                 return _finish(coroutine)
             return self._app._wait(coroutine, f"{self._name}.{name}")
 
         return call
+
+
+async def _all_of(many: AsyncIterator[T]) -> list[T]:
+    return [one async for one in many]
 
 
 def _finish(coroutine: Coroutine[Any, Any, T]) -> T:

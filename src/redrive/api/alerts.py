@@ -82,6 +82,21 @@ class SilenceIn(m.In):
     actor: str | None = None
 
 
+class TrialIn(m.In):
+    actor: str | None = None
+
+
+class DestinationOut(m.Out):
+    """``fault``: why it could not be reached; null where the message was sent."""
+
+    name: str
+    fault: str | None
+
+
+class TrialOut(m.Out):
+    destinations: list[DestinationOut]
+
+
 class UnsilenceIn(m.In):
     rule: str
     queue: str | None = None
@@ -127,6 +142,13 @@ async def silence_alert(body: SilenceIn, operator: TheOperator) -> SilenceOut:
 async def unsilence_alert(body: UnsilenceIn, operator: TheOperator) -> None:
     """Ends a silence now: what fires still is told then."""
     await operator.named(body.actor).alerts.unsilence(body.rule, body.queue, body.reason)
+
+
+@router.post("/test")
+async def test_destinations(operator: TheOperator, body: TrialIn | None = None) -> TrialOut:
+    """Sends a message to every destination of alerts that this process knows; workers may know others."""
+    found = await operator.named(body.actor if body else None).alerts.test()
+    return TrialOut(destinations=[DestinationOut(name=name, fault=fault) for name, fault in found.items()])
 
 
 def _silence(silence: Silence) -> SilenceOut:

@@ -9,7 +9,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse
 from starlette.exceptions import HTTPException
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from redrive.api import (
     alerts,
@@ -36,12 +35,13 @@ from redrive.api import (
     workers,
 )
 from redrive.api.access import WrongTokenCounter
-from redrive.api.authentication import AuthenticationMiddleware, with_token
+from redrive.api.authentication import AuthenticationMiddleware, by_address, with_token
 from redrive.api.body_limit import BodyLimit
 from redrive.api.cookies import PlainCookies
 from redrive.api.docs_page import add_docs
 from redrive.api.feature_routes import routers_of
 from redrive.api.headers import SecurityHeaders
+from redrive.api.host_names import OwnNames
 from redrive.api.metrics import MetricsDoor, add_metrics
 from redrive.app import App
 from redrive.errors import RedriveError
@@ -79,13 +79,21 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.state.triggered = worker_run.TriggeredWorker()
     # The last one added comes first: headers on every answer, then the name asked for, then who asks, then the body.
     api.add_middleware(PlainCookies)
-    api.add_middleware(BodyLimit, streamed=frozenset(path for one in app.features for path in one.streams))
+    public = tuple(path for one in app.features for path in one.public)
+    streamed = frozenset(path for one in app.features for path in one.streams)
+    api.add_middleware(BodyLimit, streamed=streamed, unread=public)
     api.add_middleware(
         AuthenticationMiddleware,
-        guards={"/metrics": MetricsDoor(), "/api/worker/": worker_run.with_secret, "/api": with_token},
+        guards={
+            "/metrics": MetricsDoor(),
+            **dict.fromkeys(public, by_address),
+            "/api/worker/": worker_run.with_secret,
+            "/api/internal/": worker_run.with_secret,
+            "/api": with_token,
+        },
     )
     if hosts:
-        api.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
+        api.add_middleware(OwnNames, allowed_hosts=list(hosts), public=public)
     api.add_middleware(SecurityHeaders)
     api.add_exception_handler(Exception, problems.on_crash)
     api.add_exception_handler(RedriveError, problems.on_error)

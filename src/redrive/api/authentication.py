@@ -27,6 +27,12 @@ async def with_token(request: Request) -> None:
     request.state.caller = caller
 
 
+async def by_address(request: Request) -> None:
+    """Lets everybody who sends something in: the route knows by its address who that is."""
+    if request.method != "POST":
+        await with_token(request)
+
+
 class AuthenticationMiddleware:
     """Calls the guard of a path: ``guards`` are by the beginning of the path, and the first that fits decides."""
 

@@ -19,19 +19,29 @@ SMALL_BODY_BYTES = 262_144
 MOST_CONTAINERS, MOST_VALUES = 20_000, 50_000
 # One that does not end goes to the end of the body. Possessive: nothing is looked at twice, whatever stands there.
 _TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.S)
+# What senders call JSON lines; the first is the name that is documented.
+_LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
+_AS_LINES = "send the items as JSON lines, with all else in the query: Content-Type: application/x-ndjson"
 # Where payloads and results come in; nobody has so much to say elsewhere.
 _LARGE = re.compile(r"/api/tasks/?|/api/tasks/[^/]+/report/?")
+
+
+def is_lines(content_type: str) -> bool:
+    """Returns whether a body of this type is JSON lines."""
+    return content_type.partition(";")[0].strip().lower() in _LINES
 
 
 class BodyLimit:
     """The middleware that refuses such bodies. Parsing is one long call, and everybody else would wait for it."""
 
-    def __init__(self, app: ASGIApp, streamed: Collection[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, streamed: Collection[str] = (), unread: tuple[str, ...] = ()) -> None:
+        """``streamed``: addresses that read line by line. ``unread``: beginnings of those that read nothing."""
         self._app = app
         self._streamed = streamed
+        self._unread = unread
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or self._reads_lines(scope):
+        if scope["type"] != "http" or scope["path"].startswith(self._unread) or self._reads_lines(scope):
             await self._app(scope, receive, send)
             return
         told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
@@ -67,10 +77,11 @@ class BodyLimit:
     def _reads_lines(self, scope: Scope) -> bool:
         """True for JSON lines to an address that reads them as they come: it holds one at a time."""
         kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
-        return scope["path"].rstrip("/") in self._streamed and kind.startswith(b"application/x-ndjson")
+        return scope["path"].rstrip("/") in self._streamed and is_lines(kind.decode("latin-1"))
 
     async def _refuse(self, why: str, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _Refused.code, why, _Refused.hint)
+        hint = _AS_LINES if scope["path"].rstrip("/") in self._streamed else _Refused.hint
+        answer = problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _Refused.code, why, hint)
         await answer(scope, receive, send)
 
 

@@ -20,6 +20,7 @@ from redrive.worker.worker import Worker
 LET_IN_FOR_S = 5.0
 OUTAGE_S = 3600.0
 MOST_REMEMBERED = 100
+WITHOUT_WORKER = "http"  # the label "worker" of what a process without one has counted
 
 
 class MetricsDoor:
@@ -59,7 +60,9 @@ def add_metrics(api: FastAPI, app: App, worker: Worker | None) -> None:
     brought = metrics_of(app.features)
 
     def processes() -> dict[str, Samples]:
-        return {} if worker is None else {worker.id: extend(measure(worker), [own for _, own in brought])}
+        # Without a worker, too: what features count in requests is told here, or by nobody.
+        name, counted = (WITHOUT_WORKER, {}) if worker is None else (worker.id, measure(worker))
+        return {name: extend(counted, [own for _, own in brought])}
 
     fleets = {
         # Features live on the default connection.

@@ -212,7 +212,9 @@ class PreviewOut(Out):
     task_ids: list[UUID]
     tasks: list[TaskOut]
     plan_token: str | None = Field(description="With it, a retry acts on exactly this set.")
-    skipped: list[SkippedOut] = Field(description="Named in taskIds, and not to be retried.")
+    skipped: list[SkippedOut] = Field(
+        description="Not to be retried: those named in taskIds, and of this page those that their feature withholds."
+    )
 
 
 class BulkOut(Out):
@@ -440,12 +442,16 @@ class OperationPage(Out):
 class ApprovalOut(Out):
     id: str
     state: str
-    operation_id: str
+    operation_id: str | None = Field(description="What begins with the approval; null of an action of a feature.")
     action: str
+    title: str
     filter: dict[str, Any]
     total: int
     needed: str
     consequence: str = Field(description="What becomes of the tasks, and whether that can be taken back.")
+    feature: str | None = Field(None, description="Whose action it is, where that is no operation on tasks.")
+    arguments: dict[str, Any] | None = Field(None, description="And with what it is carried out.")
+    page: str | None = Field(None, description="Where the console shows what it is about.")
     requested_by: str
     reason: str | None
     fixed: str | None

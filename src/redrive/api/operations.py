@@ -58,6 +58,9 @@ class Begun(m.Out):
     matched: int
     needs_approval: str | None = Field(description="Why a second operator has to agree.")
     dry_run: bool
+    withheld: list[m.SkippedOut] = Field(
+        default=[], description="Of a dry run, among the first 500: those that their feature does not let be retried."
+    )
 
 
 @router.get("/operations", response_model=m.OperationPage)
@@ -131,7 +134,13 @@ async def begin_operation(
 async def respond_preview(seen: OperationPreview) -> Response:
     """Returns what an operation would be about."""
     return await json_answer(
-        202, operation=None, approval=None, matched=seen.number, needs_approval=seen.approval, dry_run=True
+        202,
+        operation=None,
+        approval=None,
+        matched=seen.number,
+        needs_approval=seen.approval,
+        dry_run=True,
+        withheld=serialize.skipped(seen.withheld),
     )
 
 

@@ -75,8 +75,8 @@ class App:
     """``App(url)`` uses that store, ``App()`` that of ``REDRIVE_URL``, else ``sqlite:///redrive.db`` in this directory.
 
     ``features`` bring tables, kinds, routes and duties of their own, besides those that are installed.
-    ``failure_rules`` say what failures count as, before redrive's own table does. ``name`` says whose schedules these
-    are. Without one, ``redrive work`` and ``up`` use the application's import path.
+    ``failure_rules`` say what failures count as, before redrive's own table does; those of ``redrive.toml`` come first.
+    ``name`` says whose schedules these are. Without one, ``redrive work`` and ``up`` use the application's import path.
     """
 
     def __init__(
@@ -96,6 +96,8 @@ class App:
         self.owner = self.name
         self.spec: str | None = None  # where commands import it from, for those that pages show
         self.registry = Registry(routing=self.connections.routing)
+        # Those of the settings come first: whoever runs an application can correct what it says.
+        self.registry.rules.table.extend(self.settings.failure_rules)
         if failure_rules != ():
             from redrive.kernel.failure_rule import check_rules
 
@@ -125,6 +127,7 @@ class App:
                         f"the feature {feature.name!r} cannot put {name!r} on the application, which has that already"
                     )
             taken.update(feature.services)
+            self.registry.reserved.add(feature.name, feature.reserved_kinds)
             if feature.kinds is not None:
                 feature.kinds.add_to(partial(self.register_for, feature.name))
             if feature.declare is not None:
@@ -182,6 +185,7 @@ class App:
         public: Iterable[str] = (),
         history: str | float | None = DEFAULT_HISTORY,
         circuit: Circuit | bool | None = None,
+        preload: Iterable[str] = (),
     ) -> TaskDecorator:
         """Register a handler for a kind.
 
@@ -192,7 +196,8 @@ class App:
         order's number, not its address. ``history`` says how long completed tasks of this kind are kept, if shorter
         than ``REDRIVE_HISTORY_DAYS``: ``"15m"``, ``"1h"``, ``"2d"`` or seconds; ``None``: they leave nothing.
         ``circuit``: while its other side is down, tasks of this kind wait and use no attempts: ``True``, or a
-        ``Circuit`` that says when.
+        ``Circuit`` that says when. ``preload`` names modules that the handler imports inside: a worker of its queue
+        has them before it claims, and whoever only enqueues does without.
         """
         if callable(kind):  # @app.task, as other queues have it; the function would be gone without a word
             raise ConfigError(
@@ -215,6 +220,7 @@ class App:
             "public": public,
             "history": check_history(kind, history),
             "circuit": circuit,
+            "preload": preload,
         }
         return TaskDecorator(self, self._register, kind, options)
 
@@ -318,7 +324,9 @@ class App:
         if self._providers is None:
             from redrive.remote.registry import ProviderRegistry
 
-            self._providers = ProviderRegistry(self.settings.providers, self.registry.rules)
+            self._providers = ProviderRegistry(
+                self.settings.providers, self.registry.rules, self.settings.provider_call_seconds
+            )
         return self._providers
 
     def on(self, event: str) -> Callable[[Listener], Listener]:
@@ -524,10 +532,11 @@ class App:
         return make_worker(self, chosen, self.at(on), store, log)
 
     def queues(self) -> tuple[str, ...]:
-        """Returns every queue that a handler of this application uses: ``default`` first, those of features last."""
+        """Returns every queue that a handler of this application uses: ``default`` first, those of features last, in
+        the order in which these declare them: a worker drains the first one first."""
         brought = self.registry.brought_queues()
-        found = {handler.queue for handler in self.registry.handlers.values()}
-        return tuple(sorted(found, key=lambda queue: (queue != "default", queue in brought, queue)))
+        found = dict.fromkeys(handler.queue for handler in self.registry.handlers.values())
+        return tuple(sorted(found, key=lambda one: (one != "default", one in brought, "" if one in brought else one)))
 
     async def run_worker(self, options: Options | None = None, **given: Unpack[WorkerOptions]) -> None:
         """Run a worker in this event loop until it is cancelled or an option ends it: ``app.worker(…).run()``."""

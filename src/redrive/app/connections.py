@@ -88,8 +88,21 @@ class Connections(Mapping[str, StoreHolder]):
             from redrive.integrations.same_store import insist_on_same
 
             said, sqlite = on is not None, is_sqlite(self[name].url)
-            insist_on_same(connection, name, said=said, default=self.main.name, sqlite=sqlite)
+            known = self._known_as if len(self) > 1 else lambda _: None
+            insist_on_same(connection, name, said=said, default=self.main.name, sqlite=sqlite, known_as=known)
         return self[name]
+
+    def _known_as(self, transaction: Any) -> str | None:
+        """Returns the connection that a transaction of PostgreSQL is on, where its driver says that it is one."""
+        from redrive.integrations.database_of import database_of
+        from redrive.stores.postgres.url import parse
+
+        found = database_of(transaction)
+        if found is None:
+            return None
+        return next(
+            (name for name, one in self.items() if not is_sqlite(one.url) and parse(one.url).place == found), None
+        )
 
     def for_commit(self, commit: Commit, on: str | None, connection: Any) -> StoreHolder:
         """Returns where a Commit lands: with its tasks, which have to agree, or ``on``."""

@@ -16,7 +16,7 @@ from redrive.kernel.commit import Declare, Schedule
 from redrive.kernel.duty import Duty
 from redrive.kernel.payload import JsonText
 from redrive.observe.logs import TaskLog, choose_style
-from redrive.ops.duties import duties_of
+from redrive.ops.duties import alerts_duty, duties_of
 from redrive.ops.retention import retention_of
 from redrive.ops.views import public_part
 from redrive.settings import Options, Settings
@@ -91,11 +91,22 @@ def _task_log(settings: Settings) -> TaskLog:
 def _duties(app: Application, where: StoreHolder) -> list[Duty]:
     """Returns the duties that ops and features bring to a worker."""
     own = [feature.duties(app.settings) for feature in app.features if feature.duties is not None]
-    # By its whole path: who reads it in a message is elsewhere.
-    store = where.shown_url if where.file is None else f"sqlite:///{where.file.resolve()}"
-    named = app.owner if ":" in app.owner else None
-    brought = duties_of(app.settings, store, where.name, app.features, named)
+    brought = duties_of(app.settings, _called(where), where.name, app.features, _named(app))
     return [*brought, *(duty for duties in own for duty in duties)]
+
+
+def alerts_of(app: Application, where: StoreHolder) -> Duty:
+    """Returns the duty that evaluates the alerts of a connection."""
+    return alerts_duty(app.settings, _called(where), where.name, app.features, _named(app))
+
+
+def _called(where: StoreHolder) -> str:
+    """Returns what a store is called in messages. By its whole path: who reads it is elsewhere."""
+    return where.shown_url if where.file is None else f"sqlite:///{where.file.resolve()}"
+
+
+def _named(app: Application) -> str | None:
+    return app.owner if ":" in app.owner else None
 
 
 def _hooks(app: Application) -> Hooks | None:

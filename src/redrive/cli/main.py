@@ -59,7 +59,7 @@ def _answer(arguments: list[str]) -> int:
     own = _own_features(arguments)
     brought = [feature for feature in (*installed(), *own) if feature.commands]
     if _asks_for_all(arguments) and all(feature.about for feature in brought):
-        sys.stdout.write(quick.all_commands({feature.name: feature.about for feature in brought}.items()))
+        sys.stdout.write(quick.all_commands({feature.called: feature.about for feature in brought}.items()))
         return EXIT_OK
     from redrive.cli.root import call
 
@@ -69,7 +69,7 @@ def _answer(arguments: list[str]) -> int:
 def _own_features(arguments: Sequence[str]) -> Sequence[Feature]:
     """Returns the features of the application where commands of theirs can be meant, by a name that is not known
     otherwise or by --help: importing an application takes time, and may fail."""
-    known = {*HIDDEN, *(name for listed in COMMANDS.values() for name in listed), *(one.name for one in installed())}
+    known = {*HIDDEN, *(name for listed in COMMANDS.values() for name in listed), *(one.called for one in installed())}
     helps = _asks_for_all(arguments)
     if not helps and (arguments[0].startswith("-") or arguments[0] in known):
         return ()

@@ -51,7 +51,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "doctor:doctor",
             "Look at workers, queues, leases, failures and the store itself; say what is wrong and how to mend it.",
         ),
-        "alerts": ("alerts:alerts_cli", "Alerts: what fires, silence, unsilence."),
+        "alerts": ("alerts:alerts_cli", "Alerts: what fires, silence, unsilence, test."),
         "slo": (
             "slo:slo",
             "Service levels: which share of a queue's tasks started in time, how much of the error budget is left, and how fast it goes.",

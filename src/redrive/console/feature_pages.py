@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +46,8 @@ class FeaturePages:
     panel: MakePanel | None = None
     topics: Mapping[str, Sampler] = field(default_factory=dict)
     number: Number | None = None  # stands beside its items that say ``badge="NAME"``, on every page
+    # What others call things of this feature, as patterns, and the page of each: {r"order:(\w+)": r"/orders/\1"}.
+    references: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,6 +59,14 @@ class Extensions:
     topics: Mapping[str, Sampler]
     panels: Mapping[str, MakePanel]
     numbers: Mapping[str, Number]
+    references: Mapping[str, str] = field(default_factory=dict)
+
+    def page_of(self, reference: str) -> str | None:
+        """Returns the address of what somebody calls so, below the console; None where no feature knows it."""
+        for pattern, path in self.references.items():
+            if found := re.fullmatch(pattern, reference):
+                return found.expand(path)
+        return None
 
     async def panel(self, operator: Operator, task: Task, **values: Any) -> tuple[str, str] | None:
         """Returns title and HTML of the panel that a task's feature has for it. One that fails leaves a note: the rest
@@ -87,6 +98,7 @@ def extensions_of(brought: Iterable[Feature]) -> Extensions:
         {name: sampler for pages in found.values() for name, sampler in pages.topics.items()},
         {feature.name: pages.panel for feature, pages in found.items() if pages.panel is not None},
         {feature.name: pages.number for feature, pages in found.items() if pages.number is not None},
+        {pattern: path for pages in found.values() for pattern, path in pages.references.items()},
     )
 
 

@@ -112,6 +112,11 @@ class Page:
         target = self.path if path is None else home() + path
         return target + (f"?{urlencode(fields)}" if fields else "")
 
+    def about(self, reference: str) -> str | None:
+        """Returns the address of what somebody calls so: ``batch:ID`` is a page of batches. None where nobody knows."""
+        found = self.extensions.page_of(reference)
+        return None if found is None else home() + found
+
     async def render(self, template: str, status: int = 200, /, **values: Any) -> Response:
         """Returns a page made of a template."""
         notice = _read_notice(self.request)

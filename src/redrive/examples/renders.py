@@ -17,6 +17,7 @@ import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 from redrive import App
 from redrive.batches.remote.application import RemoteBatches
@@ -32,6 +33,7 @@ FARM, RECEIVER = f"http://127.0.0.1:{FARM_PORT}", f"http://127.0.0.1:{RECEIVER_P
 BEHAVIOUR = {"duration": 12.0, "failures": {"model_error": 0.05, "param_error": 0.03, "timeout": 0.02}}
 SHOTS = {"Trailer": 40, "The whole film": 400}
 PRICE = 5
+LOOK = ("batch list", "ledger accounts", "webhooks deliveries", "doctor")  # commands that ``redrive up`` proposes
 
 logger = logging.getLogger("renders")
 # As [providers.farm] in redrive.toml would say. The receiver is on this machine, where webhooks go if that is allowed.
@@ -83,10 +85,17 @@ def _farm(listening: socket.socket) -> None:
     from redrive.remote.simulator.behaviour import Behaviour
     from redrive.remote.simulator.server import Simulator
 
-    simulator = Simulator(Behaviour())
+    simulator = Simulator(Behaviour(), keep=_farm_file())
     simulator.change(BEHAVIOUR)
     config = uvicorn.Config(simulator.app(), log_config=None, log_level="critical", access_log=False, lifespan="off")
     uvicorn.Server(config).run(sockets=[listening])
+
+
+def _farm_file() -> Path | None:
+    """Returns where the farm remembers its jobs over a restart: beside the file of the store, if that is one. In
+    PostgreSQL the items outlive the farm, and end when they were polled twenty times."""
+    _, sqlite, path = app.settings.url.partition("?")[0].partition("sqlite:///")
+    return Path(f"{path}.farm") if sqlite and path and not path.startswith(":") else None
 
 
 class _Receiver(BaseHTTPRequestHandler):

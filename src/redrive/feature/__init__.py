@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from redrive.kernel.alerts.brought import AlertRule
     from redrive.kernel.alerts.rules import Unit
     from redrive.kernel.applied import Applied
+    from redrive.kernel.approved import ApprovedAction, Asked, Land, Request
     from redrive.kernel.audit import Audit
     from redrive.kernel.circuit import Circuit
     from redrive.kernel.commit import CloseJoin, Commit
     from redrive.kernel.diagnosis import Dependency, Finding, Level
     from redrive.kernel.duty import Duty
-    from redrive.kernel.feature import Belongs, Feature, Need
+    from redrive.kernel.feature import Belongs, Feature, Members, Need
     from redrive.kernel.joins import Join, NewJoin, as_document, from_document
     from redrive.kernel.ledger import Posting
     from redrive.kernel.machine import Event, Transition
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from redrive.kernel.payload import encode
     from redrive.kernel.ports.store import Store
     from redrive.kernel.reactions import Effects, Landed, React, Rows
+    from redrive.kernel.retry_guard import RetryGuard, Withheld
     from redrive.kernel.task import NewTask, State, Task, check_name
     from redrive.ops.access import Caller, Role
     from redrive.ops.allowance import PlannedAction
@@ -50,6 +52,8 @@ __all__ = [
     "AlertRule",
     "App",
     "Applied",
+    "ApprovedAction",
+    "Asked",
     "Audit",
     "Belongs",
     "Caller",
@@ -72,8 +76,10 @@ __all__ = [
     "Join",
     "Kind",
     "Kinds",
+    "Land",
     "Landed",
     "Level",
+    "Members",
     "Need",
     "NewJoin",
     "NewTask",
@@ -84,7 +90,9 @@ __all__ = [
     "Posting",
     "React",
     "RedriveError",
+    "Request",
     "Retry",
+    "RetryGuard",
     "Role",
     "Rows",
     "Service",
@@ -96,6 +104,7 @@ __all__ = [
     "Transition",
     "Unavailable",
     "Unit",
+    "Withheld",
     "as_document",
     "check_name",
     "encode",
@@ -126,6 +135,12 @@ _HOMES = {
     "kernel.alerts.brought": ("AlertRule",),
     "kernel.alerts.rules": ("Unit",),
     "kernel.applied": ("Applied",),
+    "kernel.approved": (
+        "ApprovedAction",
+        "Asked",
+        "Land",
+        "Request",
+    ),
     "kernel.audit": ("Audit",),
     "kernel.circuit": ("Circuit",),
     "kernel.commit": (
@@ -141,6 +156,7 @@ _HOMES = {
     "kernel.feature": (
         "Belongs",
         "Feature",
+        "Members",
         "Need",
     ),
     "kernel.joins": (
@@ -168,6 +184,10 @@ _HOMES = {
         "Landed",
         "React",
         "Rows",
+    ),
+    "kernel.retry_guard": (
+        "RetryGuard",
+        "Withheld",
     ),
     "kernel.task": (
         "NewTask",

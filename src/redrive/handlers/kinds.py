@@ -14,7 +14,7 @@ from redrive.handlers.options import KindOptions, NewTaskOptions
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Registry, make_handler
 from redrive.handlers.signature import Call
 from redrive.kernel.machine import Policy
-from redrive.kernel.task import NewTask
+from redrive.kernel.task import NewTask, check_own_key
 
 P = ParamSpec("P")
 Register = Callable[[str, Callable[..., Any], Mapping[str, Any]], Any]
@@ -30,6 +30,7 @@ DEFAULTS: Mapping[str, Any] = {
     "rate_limit_ms": None,
     "deterministic": (),
     "circuit": None,
+    "preload": (),
 }
 
 
@@ -59,7 +60,11 @@ class Kind(Generic[P]):
     def new(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
         """Returns a task that calls the handler with these arguments, which are checked here, and has the kind's queue,
         priority and attempts. Nothing is enqueued: it belongs into a Commit, Effects or a NewJoin."""
-        return make_task(self._registry, self.kind, Call(args, kwargs), **self._options)
+        options: NewTaskOptions = {**self._options}
+        key = options.pop("idempotency_key", None)  # one that producers may not have
+        made = make_task(self._registry, self.kind, Call(args, kwargs), **options)
+        made.own, made.idempotency_key = True, check_own_key(key)
+        return made
 
 
 class Kinds:

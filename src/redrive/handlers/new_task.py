@@ -56,6 +56,8 @@ def make_task(
 ) -> NewTask:
     """Returns a new task, or refuses it: nothing reaches a store before all of it is right."""
     # A kind that is known, and what it was declared with, have been checked there.
+    if isinstance(kind, str):
+        registry.reserved.refuse(kind)
     known = (registry.known(kind) if isinstance(kind, str) else None) or _unknown(registry, kind)
     text = _encoded(known, payload)
     if delay is not None and run_at is not None:

@@ -66,6 +66,7 @@ class KindOptions(TypedDict, total=False):
     public: Iterable[str]
     history: str | float | None
     circuit: Circuit | bool | None
+    preload: Iterable[str]
 
 
 def check_options(options: EnqueueOptions) -> EnqueueOptions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -17,6 +17,7 @@ from redrive.handlers.signature import PayloadSpec
 from redrive.kernel.circuit import Circuit, circuit_of
 from redrive.kernel.classify import NO_RULES, FailureRules
 from redrive.kernel.machine import Policy
+from redrive.kernel.reserved import ReservedKinds
 from redrive.kernel.task import check_attempts, check_int, check_name, check_priority, check_timeout
 
 DEFAULT_MAX_ATTEMPTS = 5
@@ -49,6 +50,7 @@ class Handler:
     public: tuple[str, ...] = ()  # payload fields that everybody may see who may look at all
     rules: FailureRules = NO_RULES
     circuit: Circuit | None = None  # with its name
+    preload: tuple[str, ...] = ()  # modules that a worker imports before it claims
 
     @property
     def max_attempts(self) -> int:
@@ -75,7 +77,10 @@ class Registry:
     rules: FailureRules = field(default_factory=FailureRules)
     routing: Routing | None = None
     hooks: dict[str, list[Hook]] = field(default_factory=dict)  # by the name of their event
+    reserved: ReservedKinds = field(default_factory=ReservedKinds)  # those that producers may not enqueue
     brought: set[str] = field(default_factory=set)  # kinds that come with features
+    # Told of tasks that recovery took back, many at once: the kind of each, and whether it had passed its time limit.
+    told_reclaimed: list[Callable[[Sequence[tuple[str, bool]]], None]] = field(default_factory=list)
 
     def add(self, handler: Handler) -> None:
         known = self.handlers.get(handler.kind)
@@ -145,6 +150,7 @@ def make_handler(
     names: Mapping[str, Any] | None = None,
     public: Iterable[str] = (),
     circuit: Circuit | bool | None = None,
+    preload: Iterable[str] = (),
 ) -> Handler:
     """Returns a handler after checking everything an application said about its kind, at import time."""
     check_name(kind, "kind")
@@ -179,6 +185,7 @@ def make_handler(
         deterministic=final,
         public=check_public(kind, public),
         circuit=circuit_of(kind, circuit),
+        preload=_modules(kind, preload),
     )
 
 
@@ -188,6 +195,15 @@ def check_public(kind: str, names: Iterable[str]) -> tuple[str, ...]:
     for name in listed:
         if not isinstance(name, str) or not name:
             raise InvalidInput(f"public= of {kind} lists names of payload fields, and {name!r} is none")
+    return listed
+
+
+def _modules(kind: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Returns ``preload=`` as a tuple; what cannot be the name of a module is refused."""
+    listed = (names,) if isinstance(names, str) else tuple(names)
+    for name in listed:
+        if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+            raise InvalidInput(f"preload= of {kind} lists names of modules, and {name!r} is none")
     return listed
 
 

@@ -62,6 +62,11 @@ class PayloadSpec:
         if not is_certain(self._what):
             _ = self._typed  # what cannot be used is refused here, where it is declared
 
+    @property
+    def preload(self) -> tuple[str, ...]:
+        """The module by which payloads are read, where every one needs it. It imports Pydantic."""
+        return () if self._taken is not None else ("redrive.handlers.typed",)
+
     @cached_property
     def _typed(self) -> TypedPayload:
         """What reads and writes payloads by their types; made when one needs it."""

@@ -29,7 +29,7 @@ class OwnCommit:
                 hint="moves of tasks and other changes go without connection=",
             )
         for task in self.tasks:
-            refuse_reserved(task.idempotency_key)
+            refuse_reserved(task.idempotency_key, own=task.own)
             if task.feature is not None:
                 check_feature(task)
 
@@ -40,7 +40,7 @@ class OwnCommit:
     @property
     def plain(self) -> bool:
         """Whether it is tasks and nothing else, which also a database role may add that only enqueues."""
-        belongs = any(task.feature is not None or task.join is not None for task in self.tasks)
+        belongs = any(task.own or task.feature is not None or task.join is not None for task in self.tasks)
         return self.commit.only_enqueues and not belongs
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 if TYPE_CHECKING:
+    from redrive.kernel.retry_guard import Withheld
     from redrive.kernel.task import AuditRow, Enqueued, State
 
 
@@ -19,6 +20,7 @@ class Applied:
     instead: dict[UUID, State] = field(default_factory=dict)  # of moves that led elsewhere than asked: where they led
     skipped: dict[UUID, str | None] = field(default_factory=dict)  # of a bulk action: the states of lost ones
     refused: dict[UUID, str] = field(default_factory=dict)  # rows that stood in the way, and what the store said
+    withheld: dict[UUID, Withheld] = field(default_factory=dict)  # of lost ones: those that a feature does not let go
     fired: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)
     asked_before: set[UUID] = field(default_factory=set)  # running tasks that somebody had asked to stop already

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from redrive.kernel.retry_guard import Withheld
+
 
 @dataclass(slots=True, frozen=True)
 class Audit:
@@ -45,7 +47,7 @@ class BulkAction:
         tasks that do not exist."""
         rows = [
             Audit(
-                self.actor, f"{self.action}_SKIPPED", skip_reason(state, self.means), task_id, self.id, {"state": state}
+                self.actor, f"{self.action}_SKIPPED", skip_reason(state, self.means), task_id, self.id, _before(state)
             )
             for task_id, state in skipped.items()
         ] + [
@@ -58,6 +60,10 @@ class BulkAction:
         return [*rows, Audit(self.actor, f"{self.action}_SUMMARY", self.reason, None, self.id, None, facts)]
 
 
+def _before(state: str | None) -> Any:
+    return None if isinstance(state, Withheld) else {"state": state}
+
+
 # In place of a state.
 UNUSABLE = "its row cannot be worked with"
 FOREIGN = "it is of a feature that this process does not know; name the application that brings it (--app)"
@@ -66,7 +72,7 @@ FOREIGN = "it is of a feature that this process does not know; name the applicat
 def skip_reason(state: str | None, means: str = "failed or cancelled") -> str:
     if state is None:
         return "not found"
-    if state in (UNUSABLE, FOREIGN):
+    if state in (UNUSABLE, FOREIGN) or isinstance(state, Withheld):
         return state
     return (
         f"it is {state}, but no longer by the failure that was meant"
@@ -78,11 +84,13 @@ def skip_reason(state: str | None, means: str = "failed or cancelled") -> str:
 @dataclass(slots=True, frozen=True)
 class AuditFilter:
     """Selects audit rows; None means any. ``kind``, ``scope`` and ``trace_id`` are those of the task acted on.
-    ``since`` is the first moment, ``until`` the first that is too late."""
+    ``since`` is the first moment, ``until`` the first that is too late. ``target``: what was acted on that is no task,
+    ``batch:ID`` for instance."""
 
     action: str | None = None
     actor: str | None = None
     bulk_id: str | None = None
+    target: str | None = None
     task_id: UUID | None = None
     kind: str | None = None
     scope: str | None = None

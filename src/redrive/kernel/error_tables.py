@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterable, Iterator
 from enum import EnumMeta
 from itertools import islice
-from types import MappingProxyType, MemberDescriptorType
+from types import FunctionType, MappingProxyType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from redrive.kernel.error_words import ERROR_WORDS, FAILURE_WORDS
@@ -16,14 +16,39 @@ from redrive.kernel.message_template import WORD
 MAX_TEXTS = 200  # nobody writes more by hand
 MAX_TEXT = 300
 MAX_DEPTH = 3
+MAX_LOOKS = 8_000  # at values, for one message: what stands near may be of any size, and the event loop waits
+MAX_LOOKS_OF_TABLE = 2_000
+_NO_ROWS = (type(None), int, float, bytes, FunctionType, ModuleType)  # nothing below them is a text of a table
 
 
-def error_texts(table: Any, attributes: Iterable[str] = ()) -> Iterator[str]:
+class Looks:
+    """How many values may still be looked at: for a message, and for one table of it."""
+
+    __slots__ = ("_whole", "left")
+
+    def __init__(self, left: int = MAX_LOOKS, whole: Looks | None = None) -> None:
+        self.left = left
+        self._whole = whole
+
+    def of_table(self) -> Looks:
+        """Returns those of one table, which leaves some for the others."""
+        return Looks(min(self.left, MAX_LOOKS_OF_TABLE), self)
+
+    def take(self) -> bool:
+        """Counts one; returns False when there were too many."""
+        self.left -= 1
+        if self._whole is not None:
+            self._whole.left -= 1
+        return self.left >= 0
+
+
+def error_texts(table: Any, attributes: Iterable[str], looks: Looks) -> Iterator[str]:
     """Returns the texts of a table of errors: a mapping, a list, an enumeration or the constants of a class, also of
-    rows, where each column is one for itself. ``attributes``: those that are asked of its rows. Of a table of data
-    returns nothing."""
-    found = list(islice(_texts(_rows(table), tuple(attributes), None, 0), MAX_TEXTS + 1))
-    if len(found) > MAX_TEXTS:
+    rows, where each column is one for itself. ``attributes``: those that are asked of its rows. Of a table of data, and
+    of one with too much to look at, returns nothing."""
+    own = looks.of_table()
+    found = list(islice(_texts(_rows(table), tuple(attributes), None, 0, own), MAX_TEXTS + 1))
+    if len(found) > MAX_TEXTS or own.left < 0:
         return
     columns: dict[Any, list[str]] = {}
     for column, text in found:
@@ -43,16 +68,18 @@ def _rows(table: Any) -> Any:
     return table
 
 
-def _texts(value: Any, attributes: tuple[str, ...], column: Any, depth: int) -> Iterator[tuple[Any, str]]:
-    """Yields the texts, each with its column, without a call of anybody's code."""
+def _texts(value: Any, attributes: tuple[str, ...], column: Any, depth: int, looks: Looks) -> Iterator[tuple[Any, str]]:
+    """Yields the texts, each with its column, without a call of anybody's code, while there are looks left."""
     if isinstance(value, str):
         if depth and len(value) <= MAX_TEXT:
             yield column, value
         return
-    if depth > MAX_DEPTH:
+    if depth > MAX_DEPTH or isinstance(value, _NO_ROWS):
         return
     for key, one in _items(value, attributes if depth else ()):
-        yield from _texts(one, attributes, key if depth else None, depth + 1)
+        if not looks.take():
+            return
+        yield from _texts(one, attributes, key if depth else None, depth + 1, looks)
 
 
 def _items(value: Any, attributes: tuple[str, ...]) -> Iterable[tuple[Any, Any]]:
@@ -64,7 +91,7 @@ def _items(value: Any, attributes: tuple[str, ...]) -> Iterable[tuple[Any, Any]]
         return enumerate(list.__iter__(value))
     if isinstance(value, tuple):
         return enumerate(tuple.__iter__(value))
-    return [(name, _attribute(value, name)) for name in attributes]
+    return ((name, _attribute(value, name)) for name in attributes)
 
 
 def _attribute(holder: Any, name: str) -> Any:

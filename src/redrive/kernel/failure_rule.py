@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, RedriveError
 from redrive.kernel import evidence
 from redrive.kernel.classify import Classification, FailureType
 from redrive.kernel.task import check_name
@@ -17,6 +18,25 @@ READ = 4_000  # characters of a message in which words are looked for
 _CLASS = re.compile(r"[1-5]xx")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 Names = str | Sequence[str]
+
+
+class BadRule(ConfigError):
+    """A rule that cannot be used. ``field``: what of it is wrong; None where that is the whole of it."""
+
+    code = "FAILURE_RULE_INVALID"
+
+    def __init__(self, message: str, *, hint: str | None = None, field: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.field = field
+
+
+@contextmanager
+def _about(field: str) -> Iterator[None]:
+    """Says of a mistake which field it is in."""
+    try:
+        yield
+    except RedriveError as error:
+        raise BadRule(error.message, hint=error.hint, field=field) from None
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -43,16 +63,22 @@ class FailureRule:
     _found: Classification = field(init=False, default=Classification("rule"), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_name(self.reason, "reason")
-        self._set("_status", [_checked_status(one) for one in _listed(self.status)])
-        self._set("_names", [_name(one) for one in _listed(self.exception)])
-        self._set("_codes", [_text("code", one) for one in _listed(self.code)])
-        self._set("_words", [_text("words", one).lower() for one in _listed(self.words)])
+        with _about("reason"):
+            check_name(self.reason, "reason")
+        with _about("status"):
+            self._set("_status", [_checked_status(one) for one in _listed(self.status)])
+        with _about("exception"):
+            self._set("_names", [_name(one) for one in _listed(self.exception)])
+        with _about("code"):
+            self._set("_codes", [_text("code", one) for one in _listed(self.code)])
+        with _about("words"):
+            self._set("_words", [_text("words", one).lower() for one in _listed(self.words)])
         if not (self._status or self._names or self._codes or self._words):
-            raise ConfigError("it fits everything", hint="say status, exception, code or words")
+            raise BadRule("it fits everything", hint="say status, exception, code or words")
         if not isinstance(self.retry, bool):
-            raise ConfigError(f"retry is True or False, not {self.retry!r}")
-        object.__setattr__(self, "_found", Classification(self.reason, self.failure_type, self.retry))
+            raise BadRule(f"retry is True or False, not {self.retry!r}", field="retry")
+        with _about("failure_type"):
+            object.__setattr__(self, "_found", Classification(self.reason, self.failure_type, self.retry))
 
     def _set(self, name: str, found: Sequence[Any]) -> None:
         object.__setattr__(self, name, tuple(found))
@@ -107,7 +133,7 @@ def check_rules(given: object) -> list[FailureRule]:
     found: list[FailureRule] = []
     for nth, one in enumerate(given):
         try:
-            rule = _rule(one)
+            rule = rule_of(one)
         except ConfigError as error:
             raise ConfigError(f"failure_rules[{nth}]: {error.message}", hint=error.hint) from None
         except (TypeError, ValueError) as error:
@@ -120,16 +146,17 @@ def check_rules(given: object) -> list[FailureRule]:
     return found
 
 
-def _rule(given: object) -> FailureRule:
+def rule_of(given: object) -> FailureRule:
+    """Returns a rule, also of a table with its fields."""
     if isinstance(given, FailureRule):
         return given
     if not isinstance(given, Mapping):
-        raise ConfigError(f"it is {type(given).__name__}, not a FailureRule")
+        raise BadRule(f"it is {type(given).__name__}, not a FailureRule")
     known = [one.name for one in fields(FailureRule) if one.init]
     if unknown := [str(name) for name in given if name not in known]:
-        raise ConfigError(f"{unknown[0]!r} is not known", hint=f"there are {', '.join(known)}")
+        raise BadRule(f"{unknown[0]!r} is not known", hint=f"there are {', '.join(known)}", field=unknown[0])
     if missing := [name for name in ("reason", "failure_type") if name not in given]:
-        raise ConfigError(f"{missing[0]} is needed")
+        raise BadRule(f"{missing[0]} is needed")
     return FailureRule(**given)
 
 

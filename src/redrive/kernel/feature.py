@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from redrive.kernel.alerts.brought import AlertRule
+    from redrive.kernel.approved import ApprovedAction
     from redrive.kernel.diagnosis import Dependency, Finding
     from redrive.kernel.duty import Duty
     from redrive.kernel.ports.store import Store
     from redrive.kernel.reactions import React
+    from redrive.kernel.retry_guard import RetryGuard
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # a part of names of tables, of addresses, and a command
 
@@ -51,6 +53,15 @@ class Belongs:
 
 
 @dataclass(slots=True, frozen=True)
+class Members:
+    """The tasks that an id of a feature stands for, as members of a join. ``cancel``: what to do instead where
+    cancelling these tasks would not cancel what they are part of."""
+
+    join: UUID
+    cancel: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
 class Feature:
     """What a feature brings. Routes, commands, pages and metrics are given by name: only the process that serves
     them imports them. Functions that get settings get the application's; ``settings.of(OrderSettings)`` are its own."""
@@ -68,6 +79,9 @@ class Feature:
     # What it puts on the App: a name → "package.service:Class", made of the App when it is first asked for.
     services: Mapping[str, str] = field(default_factory=dict, hash=False)
     routes: str | None = None  # "package.routes:router", a FastAPI router or several, below /api/NAME
+    # Beginnings of addresses below /api/NAME/ that anybody may POST to: the address itself proves who calls, and of the
+    # body nothing is read.
+    public: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()  # addresses that read JSON lines as they come, and bound them themselves
     commands: str | None = None  # "package.commands:cli", a Typer application, called ``redrive NAME …``
     pages: str | None = None  # "package.pages:pages", FeaturePages of the console, below /ops/queue/NAME
@@ -84,12 +98,30 @@ class Feature:
     belongs: Callable[[Mapping[str, Any]], Belongs | None] | None = None
     # Gets the join of a task that carries no feature's name; returns what its members belong to.
     belongs_by_join: Callable[[UUID], Belongs] | None = None
+    # Gets the store and an id by which tasks are filtered (--batch); returns the members of which join are meant, None
+    # where the id is none of its own. Refuses one of its own that has no tasks, and says where to look instead.
+    members: Callable[[Store, UUID], Awaitable[Members | None]] | None = None
+    approved: tuple[ApprovedAction, ...] = ()  # its actions that a second operator may have to agree to
+    retry_guard: RetryGuard | None = None  # says which of its tasks nobody may retry, and what to do instead
     metrics: str | None = None  # "package.metrics:metrics", FeatureMetrics, for /metrics
     # "package.checks:check", an async generator that gets the store and yields problems of redrive.ledger.verify: what
     # ``redrive ledger verify`` proves besides the books.
     verify: str | None = None
+    # "package.checks:holds", async, gets the store and what money is frozen for; returns why nobody may settle that by
+    # hand, and what to do instead (Withheld), or None.
+    holds: str | None = None
+    # What kinds begin with that only the feature itself enqueues. On PostgreSQL a step of it writes the same into the
+    # table redrive.reserved_kind, by which redrive.enqueue refuses them to producers.
+    reserved_kinds: tuple[str, ...] = ()
+    # "package.checks:unheld", gets what money is frozen for; returns Rows that let nothing land while the feature will
+    # settle it itself, or None. Who looks before may be overtaken; these are in the transaction of the money.
+    unheld: str | None = None
+    # "package.checks:erasable", async, gets the store and a scope; returns why that cannot be erased now, and what has
+    # to end before (Withheld), or None.
+    erase_guard: str | None = None
     about: str = ""  # what its commands are for, in a sentence; without it the page of all commands has to import them
     command: str | None = None  # what its commands are called, where not by its name: ``redrive batch``, of "batches"
+    tasks: bool = True  # False: no task carries its name, so nobody has to look after such
     needs: tuple[Need, ...] = ()  # of the store; what follows from a reaction and from tables goes without saying
 
     @property
@@ -110,6 +142,15 @@ class Feature:
                 f"{self.name!r} is no name of a feature",
                 hint="its tables, addresses and commands are named after it: small letters, digits and _, 40 at most",
             )
+        for path in self.public:
+            if not path.startswith(f"/api/{self.name}/") or not path.endswith("/"):
+                raise ConfigError(
+                    f"the feature {self.name!r} cannot open {path!r} to everybody", hint=f'say "/api/{self.name}/…/"'
+                )
+        if not self.tasks and (self.react or self.kinds or self.belongs or self.retry_guard):
+            raise ConfigError(f"the feature {self.name!r} has no tasks, and something that is about them")
+        if len({action.name for action in self.approved}) < len(self.approved):
+            raise ConfigError(f"the feature {self.name!r} has two actions of one name that are approved")
         for rule in self.alerts:
             rule.check(self.name, self.examine)
         if len({rule.name for rule in self.alerts}) < len(self.alerts):

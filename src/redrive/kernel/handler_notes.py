@@ -1,4 +1,5 @@
-"""What workers note about handlers that harm others, for whoever looks at their tasks: two small collections."""
+"""What workers note about handlers that harm others, or that they do not have, for whoever looks at their tasks: small
+collections."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from redrive.kernel.records import Put, Record
 # One for each attempt that was given up; its state is the task's id until the handler ends.
 STRAY_COLLECTION = "stray-handler"
 BLOCKED_COLLECTION = "blocked-loop"  # one for each kind
+UNHANDLED_COLLECTION = "unhandled-kind"  # one for each kind that somebody hands back
 OVER = "over"
 KEPT_S = 86_400.0
+UNHANDLED_KEPT_S = 300.0
 MOST_BLOCKS = 20
 
 
@@ -45,6 +48,19 @@ class LoopBlock:
     timeout: float | None = None
 
 
+@dataclass(slots=True, frozen=True)
+class Unhandled:
+    """A kind of a feature whose tasks a worker hands back: its application does not have it."""
+
+    kind: str
+    worker_id: str
+    at: str
+
+    def put(self, known: Record | None) -> Put:
+        version = 0 if known is None else known.version
+        return Put(UNHANDLED_COLLECTION, self.kind, asdict(self), version, keep=UNHANDLED_KEPT_S)
+
+
 def stray_over(record: Record) -> Put:
     """Notes that the handler has ended after all; nobody asks for it any more."""
     return Put(STRAY_COLLECTION, record.id, record.body, record.version, OVER, keep=0.0)
@@ -66,9 +82,13 @@ def blocks_of(record: Record) -> list[LoopBlock]:
     return [LoopBlock(**_known(LoopBlock, one)) for one in reversed(record.body.get("blocks", ()))]
 
 
+def unhandled_of(record: Record) -> Unhandled:
+    return Unhandled(**_known(Unhandled, record.body))
+
+
 def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _known(kind: type[Stray] | type[LoopBlock], body: Mapping[str, Any]) -> dict[str, Any]:
+def _known(kind: type[Stray] | type[LoopBlock] | type[Unhandled], body: Mapping[str, Any]) -> dict[str, Any]:
     return {name: body[name] for name in kind.__dataclass_fields__}

@@ -88,12 +88,16 @@ def check_joins(joins: Sequence[NewJoin]) -> None:
 
 
 def as_document(task: NewTask | None, what: str = "a task that is enqueued later") -> dict[str, Any] | None:
-    """Returns a task to be enqueued later as JSON values, without fields that are None. One that could not be enqueued
-    is refused now: later nobody is there to be told."""
+    """Returns a task to be enqueued later as JSON values, without fields that are None or False. One that could
+    not be enqueued is refused now: later nobody is there to be told."""
     if task is None:
         return None
     check_later(task, what)
-    values = {name: value for name, value in asdict(task).items() if value is not None}
+    values = {
+        name: value
+        for name, value in asdict(task).items()
+        if value is not None and value is not False and name != "taken"
+    }
     return {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from redrive.errors import InvalidInput
 from redrive.kernel.task import check_text
 
-MOST = 2**62  # so that the sum of two can be told
+MOST = 2**53  # also exact where numbers are floating; and what a thousand of them add up to can be counted
 
 
 @dataclass(slots=True, frozen=True)
@@ -25,8 +25,13 @@ class Posting:
             check_text(account or "", "an account")
             if type(amount) is not int or abs(amount) >= MOST:
                 raise InvalidInput(
-                    f"an amount is a whole number below 2^62, not {amount!r}", hint="count in the smallest unit"
+                    f"an amount is a whole number below 2^53, not {_shown(amount)}", hint="count in the smallest unit"
                 )
         total = sum(amount for _, amount in self.entries)
         if total != 0 or not self.entries:
             raise InvalidInput(f"posting {self.key!r} does not add up: its entries sum to {total}, not 0")
+
+
+def _shown(amount: object) -> str:
+    """Returns an amount as it was given: one of its two entries has it with the other sign."""
+    return str(abs(amount)) if type(amount) is int else repr(amount)

@@ -106,7 +106,7 @@ TABLE: dict[Event, Rule] = {
         (_S.DELAYED,),
         True,
         Attempts.GIVE_BACK,
-        "the worker does not know the task's feature; it waits a moment for one that does",
+        "the worker does not know the task's feature, or kind of it; it waits a moment for one that does",
         quiet=True,
     ),
     Event.FAIL: Rule(
@@ -159,7 +159,7 @@ TABLE: dict[Event, Rule] = {
         (_S.FAILED,),
         False,
         Attempts.KEEP,
-        "its row cannot be worked with (from before a limit, or damaged); it is failed by itself, with a dead letter",
+        "its row is damaged, or its time is over while nobody may run it; it is failed by itself, with a dead letter",
     ),
     Event.POSTPONE: Rule(
         (_S.QUEUED,),

@@ -187,7 +187,7 @@ class Operation:
         since = [task.created_at, task.last_attempt_at, task.last_replayed_at]
         return all(moment(when) <= self.upto for when in since if when is not None)
 
-    def carry_out(self, tasks: Sequence[FailedRef], driver: str, running: Collection[UUID] = ()) -> Commit:
+    def carry_out(self, tasks: Sequence[FailedRef], driver: str | None, running: Collection[UUID] = ()) -> Commit:
         """Returns the Commit of one piece: these tasks, and how far the operation has come with them. Those that are
         ``running`` are asked to stop."""
         after = replace(

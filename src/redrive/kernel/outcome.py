@@ -132,8 +132,8 @@ class Released:
 
 @dataclass(slots=True, frozen=True)
 class HandedBack:
-    """Not begun: whoever claimed it does not know the task's feature. It waits ``seconds`` for somebody who does, and
-    the attempt is not counted."""
+    """Not begun: whoever claimed it does not know the task's feature, or that kind of it. It waits ``seconds`` for
+    somebody who does, and the attempt is not counted."""
 
     reason: str = "its feature is not known here"
     seconds: float = 10.0

@@ -21,6 +21,11 @@ class Missing(KeyError):
         self.at = at
 
 
+class StraysFromPath(ValueError):
+    """A value would lead to another address than the template means: it is a whole step of its path, and empty or
+    dots."""
+
+
 class Absent:
     """What an optional placeholder stands for where there is nothing."""
 
@@ -78,9 +83,27 @@ def filled(template: Any, values: Mapping[str, Any]) -> Any:
 
 
 def filled_url(template: str, values: Mapping[str, Any], encode: Callable[[str], str] | None = None) -> str:
-    """Returns a URL with its values, each encoded so that it stays within its part."""
+    """Returns a URL with its values, each encoded so that it stays within its part. Raises Missing, and StraysFromPath
+    where a step of the path would become ``.`` or ``..``, or nothing at all without a question mark."""
     encoded = encode or (lambda text: quote(text, safe=""))
-    return _PLACEHOLDER.sub(lambda found: encoded(_text(_value(found, values))), template)
+
+    def fill(part: str) -> str:
+        return _PLACEHOLDER.sub(lambda found: encoded(_text(_value(found, values))), part)
+
+    path, query = _split(template)
+    steps = [(step, fill(step)) for step in path.split("/")]
+    for step, made in steps:
+        needed = any(not optional for _, optional in _PLACEHOLDER.findall(step))
+        if step != made and (made in (".", "..") or (needed and not made)):
+            raise StraysFromPath(f"{step} is {made!r}, which would lead to another address")
+    return "/".join(made for _, made in steps) + fill(query)
+
+
+def _split(template: str) -> tuple[str, str]:
+    """Returns what stands before the query, and the query with its question mark; that of a placeholder is none."""
+    bare = _PLACEHOLDER.sub(lambda found: "_" * len(found[0]), template)
+    at = next((at for at, one in enumerate(bare) if one in "?#"), len(bare))
+    return template[:at], template[at:]
 
 
 def _value(found: re.Match[str], values: Mapping[str, Any]) -> Any:

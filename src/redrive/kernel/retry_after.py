@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from math import isfinite
 
 from redrive.kernel.evidence import chain, header
@@ -15,13 +17,25 @@ def retry_after(error: BaseException, now: datetime | None = None) -> float | No
     """Returns the seconds that the response in an exception asks for; None if it asks for nothing that can be waited
     for."""
     for one in chain(error):
-        wish = header(one, "Retry-After-Ms")
-        if wish is not None and (seconds := _seconds(wish)) is not None:
-            return _bounded(seconds / 1000)
-        wish = header(one, "Retry-After")
+        wish = _wish(partial(header, one), now)
         if wish is not None:
-            return parse_retry_after(wish, _moment(header(one, "Date")) or now)
+            return wish[0]
     return None
+
+
+def retry_after_of(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Returns the seconds that the headers of a response ask for."""
+    wish = _wish(headers.get, now)
+    return None if wish is None else wish[0]
+
+
+def _wish(get: Callable[[str], str | None], now: datetime | None) -> tuple[float | None] | None:
+    """Returns what is asked for, in brackets; None if nothing is said."""
+    wish = get("Retry-After-Ms")
+    if wish is not None and (seconds := _seconds(wish)) is not None:
+        return (_bounded(seconds / 1000),)
+    wish = get("Retry-After")
+    return None if wish is None else (parse_retry_after(wish, _moment(get("Date")) or now),)
 
 
 def parse_retry_after(value: str, now: datetime | None) -> float | None:

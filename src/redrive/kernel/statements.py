@@ -17,7 +17,7 @@ from string import Template
 from types import CodeType, FrameType, FunctionType, MappingProxyType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 
-from redrive.kernel.error_tables import error_texts
+from redrive.kernel.error_tables import Looks, error_texts
 from redrive.kernel.expressions import Piece, read, statement
 from redrive.kernel.frames import MAX_FRAMES, MAX_KEPT_FRAMES, own
 
@@ -67,25 +67,26 @@ def written_along(trace: TracebackType | None, package: str | None) -> Written:
     """Returns what the statements of a traceback say: the application's own, and the last one. Around them are their
     functions."""
     steps = _steps(trace, package)
+    looks = Looks()
     statements: list[Source] = []
     given: tuple[str, ...] = ()
     called: tuple[str, ...] = ()
     for step in reversed(steps):
         frame = step.tb_frame
-        source = _source(statement(frame.f_code, step.tb_lasti), _scope(frame))
+        source = _source(statement(frame.f_code, step.tb_lasti), _scope(frame, looks))
         called = (*source.called, *called)
         raises = frame.f_code.co_code[step.tb_lasti] == _RAISE
         given = (*source.given, *given)
         statements.append(source._replace(called=called, given=given, raises=raises))
         given = (*source.texts, *source.passing, *given)
     functions = {id(step.tb_frame.f_code): step.tb_frame for step in steps}.values()
-    around = [_source(read(one.f_code).pieces, _scope(one)) for one in functions]
+    around = [_source(read(one.f_code).pieces, _scope(one, looks)) for one in functions]
     return Written(tuple(reversed(statements)), (_together(around),))
 
 
 def written_by(code: CodeType, scope: Mapping[str, Any]) -> Written:
     """Returns what one function says that returned its message."""
-    return Written((), (_source(read(code).pieces, _Scope(scope)),))
+    return Written((), (_source(read(code).pieces, _Scope(Looks(), scope)),))
 
 
 def _source(pieces: list[Piece], scope: _Scope) -> Source:
@@ -137,22 +138,24 @@ def _steps(trace: TracebackType | None, package: str | None) -> list[TracebackTy
 class _Scope(NamedTuple):
     """What names stand for: in a module, in the class of a method, and functions in the function itself."""
 
+    looks: Looks
     module: Mapping[str, Any]
     holder: type | None = None
     inner: Mapping[str, Any] = MappingProxyType({})
 
 
-def _scope(frame: FrameType) -> _Scope:
+def _scope(frame: FrameType, looks: Looks) -> _Scope:
     code = frame.f_code
     inner = frame.f_locals
     first = code.co_varnames[0] if code.co_argcount else None
     holder = inner.get(first) if first in ("self", "cls") else None
     if holder is not None and not isinstance(holder, type):
         holder = type(holder)
-    return _Scope(frame.f_globals, holder, inner)
+    return _Scope(looks, frame.f_globals, holder, inner)
 
 
 class _Named(NamedTuple):
+    looks: Looks
     constants: list[str]
     called: list[str]
     words: list[str]
@@ -160,7 +163,7 @@ class _Named(NamedTuple):
 
     def add_errors(self, table: Any) -> None:
         """Adds the texts of a table of errors."""
-        for text in error_texts(table, self.names):
+        for text in error_texts(table, self.names, self.looks):
             (self.words if text.isidentifier() else self.constants).append(text)
 
 
@@ -169,7 +172,7 @@ def _named(pieces: list[Piece], scope: _Scope) -> _Named:
     class, and what the functions say that it calls."""
     names = dict.fromkeys([piece.text for piece in pieces if piece.kind == "name"][:MAX_NAMED])
     keys = {piece.text for piece in pieces if piece.kind == "key"}
-    found = _Named([], [], [], tuple(names))
+    found = _Named(scope.looks, [], [], [], tuple(names))
     for name in names:
         value = scope.module.get(name)
         _add(found, name, value, keys)
@@ -200,7 +203,7 @@ def _add(found: _Named, name: str, value: Any, keys: Set[str], *, said: bool = F
     """``said``: what this function says is the message itself."""
     if isinstance(value, FunctionType):
         if not _foreign(value):
-            (found.constants if said else found.called).extend(_texts_in(value))
+            (found.constants if said else found.called).extend(_texts_in(value, found.looks))
     elif isinstance(value, Enum):
         found.constants.extend([value.value] if isinstance(value.value, str) else [])
     elif isinstance(value, Template):
@@ -209,12 +212,12 @@ def _add(found: _Named, name: str, value: Any, keys: Set[str], *, said: bool = F
         if name.isupper() or _FIELD.search(value):
             found.constants.append(value)
     else:
-        found.constants.extend(_formats(value, keys))
+        found.constants.extend(_formats(value, keys, found.looks.of_table()))
         if isinstance(value, _TABLES) and not _foreign(value):
             found.add_errors(value)
 
 
-def _texts_in(function: FunctionType) -> Iterator[str]:
+def _texts_in(function: FunctionType, looks: Looks) -> Iterator[str]:
     """Returns the texts written in a function, and the constants it names."""
     pieces = read(function.__code__).pieces[:MAX_NAMED]
     names = {piece.text for piece in pieces if piece.kind == "name"}
@@ -228,22 +231,24 @@ def _texts_in(function: FunctionType) -> Iterator[str]:
             if isinstance(value, str) and piece.text.isupper():
                 yield value
             elif not isinstance(value, str):
-                yield from _formats(value, frozenset())
+                yield from _formats(value, frozenset(), looks.of_table())
                 if isinstance(value, _TABLES) and not _foreign(value):
-                    yield from error_texts(value, names)
+                    yield from error_texts(value, names, looks)
 
 
-def _formats(value: Any, keys: Set[str], depth: int = 0) -> Iterator[str]:
+def _formats(value: Any, keys: Set[str], looks: Looks, depth: int = 0) -> Iterator[str]:
     """Returns the formats in a table, and the phrase under keys that stand in the source; all else there is data."""
     if type(value) not in (dict, tuple, list) or len(value) > MAX_NAMED or depth > MAX_DEPTH:  # not somebody's class
         return
     for key, one in value.items() if type(value) is dict else enumerate(value):
+        if not looks.take():
+            return
         known = key in keys
         if isinstance(one, str):
             if _FIELD.search(one) or (known and " " in one):
                 yield one
         else:
-            yield from _formats(one, keys if known else frozenset(), depth + 1)
+            yield from _formats(one, keys if known else frozenset(), looks, depth + 1)
 
 
 def _foreign(holder: Any) -> bool:

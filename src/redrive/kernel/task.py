@@ -25,6 +25,7 @@ MAX_FACTS_BYTES = 4096
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 # Keys of the tasks that schedules fire: whoever could take one in advance would keep that run from happening.
 SCHEDULE_KEYS = "schedule:"
+FEATURE_KEYS = "redrive:"  # of tasks that features make, each once
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")
 # Control characters, line separators, and what turns the direction of the text around it.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -95,7 +96,7 @@ class Task:
     result: Any = None
     erased_at: datetime | None = None
     feature: str | None = None
-    facts: Any = None  # what that feature wrote into the row
+    facts: Any = None  # what that feature, or who made the task, wrote into the row
     join_id: UUID | None = None
     deduplicated: bool = False
 
@@ -143,8 +144,10 @@ class NewTask:
     trace_id: str | None = None
     idempotency_key: str | None = None
     feature: str | None = None  # who reacts to its moves
-    facts: str | None = None  # what the feature wants to know then, as JSON text
+    facts: str | None = None  # what the feature, or who made it, wants to know then, as JSON text
     join: UUID | None = None  # the join that it is a member of
+    own: bool = False  # a feature made it: its kind and its key may be kept for that feature
+    taken: bool = field(default=False, init=False, repr=False, compare=False)  # a task with its id was made of it
 
 
 @dataclass(slots=True)
@@ -296,13 +299,26 @@ def check_key(value: object) -> str | None:
     return key
 
 
+def check_own_key(value: object) -> str | None:
+    """Refuses an idempotency key that features may not use."""
+    key = check_text(value, "idempotency_key")
+    refuse_reserved(key, own=True)
+    return key
+
+
 def check_join(value: object) -> UUID:
     if not isinstance(value, UUID):
         raise InvalidInput(f"join must be a UUID, not {_shorten(value)}", hint="a handler's own is ctx.task.join")
     return value
 
 
-def refuse_reserved(key: str | None) -> None:
+def refuse_reserved(key: str | None, *, own: bool = False) -> None:
+    """Refuses an idempotency key that is kept for others. ``own``: that of a task that a feature made."""
+    if key is not None and not own and key.startswith(FEATURE_KEYS):
+        raise InvalidInput(
+            f"idempotency_key {_shorten(key)} begins with {FEATURE_KEYS!r}, which is kept for tasks of features",
+            hint="begin it with something else",
+        )
     if key is not None and key.startswith(SCHEDULE_KEYS):
         raise InvalidInput(
             f"idempotency_key {_shorten(key)} begins with {SCHEDULE_KEYS!r}, which is kept for the runs of schedules",

@@ -37,7 +37,7 @@ def _check(task: NewTask) -> None:
     check_attempts(task.max_attempts)
     check_priority(task.priority)
     check_labels(task)
-    refuse_reserved(task.idempotency_key)
+    refuse_reserved(task.idempotency_key, own=task.own)
     for text, name, limit in ((task.payload, "payload", None), (task.facts, "facts", MAX_FACTS_BYTES)):
         if text is not None:
             check(text, name) if limit is None else check(text, name, limit)

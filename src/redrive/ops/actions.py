@@ -14,6 +14,7 @@ from redrive.kernel.failed import TaskStatus
 from redrive.kernel.machine import TABLE, Event, Transition
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
+from redrive.kernel.retry_guard import Withheld
 from redrive.kernel.task import State, Task, check_name, check_text
 from redrive.ops.people import mixed_scripts, person
 from redrive.ops.retry_log import log_retried
@@ -171,7 +172,13 @@ def insist(result: Result, verb: str) -> None:
     for task_id, why in result.skipped.items():
         if why == "not found":
             raise TaskNotFound(f"there is no task {task_id}")
-        raise InvalidTransition(f"task {task_id} cannot be {verb}: {why}")
+        raise refused(task_id, verb, why)
+
+
+def refused(task_id: UUID, verb: str, why: str, hint: str | None = None) -> InvalidTransition:
+    """Returns the error that says why nothing was done with a task."""
+    told, hint = (why.why, why.hint) if isinstance(why, Withheld) else (why, hint)
+    return InvalidTransition(f"task {task_id} cannot be {verb}: {told}", hint=hint)
 
 
 async def _move(
@@ -185,7 +192,7 @@ async def _move(
     applied = await store.apply(Commit(transitions=transitions, puts=puts))
     result = Result(done=[task_id for task_id in unique if task_id not in applied.lost])
     left = [task_id for task_id in unique if task_id in applied.lost]
-    result.skipped = await _why_not(store, left, TABLE[event].sources)
+    result.skipped = await _why_not(store, left, TABLE[event].sources) | applied.withheld
     return result
 
 

@@ -45,10 +45,21 @@ Act = Callable[[Sequence[Put]], Awaitable[T]]
 
 @dataclass(slots=True, frozen=True)
 class Rule:
-    """More than ``above`` tasks within ``window`` need a second operator; None: nothing does."""
+    """More than ``above`` tasks within ``window`` need a second operator; None: nothing does. ``book``: where they are
+    counted, for what is counted apart from tasks, and ``noun``, what these are."""
 
     above: int | None
     window: timedelta = timedelta(hours=1)
+    book: str = ""
+    noun: str = "task"
+
+    def counted_at(self, actor: str) -> str:
+        """Returns the name of the document that counts what somebody did."""
+        return f"{self.book}/{person(actor)}" if self.book else person(actor)
+
+    def counted(self, number: int) -> str:
+        """Returns a number with its noun."""
+        return counted(number) if self.noun == "task" else f"{number:,} {self.noun}"
 
 
 UNRESTRICTED = Rule(None)  # of the application's own code, which is no operator
@@ -56,11 +67,11 @@ UNRESTRICTED = Rule(None)  # of the application's own code, which is no operator
 
 @dataclass(slots=True, frozen=True)
 class PlannedAction:
-    """Something that is about to be done to ``number`` tasks; ``action`` is what it is, or what it amounts to.
-    ``always``: why it needs a second operator however few they are; None: only its number counts. ``operation``: that
-    will do it, piece by piece."""
+    """Something that is about to be done to ``number`` tasks; ``action`` is what it is, or what it amounts to; None
+    of what is none on tasks. ``always``: why it needs a second operator however few they are; None: only its number
+    counts. ``operation``: that will do it, piece by piece."""
 
-    action: Action
+    action: Action | None
     number: int
     always: str | None = None
     operation: str | None = None
@@ -96,14 +107,20 @@ async def alone(store: Store, rule: Rule, actor: str, planned: PlannedAction, ac
     while True:
         verdict = await judge(store, rule, actor, planned)
         if verdict.why is not None:
-            way = f"{BULK[planned.action]}, or POST /api/operations"
-            raise ApprovalNeeded(verdict.why, hint=f"begin it as an operation, which can be approved: {way}")
+            raise ApprovalNeeded(verdict.why, hint=_hint(planned))
         try:
             return await act(verdict.puts)
         except ChangedMeanwhile:  # the same person, at the same moment
             if not verdict.puts or time.monotonic() > ends:
                 raise
             await asyncio.sleep(random.random() * 0.02)  # noqa: S311 - not a secret
+
+
+def _hint(planned: PlannedAction) -> str | None:
+    if planned.action is None:
+        return None
+    way = f"{BULK[planned.action]}, or POST /api/operations"
+    return f"begin it as an operation, which can be approved: {way}"
 
 
 @dataclass(slots=True, frozen=True)
@@ -128,9 +145,9 @@ class _Recent:
         if above is None or number + self.total <= above:
             return None
         if number > above or not self.total:
-            return f"{counted(number)} {'is' if number == 1 else 'are'} more than {above}"
+            return f"{self.rule.counted(number)} {'is' if number == 1 else 'are'} more than {above}"
         span = f"{self.rule.window.total_seconds() / 60:g} minutes"
-        return f"{counted(number)} and the {self.total} of {self.actor} within {span} are more than {above}"
+        return f"{self.rule.counted(number)} and the {self.total} of {self.actor} within {span} are more than {above}"
 
     def over(self, operation: str, number: int) -> _Recent:
         """Returns the same with one of its operations over, which has moved so many."""
@@ -152,11 +169,11 @@ class _Recent:
             return {"actor": self.actor, "minutes": minutes, "operations": operations}
 
         kept = self.rule.window.total_seconds() + 120
-        return Put(COLLECTION, person(self.actor), body, self.version, keep=kept)
+        return Put(COLLECTION, self.rule.counted_at(self.actor), body, self.version, keep=kept)
 
 
 async def _recent(store: Store, rule: Rule, actor: str) -> _Recent:
-    record = await store.record(COLLECTION, person(actor))
+    record = await store.record(COLLECTION, rule.counted_at(actor))
     if record is None:
         return _Recent(actor, rule)
     age = (await store.now() - record.created_at).total_seconds()

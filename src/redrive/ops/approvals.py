@@ -18,6 +18,7 @@ from redrive.kernel.task import check_int, check_text
 from redrive.ops.actions import check_actor, check_states
 from redrive.ops.allowance import PlannedAction
 from redrive.ops.people import person
+from redrive.ops.text import counted
 
 COLLECTION = "approval"
 APPROVALS_PER_PIECE = 500
@@ -94,6 +95,11 @@ async def list_approvals(
     return await store.records(COLLECTION, states=states, limit=limit, before=before)
 
 
+def title(record: Record) -> str:
+    """Returns what is asked for in a few words: "retry 5 tasks"."""
+    return str(record.body.get("title") or f"{record.body['action']} {counted(record.body['total'])}")
+
+
 async def show(store: Store, approval_id: str) -> Record:
     record = await store.record(COLLECTION, approval_id)
     if record is None:
@@ -102,12 +108,13 @@ async def show(store: Store, approval_id: str) -> Record:
 
 
 async def approve(store: Store, approval_id: str, *, actor: str, reason: str | None = None) -> Record:
-    """Approves, by somebody else than who asked; the operation begins with it."""
-    return await _decide(store, approval_id, actor, reason, APPROVED, Status.RUNNING)
+    """Approves, by somebody else than who asked; the operation begins with it. An action of a feature is approved by
+    ``requests.carry_out``."""
+    return await _decide(store, approval_id, actor, reason, APPROVED)
 
 
 async def reject(store: Store, approval_id: str, *, actor: str, reason: str | None = None) -> Record:
-    return await _decide(store, approval_id, actor, reason, REJECTED, Status.CANCELLED)
+    return await _decide(store, approval_id, actor, reason, REJECTED)
 
 
 async def expire(store: Store) -> int:
@@ -118,7 +125,7 @@ async def expire(store: Store) -> int:
         before = page[-1].seq
         for record in page:
             if expired(record, now):
-                await _close(store, record, "redrive", "nobody decided in time", EXPIRED, Status.CANCELLED)
+                await store.apply(await _closed(store, record, "redrive", "nobody decided in time", EXPIRED))
                 closed += 1
     return closed
 
@@ -145,57 +152,55 @@ async def withdrawn(store: Store, operation: Operation) -> list[Put]:
     return [Put(COLLECTION, record.id, record.body, record.version, WITHDRAWN)]
 
 
-async def _decide(
-    store: Store, approval_id: str, actor: str, reason: str | None, decision: str, then: Status
-) -> Record:
-    who, why = check_actor(actor), check_text(reason, "reason")
+async def _decide(store: Store, approval_id: str, actor: str, reason: str | None, decision: str) -> Record:
     record = await show(store, approval_id)
+    if decision == APPROVED and record.body["operation"] is None:
+        raise InvalidTransition(
+            f"approval {approval_id} is about an action of {record.body['feature']}, not carried out"
+        )
+    await store.apply(await deciding(store, record, actor, reason, decision))
+    return await show(store, approval_id)
+
+
+async def deciding(store: Store, record: Record, actor: str, reason: str | None, decision: str) -> Commit:
+    """Returns what closes a request that may be decided so by this person, and begins or ends its operation."""
+    who, why = check_actor(actor), check_text(reason, "reason")
     if record.state != PENDING:
-        raise InvalidTransition(f"approval {approval_id} is {record.state}", hint="only pending ones can be decided")
+        raise InvalidTransition(f"approval {record.id} is {record.state}", hint="only pending ones can be decided")
     if expired(record, await store.now()):
-        raise InvalidTransition(f"approval {approval_id} has expired", hint="ask for it again")
+        raise InvalidTransition(f"approval {record.id} has expired", hint="ask for it again")
     if decision == APPROVED and asked_by(record, who):
         raise NotAllowed(f"{who} asked for it, and cannot approve it", hint="somebody else has to")
-    return await _close(store, record, who, why, decision, then)
+    return await _closed(store, record, who, why, decision)
 
 
-async def _close(store: Store, record: Record, who: str, why: str | None, decision: str, then: Status) -> Record:
+async def _closed(store: Store, record: Record, who: str, why: str | None, decision: str) -> Commit:
+    operation = record.body["operation"]
     body = {**record.body, "decided_by": who, "decision": decision, "decision_reason": why}
-    puts = [Put(COLLECTION, record.id, body, record.version, decision)]
     name = {APPROVED: "APPROVAL_APPROVE", REJECTED: "APPROVAL_REJECT"}.get(decision, "APPROVAL_EXPIRE")
-    audits = [
-        Audit(
-            who,
-            name,
-            why,
-            None,
-            record.body["operation"],
-            {"state": record.state},
-            {"state": decision},
-            target=f"approval:{record.id}",
-        )
-    ]
-    found = await store.record(OPERATIONS, record.body["operation"])
-    if found is not None and found.state == Status.WAITING:
-        operation = Operation.of(found)
-        if then is Status.RUNNING:
-            puts.append(replace(operation, status=then).put())
-            audits.append(
-                Audit(
-                    operation.actor,
-                    "OPERATION_START",
-                    operation.reason,
-                    None,
-                    operation.id,
-                    {"status": operation.status.value},
-                    {"status": then.value, "approved_by": who, **operation.said},
-                    target=f"operation:{operation.id}",
-                )
-            )
-        else:
-            name = "OPERATION_REJECT" if decision == REJECTED else "OPERATION_EXPIRE"
-            ended = operation.called_off(who, name, why, f"{decision} by {who}" + (f": {why}" if why else ""))
-            puts += ended.puts
-            audits += ended.audits
-    await store.apply(Commit(puts=puts, audits=audits))
-    return await show(store, record.id)
+    before, after, target = {"state": record.state}, {"state": decision}, f"approval:{record.id}"
+    said = Audit(who, name, why, None, operation, before, after, target=target, scope=record.body.get("scope"))
+    decided = Commit(puts=[Put(COLLECTION, record.id, body, record.version, decision)], audits=[said])
+    found = None if operation is None else await store.record(OPERATIONS, operation)
+    if found is None or found.state != Status.WAITING:
+        return decided
+    turned = _turned(Operation.of(found), who, why, decision)
+    return Commit(puts=[*decided.puts, *turned.puts], audits=[*decided.audits, *turned.audits])
+
+
+def _turned(operation: Operation, who: str, why: str | None, decision: str) -> Commit:
+    """Returns what begins an operation that was approved, or ends one that was not."""
+    if decision != APPROVED:
+        name = "OPERATION_REJECT" if decision == REJECTED else "OPERATION_EXPIRE"
+        return operation.called_off(who, name, why, f"{decision} by {who}" + (f": {why}" if why else ""))
+    row = Audit(
+        operation.actor,
+        "OPERATION_START",
+        operation.reason,
+        None,
+        operation.id,
+        {"status": operation.status.value},
+        {"status": Status.RUNNING.value, "approved_by": who, **operation.said},
+        target=f"operation:{operation.id}",
+    )
+    return Commit(puts=[replace(operation, status=Status.RUNNING).put()], audits=[row])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +20,8 @@ from redrive.kernel.records import Put
 from redrive.kernel.task import AuditRow, check_int
 from redrive.ops.actions import check_actor
 from redrive.ops.audit_chain import apply_sealed
-from redrive.ops.audit_rows import COLUMNS, PRUNE_SUMMARY, SUMMARIES, ids_of, outside, row_hash, values_of
+from redrive.ops.audit_rows import COLUMNS, PRUNE_SUMMARY, SUMMARIES, batch_target, ids_of, outside, row_hash, values_of
+from redrive.ops.csv_lines import csv_line
 from redrive.ops.inspect import plain
 from redrive.ops.pages import LONGEST_ALONE, in_pieces
 
@@ -36,7 +35,6 @@ PRUNE_LASTS_S = 600.0  # seconds between two pieces, at most
 RETENTION_ACTOR = "redrive:retention"
 # Retention waits so long for a full piece: each removal has a seal of its own, and these should be few.
 WAIT_FOR_FULL_PIECE = timedelta(hours=1)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 EVERY_ROW = AuditFilter()
 
 
@@ -60,6 +58,14 @@ class Pruned:
     bulk_id: str | None = None
 
 
+async def meant(store: Store, which: AuditFilter) -> AuditFilter:
+    """Returns the filter of what an id stands for that people call a batch: a bulk action by which rows were written,
+    else a batch that they are about. Found out first, so that each is read by its own index."""
+    if which.bulk_id is None or await store.audit(AuditFilter(bulk_id=which.bulk_id), limit=1):
+        return which
+    return replace(which, bulk_id=None, target=batch_target(which.bulk_id))
+
+
 async def query(
     store: Store,
     which: AuditFilter = EVERY_ROW,
@@ -71,6 +77,7 @@ async def query(
 ) -> Page:
     """Returns rows newest first: by page, or from ``before`` on, which stays stable while rows are added. ``paged``:
     with documents as text, as far as the budget of a page goes."""
+    which = await meant(store, which)
     check_int(page, "page", 1, 1_000_000)
     check_int(page_size, "page size", 1, LARGEST_PAGE)
     offset = 0 if before is not None else (page - 1) * page_size
@@ -120,15 +127,16 @@ async def _lines(store: Store, which: AuditFilter, form: str) -> AsyncIterator[s
     if form not in EXPORT_FORMATS:
         raise InvalidInput(f"{form!r} is no format of an export", hint="json, csv or jsonl")
     if form == "csv":
-        yield _csv_line(COLUMNS)
+        yield csv_line(COLUMNS)
     elif form == "json":
         yield "["
     first, after = True, 0
+    which = await meant(store, which)
     while rows := await store.audit(which, limit=ROWS_PER_READ, after=after):
         after = rows[-1].id
         for row in rows:
             if form == "csv":
-                yield _csv_line([_cell(value) for value in values_of(row).values()])
+                yield csv_line(values_of(row).values())
             elif form == "jsonl":
                 yield json.dumps(values_of(row)) + "\n"
             else:
@@ -171,7 +179,7 @@ async def prune(
     who = check_actor(actor)
     if not 0 <= older_than_days <= 36_500:
         raise InvalidInput(f"olderThanDays must be from 0 to 36500, not {older_than_days:g}")
-    old = replace(which, older_than=await store.now() - timedelta(days=older_than_days))
+    old = replace(await meant(store, which), older_than=await store.now() - timedelta(days=older_than_days))
     if dry_run:
         return Pruned(await store.count_audit(old), 0, True)
     bulk_id, removed, version = str(new_id()), 0, 0
@@ -242,18 +250,3 @@ async def retain(
     old = await store.audit(AuditFilter(older_than=now - timedelta(days=days)), limit=piece, after=0)
     if old and not stopping() and (len(old) >= piece or old[0].at < now - timedelta(days=days) - WAIT_FOR_FULL_PIECE):
         await prune(store, older_than_days=days, actor=RETENTION_ACTOR, piece=piece, archive=archive, stopping=stopping)
-
-
-def _cell(value: Any) -> str:
-    """Returns text that no spreadsheet takes for a formula."""
-    if value is None:
-        return ""
-    text = value if isinstance(value, str) else json.dumps(value) if isinstance(value, dict | list) else str(value)
-    return "'" + text if text.startswith(_FORMULA) and not isinstance(value, int | float) else text
-
-
-def _csv_line(cells: Any) -> str:
-    out = io.StringIO()
-    # All in quotes: a spreadsheet that takes ; for the separator must not find one inside a cell.
-    csv.writer(out, lineterminator="\r\n", quoting=csv.QUOTE_ALL).writerow(cells)
-    return out.getvalue()

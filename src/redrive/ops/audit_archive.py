@@ -19,7 +19,7 @@ from redrive.errors import StoreError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.task import AuditRow
 from redrive.ops.archive_storage import storage_at
-from redrive.ops.audit_rows import MOST_ROWS_PER_RANGE, archived_values, row_of
+from redrive.ops.audit_rows import MOST_ROWS_PER_RANGE, archived_values, batch_target, row_of
 
 LARGEST_LINE_BYTES = 16 << 20  # one row; none that we write is nearly as long
 LARGEST_UNPACKED_BYTES = 1 << 30  # one piece, unpacked
@@ -175,9 +175,12 @@ def _push(heads: list[tuple[int, str, AuditRow, Iterator[AuditRow]]], name: str,
 
 
 def _fits(row: AuditRow, which: AuditFilter) -> bool:
-    names = ("action", "actor", "bulk_id", "task_id", "kind", "scope", "trace_id")
+    names = ("action", "actor", "target", "task_id", "kind", "scope", "trace_id")
     if which.since is not None and row.at < which.since:
         return False
     if any(end is not None and row.at >= end for end in (which.until, which.older_than)):
+        return False
+    # An operation, or a batch that was acted on: in the store ``ops.audit.meant`` finds out which.
+    if which.bulk_id not in (None, row.bulk_id) and row.target != batch_target(which.bulk_id):
         return False
     return all(getattr(which, name) in (None, getattr(row, name)) for name in names)

@@ -22,6 +22,11 @@ from redrive.ops.inspect import plain
 _OUTSIDE = {"bulk_id": "batch_id"}
 
 
+def batch_target(batch: str | None) -> str:
+    """Returns how rows name a batch that was acted on."""
+    return f"batch:{batch}"
+
+
 def outside(name: str) -> str:
     """Returns the name that a field of an audit row has in exports, filters and answers."""
     return _OUTSIDE.get(name, name)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from redrive.errors import (
+    BatchUnknown,
     CauseUnknown,
     InvalidInput,
     NotFound,
@@ -28,7 +29,7 @@ Look = Callable[[Operator], Awaitable[T]]
 SIGN_OF_LIFE_S = 3.0
 PATIENCE_S = 10.0
 # What one connection does not know, another may.
-UNKNOWN = (UnknownKind, UnknownQueue, CauseUnknown)
+UNKNOWN = (UnknownKind, UnknownQueue, CauseUnknown, BatchUnknown)
 
 
 async def on_each(

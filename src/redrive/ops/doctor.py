@@ -19,6 +19,7 @@ from redrive.kernel.alerts.rules import (
     NO_WORKER,
     OLDEST_AGE,
     PENDING,
+    SCHEDULE_MISSED,
 )
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.failed import FailedCount
@@ -31,6 +32,7 @@ from redrive.ops.alerts.findings import Watched
 from redrive.ops.causes import Cause
 from redrive.ops.circuits import told
 from redrive.ops.held import HeldQueue, held_queues
+from redrive.ops.late_schedules import late_schedules
 from redrive.ops.text import counted, span
 from redrive.ops.workers import Lost, drivers, fell_silent, live_workers, lost
 
@@ -78,6 +80,7 @@ async def examine(
         *_lost(lost(await store.leases(), overview), overview.now, queue),
         *_backlog(diagnosis, stats, rows),
         *_leases(diagnosis),
+        *(await late_schedules(store, overview) if queue is None else ()),
         *(await handler_notes.findings(store, overview) if queue is None else ()),
         *_features(diagnosis),
         *_holds(overview, queue),
@@ -91,8 +94,9 @@ async def examine(
         *[one for name, look in looks.items() for one in await _of_feature(name, look) if _concerns(one, queue)],
     ]
     said = {finding.text for finding in found}
-    # Open circuits are named above, each by itself.
-    rest = [one for one in await alerts.findings(store, watched, queue) if one.code != CIRCUIT_OPEN.name]
+    # Open circuits and schedules that are late are named above, each by itself.
+    named = {CIRCUIT_OPEN.name, *(SCHEDULE_MISSED.name for one in found if one.code == SCHEDULE_MISSED.name)}
+    rest = [one for one in await alerts.findings(store, watched, queue) if one.code not in named]
     found += [one for one in rest if one.text not in said]
     found = _folded(found)
     return sorted(found, key=lambda finding: ORDER[finding.level]) or [Finding(Level.OK, "healthy", "nothing is wrong")]
@@ -428,8 +432,7 @@ async def _bulk(store: Store, overview: Overview) -> list[Finding]:
         Finding(
             Level.NOTE,
             "approval",
-            f"{record.body['requested_by']} waits for approval to {record.body['action']}"
-            f" {counted(record.body['total'])}",
+            f"{record.body['requested_by']} waits for approval to {approvals.title(record)}",
             f"redrive approvals approve {record.id} --by NAME",
             ("approval", record.id),
         )

@@ -47,7 +47,7 @@ def duties_of(
         Duty("seal", SEAL_EVERY_S, _seal_audit),
         Duty("vitals", growth.SAMPLE_EVERY_S, _measure),
     ]
-    found.append(_alerts(settings, store, connection or settings.default_connection, features, app))
+    found.append(alerts_duty(settings, store, connection or settings.default_connection, features, app))
     if settings.failed_days > 0:
         found.append(_give_up(settings))
     if settings.audit_ttl_days > 0:
@@ -67,7 +67,10 @@ async def _measure(store: Store, worker: str, stopping: Stopping) -> None:
     await growth.write_sample(store)
 
 
-def _alerts(settings: Settings, store: str, connection: str, features: Sequence[Feature], app: str | None) -> Duty:
+def alerts_duty(
+    settings: Settings, store: str, connection: str, features: Sequence[Feature] = (), app: str | None = None
+) -> Duty:
+    """Returns the duty that evaluates alerts; the arguments are those of ``duties_of``."""
     several = connection if len(settings.connections) > 1 else None
     place = Place(store, socket.gethostname(), settings.env, several)
     wording = Wording(settings.alert_runbooks, place, settings.triage)

@@ -18,7 +18,7 @@ SHORTEST_QUOTED = 6
 DEEPEST_CLEANED = 100
 # What people wrote into documents, and what names somebody there, also in before and after of the audit log. Nothing
 # else is looked at or replaced: redrive's own words ("retry", "state", "queued") may be somebody's scope as well.
-WRITTEN = frozenset({"reason", "decision_reason", "fixed", "note", "owner", "needed", "detail"})
+WRITTEN = frozenset({"reason", "decision_reason", "fixed", "note", "owner", "needed", "detail", "title", "told"})
 LABELS = frozenset({"scope", "trace_id", "traces", "group"})
 _SAID = frozenset({"reason", "decision_reason", "fixed", "note"})  # goes altogether, where it is about the scope
 

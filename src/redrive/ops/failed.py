@@ -29,6 +29,7 @@ from redrive.ops.matches import Matches, matching
 from redrive.ops.moments import parse_span
 from redrive.ops.pages import by_ids, in_pieces
 from redrive.ops.retry_log import log_retried
+from redrive.ops.withheld import withheld, withheld_of
 
 MOST_RETRIED_AT_ONCE = 500
 DEFAULT_RETRY_LIMIT = 50
@@ -58,7 +59,7 @@ class Page:
     page_size: int
     plan: str | None = None
     planned: list[UUID] | None = None
-    skipped: dict[UUID, str] = field(default_factory=dict)  # named, and not retried: why
+    skipped: dict[UUID, str] = field(default_factory=dict)  # named, or on this page, and not retried: why
     more: bool = False
 
     @property
@@ -183,6 +184,22 @@ async def preview(
         check_int(limit, "limit", 1, MOST_RETRIED_AT_ONCE)
         if which.ids is not None:  # of those that are named the first ones, in whatever state they are
             which, limit = replace(which, ids=tuple(dict.fromkeys(which.ids))[:limit]), None
+    found = await _preview(store, which, page, page_size, limit, plan, bind, paged, most)
+    kept = await withheld(store, found.tasks)
+    return replace(found, skipped={**found.skipped, **kept}) if kept else found
+
+
+async def _preview(
+    store: Store,
+    which: FailureFilter,
+    page: int,
+    page_size: int,
+    limit: int | None,
+    plan: str | None,
+    bind: str | None,
+    paged: bool,
+    most: int | None,
+) -> Page:
     offset = (page - 1) * page_size
     if plan is not None:
         return await _page_of(store, await plans.load(store, plan), page, page_size, paged)
@@ -469,6 +486,13 @@ async def dry_run_by_id(store: Store, chosen: Selection, possible: tuple[State, 
         else:
             means = " or ".join(possible)
             result.skipped[task_id] = skip_reason(None if task is None else task.state.value, means)
+    return await _without_withheld(store, result) if possible == RETRYABLE_STATES else result
+
+
+async def _without_withheld(store: Store, result: BulkResult) -> BulkResult:
+    kept = await withheld_of(store, result.would_retry)
+    result.would_retry = [task_id for task_id in result.would_retry if task_id not in kept]
+    result.skipped |= kept
     return result
 
 

@@ -9,21 +9,25 @@ from redrive.kernel.handler_notes import (
     BLOCKED_COLLECTION,
     OVER,
     STRAY_COLLECTION,
+    UNHANDLED_COLLECTION,
     LoopBlock,
     Stray,
     blocks_of,
     moment,
     stray_of,
+    unhandled_of,
 )
 from redrive.kernel.ports.store import Overview, Store
-from redrive.kernel.task import Task
+from redrive.kernel.task import State, Task
 from redrive.ops.text import counted, span
 from redrive.ops.workers import Standing, standing
 
 RECENT = timedelta(hours=1)
+UNHANDLED_FOR = timedelta(minutes=1)  # they come again every ten seconds
 CLOCKS_PART = timedelta(seconds=5)  # the worker's clock says when, the store's when the worker was started
 MOST_READ, MOST_TOLD = 200, 5
 AS_PROCESS = 'isolation="process": a process can be killed, a thread cannot'
+HAS_IT = "start a worker of the application that has it: redrive work --app module:app"
 NOT_ON_THE_LOOP = 'write it as def, or with isolation="process"'
 
 
@@ -50,7 +54,19 @@ async def about(store: Store, task: Task) -> list[tuple[str, str]]:
     for record in await store.records(BLOCKED_COLLECTION, ids=[task.kind], limit=1):
         own = [block for block in blocks_of(record) if block.task_id == str(task.id)]
         told += [("loop_blocked", f"it {_block_told(block)}; {NOT_ON_THE_LOOP}") for block in own[:MOST_TOLD]]
+    if task.feature is not None and task.state in (State.QUEUED, State.DELAYED):
+        told += [("handed_back", text) for text in await _unhandled(store, await store.now(), task.kind)]
     return told
+
+
+async def _unhandled(store: Store, now: datetime, kind: str | None = None) -> list[str]:
+    """Returns which kinds are handed back lately, in words; of one kind, if it is among them."""
+    records = await store.records(UNHANDLED_COLLECTION, ids=None if kind is None else [kind], limit=MOST_READ)
+    noted = [one for one in map(unhandled_of, records) if now - moment(one.at) <= UNHANDLED_FOR]
+    return [
+        f"worker {one.worker_id} hands {one.kind} back: its application has none; it waits for one that has"
+        for one in noted
+    ]
 
 
 async def findings(store: Store, overview: Overview) -> list[Finding]:
@@ -62,6 +78,7 @@ async def findings(store: Store, overview: Overview) -> list[Finding]:
         )
         for stray in (await strays(store, overview))[:MOST_TOLD]
     ]
+    found += [Finding(Level.NOTE, "handed_back", text, HAS_IT) for text in (await _unhandled(store, now))[:MOST_TOLD]]
     for record in await store.records(BLOCKED_COLLECTION, limit=MOST_READ):
         blocks = [block for block in blocks_of(record) if now - moment(block.at) <= RECENT]
         if blocks:
@@ -69,7 +86,7 @@ async def findings(store: Store, overview: Overview) -> list[Finding]:
             more = f", {counted(len(blocks), 'time')} in the last hour" if len(blocks) > 1 else ""
             text = f"{last.kind} {last.task_id} {_block_told(last)}{more}"
             found.append(Finding(Level.WARNING, "loop_blocked", text, NOT_ON_THE_LOOP, ("kind", last.kind)))
-    return found[: 2 * MOST_TOLD]
+    return found[: 3 * MOST_TOLD]
 
 
 def _block_told(block: LoopBlock) -> str:

@@ -206,12 +206,13 @@ def parse_states(values: Sequence[str]) -> tuple[State, ...]:
         raise InvalidInput(f"{', '.join(values)!r} is not a state", hint=f"states are: {wanted}") from None
 
 
-def parse_id(value: str) -> UUID:
+def parse_id(value: str, what: str = "a task") -> UUID:
+    """Returns an id that was written; one that is none is refused, by what it should name."""
     try:
         return UUID(value)
     except ValueError:
         raise InvalidInput(
-            f"{value!r} is not a task id", hint="an id looks like 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b"
+            f"{value!r} is not {what} id", hint="an id looks like 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b"
         ) from None
 
 
@@ -246,8 +247,12 @@ async def beginning_with(store: Store, digits: str, limit: int) -> list[UUID]:
 
 async def _meant(store: Store, value: str) -> UUID:
     digits = value.replace("-", "").lower()
-    if not SHORTEST_ID <= len(digits) < WHOLE_ID or not set(digits) <= set("0123456789abcdef"):
+    if not set(digits) <= set("0123456789abcdef") or len(digits) >= WHOLE_ID or not digits:
         return parse_id(value)
+    if len(digits) < SHORTEST_ID:
+        raise InvalidInput(
+            f"{value!r} is too little of an id", hint=f"give at least {SHORTEST_ID} characters, or all of it"
+        )
     same = await beginning_with(store, digits, MOST_MEANT + 1)
     if not same:
         raise TaskNotFound(f"there is no task whose id begins with {value}", hint=NOT_KEPT)

@@ -11,7 +11,7 @@ from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailedRef, FailureFilter
 from redrive.kernel.feature import Feature
-from redrive.kernel.handler_notes import BLOCKED_COLLECTION, STRAY_COLLECTION
+from redrive.kernel.handler_notes import BLOCKED_COLLECTION, STRAY_COLLECTION, UNHANDLED_COLLECTION
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import FINAL
@@ -33,6 +33,7 @@ KEPT_FOR_GOOD = {
     sign_in.COLLECTION: "each says itself until when: a day unless the settings say otherwise",
     STRAY_COLLECTION: "each says itself until when: a day, or the end of the handler",
     BLOCKED_COLLECTION: "each says itself until when: a day after the last time",
+    UNHANDLED_COLLECTION: "each says itself until when: five minutes after the last time",
     allowance.COLLECTION: "each says itself until when: what somebody did alone counts for a while",
 }
 

@@ -41,7 +41,8 @@ class Reason:
 async def why(store: Store, task: Task) -> list[Reason]:
     """Returns the reasons; none for a task that runs well, or is done. A handler that harms others, or runs on, is
     told in any state."""
-    return [*await _reasons(store, task), *[Reason(*told) for told in await handler_notes.about(store, task)]]
+    noted = [Reason(*told) for told in await handler_notes.about(store, task)]
+    return [*await _reasons(store, task), *noted]
 
 
 async def _reasons(store: Store, task: Task) -> list[Reason]:
@@ -190,7 +191,13 @@ def _delayed(task: Task, now: datetime) -> Reason:
             f"attempt {task.attempt_count} of {task.max_attempts} failed with {task.error_code}; the next is due in"
             f" {_span(left)}",
         )
-    return Reason("run_at", f"due in {_span(left)}")
+    return Reason("run_at", f"due in {_span(left)}", quoted=_said(task))
+
+
+def _said(task: Task) -> str | None:
+    """Returns what a handler that snoozed has to say about it: ``Snooze(5, state={"why": "the door is shut"})``."""
+    said = task.memo.get("why") if isinstance(task.memo, dict) else None
+    return said if isinstance(said, str) and said else None
 
 
 async def _queued(store: Store, task: Task) -> list[Reason]:

@@ -65,10 +65,10 @@ class Callbacks:
         """Returns what an address is about; one that is forged, changed or too old is refused."""
         found = _TOKEN.fullmatch(token)
         if found is None:
-            raise _refused()
+            raise refused()
         signed = ".".join(found.groups()[:3])
         if not hmac.compare_digest(self._signature(signed), found[4]) or int(found[3]) < now:
-            raise _refused()
+            raise refused()
         return Callback(found[1], int(found[2]))
 
     def _signature(self, signed: str) -> str:
@@ -76,5 +76,6 @@ class Callbacks:
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def _refused() -> CallbackRefused:
+def refused() -> CallbackRefused:
+    """Returns what everybody is told whose address is not taken."""
     return CallbackRefused("this address is not valid, or no longer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,22 +13,28 @@ from redrive.kernel.classify import NO_RULES, UNKNOWN, FailureRules, by_words, c
 from redrive.kernel.clean import clean
 from redrive.kernel.retry_after import retry_after
 from redrive.remote.errors import NONSENSE, ProviderError
+from redrive.remote.plain import as_text, plain_code, plain_failure
 from redrive.remote.provider import JobFailure, JobState, Polled, Provider, RemoteItem, Status
 
+CALL_SECONDS = 60.0  # one call of a provider; a job itself may take as long as it likes
 MAX_ID = 500
 MAX_KEY = 200
 MAX_MESSAGE = 2_000
 SHOWN = 200  # characters of what came that a message quotes
+UNSAID = JobFailure("")
 
 
 class RemoteProvider:
     """A provider of an application, by its name. Whatever it raises comes as ``ProviderError``, and of its answers only
     what makes sense is returned."""
 
-    def __init__(self, name: str, provider: Provider, rules: FailureRules = NO_RULES) -> None:
+    def __init__(
+        self, name: str, provider: Provider, rules: FailureRules = NO_RULES, seconds: float = CALL_SECONDS
+    ) -> None:
         self.name = name
         self.provider = provider
         self.max_poll = _max_poll(name, provider)
+        self.max_seconds = _max_seconds(name, provider, seconds)
         self._rules = rules
 
     @property
@@ -77,7 +84,10 @@ class RemoteProvider:
         found: object = await self._ask(self.provider.poll, part)
         if not isinstance(found, Mapping):
             raise self._nonsense("poll", "a status by id", found)
-        return {job: self._checked(job, found[job]) for job in part if job in found}
+        try:
+            return {job: self._checked(job, found[job]) for job in part if job in found}
+        except Exception as error:  # of a mapping of the application's own
+            raise self._made(error) from error
 
     def _checked(self, job: str, found: object) -> Status | ProviderError:
         if isinstance(found, ProviderError):
@@ -87,7 +97,10 @@ class RemoteProvider:
         known = replace(found, progress=_progress(found.progress))
         if known.state is not JobState.FAILED:
             return known
-        return replace(known, failure=self._typed(known.failure or JobFailure("the provider does not say why")))
+        failure: object = UNSAID if known.failure is None else known.failure
+        if not isinstance(failure, JobFailure):
+            return self._nonsense(f"poll: {job}", "a Status whose failure is a JobFailure", found)
+        return replace(known, failure=self._typed(plain_failure(failure)))
 
     def _typed(self, failure: JobFailure) -> JobFailure:
         """Returns why a job failed with what that counts as: by rules and status, else by its words."""
@@ -104,16 +117,23 @@ class RemoteProvider:
         )
 
     async def _ask(self, call: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
+        limit = asyncio.timeout(self.max_seconds)
         try:
-            return await call(*arguments)
+            async with limit:
+                return await call(*arguments)
         except ProviderError as error:
             raise self._named(error) from error.__cause__
+        except TimeoutError as error:
+            if not limit.expired():
+                raise self._made(error) from error
+            late = TimeoutError(f"{call.__name__} had not returned after {self.max_seconds:g} seconds")
+            raise self._made(late) from error
         except Exception as error:
             raise self._made(error) from error
 
     def _made(self, error: Exception) -> ProviderError:
         wait = retry_after(error, datetime.now(UTC))
-        text = clean(str(error)[:MAX_MESSAGE]) or type(error).__name__
+        text = clean(as_text(error)[:MAX_MESSAGE]) or type(error).__name__
         return ProviderError(
             f"{self.name}: {text}",
             provider=self.name,
@@ -122,16 +142,19 @@ class RemoteProvider:
         )
 
     def _named(self, error: ProviderError) -> ProviderError:
-        """Returns a provider's own error with its name, and with what it counts as here."""
+        """Returns a provider's own error with its name, what it counts as here, and its wish in seconds."""
+        error.code = plain_code(error.code)
         if error.provider is None:
             error.provider = self.name
-            error.message = f"{self.name}: {error.message}"
+            error.message = f"{self.name}: {as_text(error.message)}"
             error.args = (error.message,)
+        wait = retry_after(error, datetime.now(UTC))
+        error.headers = {} if wait is None else {"Retry-After": f"{wait:g}"}
         error.classification = classify(error, (), self._rules)
         return error
 
     def _nonsense(self, call: str, wanted: str, found: object) -> ProviderError:
-        told = f"{self.name}: {call} returned {clean(repr(found)[:SHOWN])} where {wanted} was expected"
+        told = f"{self.name}: {call} returned {clean(as_text(found, repr)[:SHOWN])} where {wanted} was expected"
         return ProviderError(told, provider=self.name, classification=NONSENSE)
 
 
@@ -151,3 +174,10 @@ def _max_poll(name: str, provider: object) -> int:
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
         raise ConfigError(f"max_poll of the provider {name} is {found!r}, and has to be a number of jobs, at least 1")
     return found
+
+
+def _max_seconds(name: str, provider: object, otherwise: float) -> float:
+    found = getattr(provider, "max_seconds", otherwise)
+    if not isinstance(found, int | float) or isinstance(found, bool) or not 0 < found <= 3600:
+        raise ConfigError(f"max_seconds of the provider {name} is {found!r}, and has to be above 0, and 3600 at most")
+    return float(found)

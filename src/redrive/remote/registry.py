@@ -9,7 +9,7 @@ from typing import Any
 
 from redrive.errors import ConfigError
 from redrive.kernel.classify import FailureRules
-from redrive.remote.checked import RemoteProvider
+from redrive.remote.checked import CALL_SECONDS, RemoteProvider
 from redrive.remote.errors import ProviderUnknown
 from redrive.remote.provider import Provider
 from redrive.settings.providers import HttpProviderSettings
@@ -20,8 +20,11 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 class ProviderRegistry:
     """Providers by name. Configured ones are made when they are first asked for."""
 
-    def __init__(self, configured: Mapping[str, HttpProviderSettings], rules: FailureRules) -> None:
+    def __init__(
+        self, configured: Mapping[str, HttpProviderSettings], rules: FailureRules, seconds: float = CALL_SECONDS
+    ) -> None:
         self._configured = configured
+        self._seconds = seconds
         self._rules = rules
         self._known: dict[str, RemoteProvider] = {}
 
@@ -42,7 +45,7 @@ class ProviderRegistry:
                 f"the provider {name!r} is {what}, without start and poll that can be called",
                 hint="give an object with async start(item, idempotency_key) and async poll(ids)",
             )
-        self._known[name] = RemoteProvider(name, provider, self._rules)
+        self._known[name] = RemoteProvider(name, provider, self._rules, self._seconds)
 
     def of(self, name: str) -> RemoteProvider:
         """Returns a provider by its name; one that there is not is refused."""

@@ -5,7 +5,7 @@ from redrive.settings.connections import ALL, DEFAULT_CONNECTION, Route, WorkerG
 from redrive.settings.declare import FeatureSettings, Setting, fields_of, name_of, setting
 from redrive.settings.effective import Effective, effective
 from redrive.settings.load import configured_app, load_settings, store_url
-from redrive.settings.misspelt import NOT_USED_YET, OTHER_NAMES, misspelt
+from redrive.settings.misspelt import OTHER_NAMES, misspelt
 from redrive.settings.options import Options
 from redrive.settings.own import DEFAULT_URL, MOST_MS, Settings, Triage, parse_networks
 from redrive.settings.values import Unfit
@@ -15,7 +15,6 @@ __all__ = [
     "DEFAULT_CONNECTION",
     "DEFAULT_URL",
     "MOST_MS",
-    "NOT_USED_YET",
     "OTHER_NAMES",
     "AlertSettings",
     "Effective",

@@ -19,6 +19,8 @@ ALL = "all"  # what all of them together are called where one can be chosen
 NO_GROUPS = ("http", "worker", "migrate")  # other programs have these names (``redrive deploy``)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_STORE = re.compile(r"\s*(sqlite|postgres(ql)?)(\+\w+)?:", re.IGNORECASE)
+_STORES = "use one of: sqlite:///path/to/file.db, sqlite:///:memory:, postgresql://user@host/database"
 NEEDS_URL = "it needs url, or url_from with the name of an environment variable"
 
 
@@ -80,6 +82,9 @@ def problems_of(connections: Connections, default: str, url: str | None) -> Iter
             yield Problem((*place, "url_from"), told, hint=f"set it: export {one.url_from}=postgresql://…")
         elif one.address is None and name != default:
             yield Problem(place, NEEDS_URL)
+        elif one.url is not None and not _STORE.match(one.url):
+            # Not quoted, either.
+            yield Problem((*place, "url"), "no store is known for this URL", hint=_STORES)
         address = (name == default and url) or one.address
         if address and (other := places.setdefault(_written_alike(address), name)) != name:
             yield Problem(place, f"it is the same store as {other}: its tasks would be counted twice")

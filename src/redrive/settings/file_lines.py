@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from redrive.settings.sources import file_path
 
 Path = tuple[str, ...]
-_TABLE = re.compile(r"\s*\[+\s*([^\[\]]+?)\s*\]+\s*(?:#.*)?$")
+_TABLE = re.compile(r"\s*(\[+)\s*([^\[\]]+?)\s*\]+\s*(?:#.*)?$")
 _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[\w-]+))*)\s*=""")
 _PART = re.compile(r""""([^"]*)"|'([^']*)'|([\w-]+)""")
 
@@ -25,14 +25,18 @@ def place_of(*paths: Path) -> str:
 
 
 def _lines() -> Iterable[tuple[int, str, Path]]:
-    """Yields each line that has a table or a key: its number, the table it is in, and its whole path."""
-    table = ""
+    """Yields each line that has a table or a key: its number, the table it is in, and its whole path. Of tables of one
+    name, ``[[name]]``, each has its number in the path."""
+    table, path, seen = "", Path(), dict[str, int]()
     for number, line in enumerate(file_path().read_text(encoding="utf-8").splitlines(), 1):
         if (found := _TABLE.match(line)) is not None:
-            table = found[1]
-            yield number, table, _parts(table)
+            table, path = found[2], _parts(found[2])
+            if found[1] == "[[":
+                path = (*path, str(seen.get(table, 0)))
+                seen[table] = seen.get(table, 0) + 1
+            yield number, table, path
         elif (key := _KEY.match(line)) is not None:
-            yield number, table, (*_parts(table), *_parts(key[1]))
+            yield number, table, (*path, *_parts(key[1]))
 
 
 def _parts(text: str) -> Path:

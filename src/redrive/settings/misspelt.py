@@ -24,14 +24,6 @@ OTHER_NAMES = {
     "REDRIVE_SUPERVISED",
     "REDRIVE_TOKEN",
 }
-# Settings of parts that are not built yet. They are named like this for those who come from the earlier system.
-NOT_USED_YET = {
-    *(
-        f"OUTBOX_{name}_SECONDS"
-        for name in ("BASE_BACKOFF", "MAX_BACKOFF", "LEASE", "RECLAIM_INTERVAL", "MAX_PROCESSING")
-    ),
-    *("OUTBOX_MAX_ATTEMPTS", "OUTBOX_WORKER_ID"),
-}
 ALIKE = 0.9  # how much like a setting a name is that is taken for it misspelt, where others may have names of their own
 
 
@@ -40,13 +32,8 @@ def misspelt(features: Iterable[Feature] | None = None) -> list[str]:
     otherwise."""
     brought = _names(installed() if features is None else features)
     own = {*names_of(Settings), *OTHER_NAMES}
-    others = brought | NOT_USED_YET
-    wrong = sorted(name for name in os.environ if name not in own | others and _looks_like_one(name, others))
-    unused = sorted(name for name in os.environ if name in NOT_USED_YET - brought)
-    return [
-        *(f"{name} is set and is no setting of redrive; {_meant(name, own | others)}" for name in wrong),
-        *(f"{name} is set, and nothing in this version of redrive uses it" for name in unused),
-    ]
+    wrong = sorted(name for name in os.environ if name not in own | brought and _looks_like_one(name, brought))
+    return [f"{name} is set and is no setting of redrive; {_meant(name, own | brought)}" for name in wrong]
 
 
 def _names(features: Iterable[Feature]) -> set[str]:

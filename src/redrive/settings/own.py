@@ -17,6 +17,7 @@ from redrive.settings import connections as stores
 from redrive.settings.alerts import ALERTS_EXAMPLE, AlertSettings, parse_alerts
 from redrive.settings.connections import Connection, Route, WorkerGroup
 from redrive.settings.declare import FeatureSettings, Values, fields_by_name, names_of, setting, sourced
+from redrive.settings.failure_rules import FAILURE_RULES_EXAMPLE, RuleTable, parse_failure_rules
 from redrive.settings.load_feature import check_kind, load_feature
 from redrive.settings.providers import PROVIDERS_EXAMPLE, Providers, parse_providers
 from redrive.settings.sources import environment, file_values, read_file
@@ -214,6 +215,11 @@ class Settings(Values):
     providers: Providers = setting(
         "REDRIVE_PROVIDERS", Providers(), parse=parse_providers, examples=[PROVIDERS_EXAMPLE]
     )
+    failure_rules: RuleTable = setting(
+        "REDRIVE_FAILURE_RULES", RuleTable(), parse=parse_failure_rules, examples=[FAILURE_RULES_EXAMPLE]
+    )
+    # What one call of a provider may take that the application brings; those over HTTP have a timeout of their own.
+    provider_call_seconds: float = setting("PROVIDER_CALL_SECONDS", 60.0, gt=0, le=3600)
     callback_base_url: str | None = setting("BATCH_CALLBACK_BASE_URL", None, check=_http)
     callback_secret: str | None = setting("BATCH_CALLBACK_SECRET", None, min_length=16, repr=False)
     public_fields: dict[str, list[str]] = setting("REDRIVE_PUBLIC_FIELDS", {}, examples=['{"VIDEO_GEN": ["shot_id"]}'])

@@ -35,15 +35,20 @@ def _make(url: str, features: Sequence[Feature]) -> Store:
 
         return SqliteStore(url, features)
     if _is_postgres(url):
-        if importlib.util.find_spec("asyncpg") is None:
-            raise ConfigError(
-                "PostgreSQL needs the asyncpg driver, which is not installed",
-                hint="pip install '/path/to/checkout[postgres]'",
-            )
+        check_driver()
         from redrive.stores.postgres.store import PostgresStore
 
         return PostgresStore(url, features)
     raise _unknown(url)
+
+
+def check_driver() -> None:
+    """Refuses PostgreSQL where its driver is not installed, with what to type."""
+    if importlib.util.find_spec("asyncpg") is None:
+        raise ConfigError(
+            "PostgreSQL needs the asyncpg driver, which is not installed",
+            hint="pip install '/path/to/checkout[postgres]'",
+        )
 
 
 @lru_cache(maxsize=16)

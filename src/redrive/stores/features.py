@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Sequence
 from functools import cache
 from uuid import UUID
@@ -11,9 +12,11 @@ from redrive.errors import ConfigError, InvalidInput
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Transition
 from redrive.kernel.reactions import Landed, Reactions
+from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.schema import load
 from redrive.stores.sql import has_file, statements
 
+logger = logging.getLogger("redrive.store")
 DIALECTS = ("sqlite", "postgres")
 PERSONAL, ERASE = "personal", "erase"
 ALL_ROWS = 2**31 - 1
@@ -52,11 +55,14 @@ class Features:
     def __init__(self, features: Sequence[Feature], dialect: str) -> None:
         self.all = tuple(features)
         # Also those that add nothing: their tasks are theirs all the same, and are run and ended here.
-        self.reactions = Reactions({f.name: f.react or _nothing for f in features})
+        self.reactions = Reactions({f.name: f.react or _nothing for f in features if f.tasks})
         self._packages = {f.name: f.package for f in features}
         self._dialect = dialect
         for feature in features:
             _compare(feature.package)
+        self.guards = {f.name: f.retry_guard for f in features if f.retry_guard is not None}
+        for name, guard in self.guards.items():
+            self.statement(name, guard.statement)  # refused here if there is none
         # Those with tables: what stands there about a person is theirs to find.
         self.erasing = {f.name: self._erasing(f.name) for f in features if load(f.package, f"migrations/{dialect}")}
 
@@ -106,3 +112,17 @@ def subject_of(
     scope, and how many rows may be touched."""
     tasks = [str(task_id) for task_id in task_ids]
     return json.dumps({"scope": scope, "tasks": tasks, "tombstone": tombstone, "limit": rows or ALL_ROWS})
+
+
+def tell_conflicts(who: str, tasks: Sequence[NewTask], answers: Iterable[Enqueued]) -> None:
+    """Logs which tasks of a reaction were not made because their keys name other work. The move itself is right, and is
+    kept: its task has ended, whatever follows."""
+    for task, answer in zip(tasks, answers, strict=True):
+        if answer.conflict:
+            logger.error(
+                "%s wanted to add a task %s, and its idempotency key names other work, task %s: it was not made",
+                who,
+                task.kind,
+                answer.id,
+                extra={"event": "reaction.key_conflict", "kind": task.kind, "task_id": str(answer.id)},
+            )

@@ -140,7 +140,7 @@ def chosen(states: Sequence[State], among: Iterable[State]) -> str | None:
     return f" and state in ({', '.join(found)})" if found else None
 
 
-_AUDIT = ("action", "actor", "bulk_id", "task_id", "kind", "scope", "trace_id")
+_AUDIT = ("action", "actor", "bulk_id", "target", "task_id", "kind", "scope", "trace_id")
 
 
 def of_audit(which: AuditFilter) -> list[Condition]:

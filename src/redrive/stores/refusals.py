@@ -11,6 +11,7 @@ from redrive.errors import (
     InvalidInput,
     LeaseLost,
     MayHaveLanded,
+    Overdrawn,
     SchemaError,
     StoreError,
     StoreUnavailable,
@@ -46,12 +47,13 @@ def overdrawn(detail: str | None) -> str | None:
     return row and row[1]
 
 
-def below_zero(account: str | None) -> InvalidInput:
+def below_zero(account: str | None) -> Overdrawn:
     """Returns the error about a posting that an account has too little for; None where the database did not say
     which."""
-    return InvalidInput(
+    return Overdrawn(
         f"{'an account' if account is None else f'account {account!r}'} would go below zero; nothing was posted",
         hint="only accounts named system:… may; what comes from outside is taken from one of those",
+        account=account,
     )
 
 
@@ -101,6 +103,14 @@ def log_postponed(task_id: UUID, why: str) -> None:
         task_id,
         why,
         extra={"event": "task.postponed", "task_id": str(task_id), "reason": why},
+    )
+
+
+def uncountable(account: str) -> InvalidInput:
+    """Returns the refusal of a movement after which an account would be out of bounds."""
+    return InvalidInput(
+        f"account {account} would have more than can be counted",
+        hint="no account holds 2^63 or more, neither below nor above zero",
     )
 
 

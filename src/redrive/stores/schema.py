@@ -132,6 +132,11 @@ def beforehand(step: Migration) -> list[tuple[str, str]]:
     return [(name, text) for text, name in _BEFOREHAND.findall(step.up)]
 
 
+def indexed_table(statement: str) -> str:
+    """Returns the table that an index of ``beforehand`` is made on."""
+    return statement.partition(" on ")[2].split()[0]
+
+
 def steps_up(steps: tuple[Migration, ...], version: int, to: int | None) -> list[Migration]:
     target = _target(steps, len(steps) if to is None else to)
     return [step for step in steps if version < step.version <= target]

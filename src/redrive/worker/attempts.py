@@ -125,8 +125,8 @@ class Attempts:
             self.finish(run, stopped(run))
 
     def take(self, task: Claimed, asked: float, *, slot: bool = True) -> Run:
-        """Makes a run of a claimed task. ``slot``: one was reserved for it. One of a feature that this
-        worker does not know is settled at once: it is handed back."""
+        """Makes a run of a claimed task. ``slot``: one was reserved for it. One of a feature, or of a
+        feature's kind, that this worker does not know is settled at once: it is handed back."""
         handler = self._handlers.get(task.kind)
         limit = self._limits.of(handler, task.timeout)
         run = Run(task, handler, Context(task, self, self._worker_id), limit, self._start_limit)
@@ -140,6 +140,11 @@ class Attempts:
             # Its end would not be taken from this worker. Not begun, it can go back as it came.
             self._report.unknown_feature(run, task.feature)
             self.finish(run, HandedBack(f"feature {task.feature} is not known here"))
+            return run
+        if task.feature is not None and handler is None:
+            # Of another application that has the feature too, with a provider of its own for instance.
+            self._report.unknown_kind(run)
+            self.finish(run, HandedBack(f"kind {task.kind} is not known here"))
             return run
         self._report.claimed(run)
         return run

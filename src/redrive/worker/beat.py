@@ -72,6 +72,7 @@ class Beats:
         self._born = self._answered = time.monotonic()
         self._asked = 0.0
         self._judge_at: float | None = None
+        self._no_judgement_before = 0.0
         self._failing = False
         self._worker_loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -156,7 +157,8 @@ class Beats:
             self._judge_at = None
         elif self._judge_at is None or heard.silent_in > 0:
             spread = SPREAD_S * random.random()  # noqa: S311 (spreads a fleet; no secret)
-            self._judge_at = time.monotonic() + max(heard.silent_in, 0.0) + spread
+            at = time.monotonic() + max(heard.silent_in, 0.0) + spread
+            self._judge_at = max(at, self._no_judgement_before)
 
     async def _judge(self, store: Store) -> None:
         self._judge_at = None
@@ -171,6 +173,10 @@ class Beats:
             )
         if dead:
             self._tell(self._on_dead)
+        else:
+            # Somebody is silent, and it is not for us to say so: most of the fleet is, or we were away. Asking again at
+            # once would keep a fleet busy that is just coming back.
+            self._no_judgement_before = time.monotonic() + self.interval
 
     async def _keep(self, store: Store) -> None:
         """Renews leases that the loop should have renewed: it stands still, and what it runs goes on."""

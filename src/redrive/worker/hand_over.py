@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from redrive.observe import metrics
 from redrive.observe.metrics import Metric, by_name
@@ -27,7 +27,22 @@ SILENT_AFTER_S = 15.0
 LAST_WORDS_S = 2.0
 LONGEST_LINE_BYTES = 1 << 26
 
-Report = tuple[Samples, dict[str, Any], list[str]]  # samples, what /healthz says, why it is not ready
+
+class Reach(NamedTuple):
+    """What workers reach of their store: when it last answered (0: never), and whether hints arrive; None where they
+    cannot."""
+
+    contact: float = 0.0
+    listening: bool | None = None
+
+
+class Report(NamedTuple):
+    """What a process says: its samples, what /healthz says, why it is not ready, what it reaches."""
+
+    samples: Samples
+    health: dict[str, Any]
+    reasons: list[str]
+    reach: Reach = Reach()
 
 
 class Sender:
@@ -57,10 +72,10 @@ class Sender:
                 _write(pipe.fileno(), self._line())
 
     def _line(self) -> bytes:
-        samples, health, reasons = self._look()
-        news = changed(samples, self._told)
-        self._told = samples
-        document = {"samples": as_json(news), "health": health, "reasons": reasons}
+        told = self._look()
+        news = changed(told.samples, self._told)
+        self._told = told.samples
+        document = {"samples": as_json(news), "health": told.health, "reasons": told.reasons, "reach": told.reach}
         return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
@@ -78,6 +93,8 @@ class Slot:
         self.health: dict[str, Any] = {}
         self.reasons = ["it is not started yet"]
         self.over = False
+        self.contact = 0.0  # of whoever was there; it stays when they are gone
+        self.listening: bool | None = None
         self.restarts = 0
         self._table = table
         self._lock = threading.Lock()
@@ -107,6 +124,8 @@ class Slot:
                 self._told[number].setdefault(name, {}).update(values)
         if number == self._last:
             self.health, self.reasons = told["health"], told["reasons"]
+            contact, self.listening = told["reach"]
+            self.contact = max(contact, self.contact)
             self._heard_at = time.monotonic()
 
     def ended(self, number: int, *, for_good: bool = False) -> None:
@@ -116,7 +135,7 @@ class Slot:
             add(self._ended, self._told.pop(number), self._adds_up)
         if number == self._last:
             self.over = for_good
-            self.health, self.reasons = {}, ["it has ended"]
+            self.health, self.reasons, self.listening = {}, ["it has ended"], None
 
     def samples(self) -> Samples:
         found: Samples = {}
@@ -206,6 +225,11 @@ class HandOver:
 
     def health(self) -> list[dict[str, Any]]:
         return [slot.health for slot in self.slots if slot.health]
+
+    def reach(self) -> Reach:
+        """Returns what all of them reach: the latest contact of any, hints where none goes without."""
+        heard = [slot.listening for slot in self.slots if slot.listening is not None]
+        return Reach(max(slot.contact for slot in self.slots), all(heard) if heard else None)
 
     def problems(self) -> list[str]:
         """Returns what is wrong with those that are to be there; when all were to end, that."""

@@ -1,4 +1,5 @@
-"""Writes down which handlers harm others: those that hold the event loop, and those that run on when given up."""
+"""Writes down which handlers harm others (those that hold the event loop, those that run on when given up), and which
+are missing here."""
 
 from __future__ import annotations
 
@@ -9,9 +10,18 @@ from itertools import groupby
 
 from redrive.errors import RedriveError
 from redrive.kernel.commit import Commit
-from redrive.kernel.handler_notes import BLOCKED_COLLECTION, STRAY_COLLECTION, LoopBlock, Stray, add_blocks, stray_over
+from redrive.kernel.handler_notes import (
+    BLOCKED_COLLECTION,
+    STRAY_COLLECTION,
+    UNHANDLED_COLLECTION,
+    LoopBlock,
+    Stray,
+    Unhandled,
+    add_blocks,
+    stray_over,
+)
 from redrive.kernel.ports.store import Store
-from redrive.kernel.records import Put
+from redrive.kernel.records import Put, Record
 from redrive.worker.run import Run
 
 MOST_PENDING = 100  # while the store is away
@@ -28,10 +38,15 @@ class HandlerNotes:
         self._begun: dict[str, Stray] = {}
         self._written: set[str] = set()
         self._ended: set[str] = set()
+        self._unhandled: dict[str, Unhandled] = {}
 
     def blocked(self, block: LoopBlock) -> None:
         """Notes that a handler has held the loop."""
         self._blocks.append(block)
+
+    def unhandled(self, kind: str) -> None:
+        """Notes that a task of a feature was handed back, since nobody here handles its kind."""
+        self._unhandled[kind] = Unhandled(kind, self._worker_id, datetime.now(UTC).isoformat())
 
     def given_up(self, run: Run) -> None:
         """Notes that a handler runs on without its task."""
@@ -49,11 +64,12 @@ class HandlerNotes:
 
     async def write(self) -> None:
         """Writes what there is to write."""
-        if not (self._blocks or self._begun or self._ended):
+        if not (self._blocks or self._begun or self._ended or self._unhandled):
             return
         blocks, begun, ended = list(self._blocks), dict(self._begun), set(self._ended)
+        unhandled, self._unhandled = self._unhandled, {}  # each comes again while it is true
         try:
-            puts = [*await self._of_blocks(blocks), *await self._of_ended(ended)]
+            puts = [*await self._of_blocks(blocks), *await self._of_ended(ended), *await self._of_unhandled(unhandled)]
             puts += [stray.put(token) for token, stray in begun.items()]
             await self._store.apply(Commit(puts=puts))
         except RedriveError:  # also another worker that has written the same kind first
@@ -78,10 +94,15 @@ class HandlerNotes:
         by_kind = {kind: list(found) for kind, found in groupby(ordered, lambda block: block.kind)}
         if not by_kind:
             return []
-        known = {
-            one.id: one for one in await self._store.records(BLOCKED_COLLECTION, ids=list(by_kind), limit=len(by_kind))
-        }
+        known = await self._known(BLOCKED_COLLECTION, list(by_kind))
         return [add_blocks(kind, known.get(kind), found) for kind, found in by_kind.items()]
+
+    async def _of_unhandled(self, noted: dict[str, Unhandled]) -> list[Put]:
+        known = await self._known(UNHANDLED_COLLECTION, list(noted)) if noted else {}
+        return [one.put(known.get(kind)) for kind, one in noted.items()]
+
+    async def _known(self, collection: str, ids: list[str]) -> dict[str, Record]:
+        return {one.id: one for one in await self._store.records(collection, ids=ids, limit=len(ids))}
 
     async def _of_ended(self, tokens: set[str]) -> list[Put]:
         if not tokens:

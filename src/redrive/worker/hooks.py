@@ -1,7 +1,8 @@
 """Tells an application's hooks what became of tasks: apart from the worker, and never at its expense.
 
-They run in a thread with an event loop of its own, plain functions in further threads; a hook that raises, hangs or
-blocks holds up other hooks at most. Events wait in a queue of limited length; what does not fit is dropped and counted.
+They run in a thread with an event loop of its own, plain functions in further threads. Each has a line of its own, of
+limited length: what does not fit is dropped and counted, so that a hook that raises or hangs holds up itself, and one
+that blocks the loop other hooks at most.
 """
 
 from __future__ import annotations
@@ -28,19 +29,29 @@ TELL_EVERY_S = 60.0
 LAST_WORDS_S = 5.0
 
 
+class _Line:
+    """The events that wait for one hook, and the calls of it that are under way."""
+
+    def __init__(self, hook: Hook) -> None:
+        self.hook = hook
+        self.waiting: deque[TaskEvent] = deque()
+        self.slots = asyncio.Semaphore(AT_ONCE)
+        self.in_threads = threading.Semaphore(AT_ONCE)  # also those that were given up and run on
+        self.bell = asyncio.Event()
+
+
 class Hooks:
     """The hooks of one worker. ``limit``: seconds that each may take; ``public``: what of a payload all may see."""
 
     def __init__(self, hooks: Mapping[str, Sequence[Hook]], limit: float, public: Public) -> None:
         self.public = public
-        self._hooks = {name: tuple(listed) for name, listed in hooks.items() if listed}
+        lines = {id(hook): _Line(hook) for listed in hooks.values() for hook in listed}
+        self._lines = tuple(lines.values())
+        self._hooks = {name: tuple(lines[id(hook)] for hook in listed) for name, listed in hooks.items() if listed}
         self._limit = limit
-        self._waiting: deque[TaskEvent] = deque()
         self._threads = ThreadPool()
-        self._in_threads = threading.Semaphore(AT_ONCE)  # also those that were given up and run on
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._bell = asyncio.Event()
         self._closing = False
         self._told: dict[str, float] = {}
         self.dropped = 0
@@ -51,19 +62,21 @@ class Hooks:
         return name in self._hooks
 
     def post(self, event: TaskEvent) -> None:
-        """Hands an event over, from the worker's loop; costs an append."""
-        if len(self._waiting) >= MOST_WAITING:
-            self._drop(f"more than {MOST_WAITING:,} events wait for hooks that take their time")
-            return
-        self._waiting.append(event)
+        """Hands an event over, from the worker's loop; costs an append for each hook."""
+        for line in self._hooks[event.name]:
+            if len(line.waiting) < MOST_WAITING:
+                line.waiting.append(event)
+            else:
+                self._drop(line.hook, f"more than {MOST_WAITING:,} wait for it")
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="redrive-hooks", daemon=True)
             try:
                 self._thread.start()
             except (RuntimeError, MemoryError) as error:
                 self._thread = None
-                self._waiting.clear()
-                self._drop(f"no thread can be started ({error})")
+                for line in self._hooks[event.name]:
+                    line.waiting.clear()
+                    self._drop(line.hook, f"no thread can be started ({error})")
         elif self._loop is not None:
             self._ring(self._loop)
 
@@ -76,7 +89,7 @@ class Hooks:
         if self._loop is not None:
             self._ring(self._loop)
         await asyncio.to_thread(thread.join, LAST_WORDS_S)
-        if left := len(self._waiting):
+        if left := sum(len(line.waiting) for line in self._lines):
             self.dropped += left
             self._say("stopped", "%d event(s) were not told: the hooks take too long, and the worker ends", left)
 
@@ -84,62 +97,66 @@ class Hooks:
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
         with suppress(RuntimeError):  # its loop has ended
-            loop.call_soon_threadsafe(self._bell.set)
+            loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        for line in self._lines:
+            line.bell.set()
 
     def _run(self) -> None:
-        asyncio.run(self._serve())
+        asyncio.run(self._serve_all())
         self._threads.close()
 
-    async def _serve(self) -> None:
+    async def _serve_all(self) -> None:
         self._loop = asyncio.get_running_loop()
-        slots = asyncio.Semaphore(AT_ONCE)
+        await asyncio.gather(*(self._serve(line) for line in self._lines))
+
+    async def _serve(self, line: _Line) -> None:
         calls: set[asyncio.Task[None]] = set()
-        while self._waiting or not self._closing:
-            self._bell.clear()
-            while self._waiting:
-                event = self._waiting[0]
-                for hook in self._hooks[event.name]:
-                    await slots.acquire()
-                    call = asyncio.create_task(self._call(hook, event, slots))
-                    calls.add(call)
-                    call.add_done_callback(calls.discard)
-                self._waiting.popleft()
+        while line.waiting or not self._closing:
+            line.bell.clear()
+            while line.waiting:
+                await line.slots.acquire()
+                call = asyncio.create_task(self._call(line, line.waiting.popleft()))
+                calls.add(call)
+                call.add_done_callback(calls.discard)
             if not self._closing:
-                await self._bell.wait()
+                await line.bell.wait()
         if calls:
             await asyncio.wait(calls, timeout=self._limit)
 
-    async def _call(self, hook: Hook, event: TaskEvent, slots: asyncio.Semaphore) -> None:
+    async def _call(self, line: _Line, event: TaskEvent) -> None:
+        hook = line.hook
         try:
             async with asyncio.timeout(self._limit):
-                value = hook(event) if inspect.iscoroutinefunction(hook) else await self._in_thread(hook, event)
+                value = hook(event) if inspect.iscoroutinefunction(hook) else await self._in_thread(line, event)
                 if inspect.isawaitable(value):
                     await value
         except TimeoutError:
             self._failed(hook, event, f"took longer than {self._limit:g} s, and is no longer waited for")
         except NoRoom as error:
-            self._drop(str(error))
+            self._drop(hook, str(error))
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # also sys.exit(): it is the hook's, and would end all of them
             self._failed(hook, event, f"raised {type(error).__name__}", error)
         finally:
-            slots.release()
+            line.slots.release()
 
-    async def _in_thread(self, hook: Hook, event: TaskEvent) -> Any:
-        if not self._in_threads.acquire(blocking=False):
-            raise NoRoom(f"{AT_ONCE} hooks hang")
+    async def _in_thread(self, line: _Line, event: TaskEvent) -> Any:
+        if not line.in_threads.acquire(blocking=False):
+            raise NoRoom(f"{AT_ONCE} of its calls hang")
 
         def call() -> Any:
             try:
-                return hook(event)
+                return line.hook(event)
             finally:
-                self._in_threads.release()
+                line.in_threads.release()
 
         try:
             answer = self._threads.submit(call)
         except NoRoom:
-            self._in_threads.release()
+            line.in_threads.release()
             raise
         return await answer
 
@@ -150,9 +167,12 @@ class Hooks:
         name = name_of(hook)
         self._say(name, "the hook %s of %r %s; tasks are as they are", name, event.name, what, error=error)
 
-    def _drop(self, why: str) -> None:
+    def _drop(self, hook: Hook, why: str) -> None:
         self.dropped += 1
-        self._say("dropped", "events are dropped, %d so far: %s", self.dropped, why)
+        name = name_of(hook)
+        self._say(
+            f"dropped:{name}", "events for the hook %s are dropped, %d in all so far: %s", name, self.dropped, why
+        )
 
     def _say(self, about: str, text: str, *args: object, error: BaseException | None = None) -> None:
         now = time.monotonic()

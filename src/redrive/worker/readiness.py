@@ -16,6 +16,7 @@ from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Store
 from redrive.settings import Settings
 from redrive.version import __version__
+from redrive.worker.hand_over import Reach
 from redrive.worker.worker import Worker
 
 logger = logging.getLogger("redrive.worker")
@@ -81,11 +82,13 @@ async def readiness(
     *,
     store: Opens | None = None,
     others: Mapping[str, Opens] = MappingProxyType({}),
+    reach: Reach | None = None,
 ) -> dict[str, Any]:
     """Returns whether this process should get work right now, why not, and how everything is doing that it depends
     on. ``store``: the one that it serves, if not the application's default. ``others``: further connections, which are
-    told and make nobody unready."""
+    told and make nobody unready. ``reach``: what worker processes beside this one have said."""
     seen = seen or LastSeen()
+    reach = reach or reach_of(worker)
     problem, *away = await asyncio.gather(*map(_store_problem, (store or app.store, *others.values())))
     dependencies = await _dependencies(app) if problem is None else []
     now = datetime.now(UTC)
@@ -94,7 +97,7 @@ async def readiness(
     if worker is not None:
         said += problems(worker)
     told = [seen.of(f"store:{name}", one, now) for name, one in zip(others, away, strict=True)]
-    known = [_store(problem, now, worker, seen), *_listener(worker, now, seen), *told, *dependencies]
+    known = [_store(problem, now, reach, seen), *_listener(reach, now, seen), *told, *dependencies]
     return {"ready": not said, "reasons": said, "dependencies": [_shown(each, now) for each in known]}
 
 
@@ -104,20 +107,26 @@ def problems(worker: Worker) -> list[str]:
     return [reason for reason in reasons if reason is not None]
 
 
-def _store(problem: str | None, now: datetime, worker: Worker | None, seen: LastSeen) -> Dependency:
+def reach_of(worker: Worker | None) -> Reach:
+    """Returns what a worker reaches of its store; any thread may ask."""
+    if worker is None:
+        return Reach()
+    notifies = worker.life.started and worker.store.capabilities.notifies
+    return Reach(worker.health.last_contact, worker.store.listening if notifies else None)
+
+
+def _store(problem: str | None, now: datetime, reach: Reach, seen: LastSeen) -> Dependency:
     if problem is None:
         seen.at = now
-    contact = worker.health.last_contact if worker is not None else 0.0
-    known = [seen.at, datetime.fromtimestamp(contact, UTC) if contact else None]
+    known = [seen.at, datetime.fromtimestamp(reach.contact, UTC) if reach.contact else None]
     return Dependency("store", problem is None, problem, max((at for at in known if at is not None), default=None))
 
 
-def _listener(worker: Worker | None, now: datetime, seen: LastSeen) -> list[Dependency]:
+def _listener(reach: Reach, now: datetime, seen: LastSeen) -> list[Dependency]:
     """Returns whether hints arrive, where they can. A worker without them is slower, and no less ready."""
-    if worker is None or not worker.life.started or not worker.store.capabilities.notifies:
+    if reach.listening is None:
         return []
-    heard = worker.store.listening
-    return [seen.of("listener", None if heard else "hints do not arrive: work is found by polling", now)]
+    return [seen.of("listener", None if reach.listening else "hints do not arrive: work is found by polling", now)]
 
 
 def _shown(dependency: Dependency, now: datetime) -> dict[str, Any]:

@@ -79,6 +79,15 @@ class Report:
                 queue=run.task.queue,
             )
 
+    def unknown_kind(self, run: Run) -> None:
+        """A task of a known feature whose kind nobody handles here: handed back, and said once for each kind."""
+        run.label, kind = self.log.label(run.task), run.task.kind
+        self._notes.unhandled(kind)
+        if kind not in self._unknown:
+            self._unknown.add(kind)
+            text = f"tasks of kind {kind} (feature {run.task.feature}) are handed back: this application has none"
+            self.log.worker("worker.unknown_kind", text, "warning", kind=kind, queue=run.task.queue)
+
     def held_back(self, run: Run) -> None:
         """Reports a task that waits until it is alone: workers were lost while they had it."""
         note = "workers were lost while they ran it: it is begun when nothing else runs here"

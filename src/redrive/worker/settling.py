@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -49,12 +49,14 @@ class Settling:
     ) -> None:
         self.decide = Decisions(config).decide
         self._grace = config.settings.grace_ms / 1000  # what handlers have to end, in seconds
-        # Also with nothing in its hands, a worker waits for its store.
-        self._wait_when_idle = not config.options.stop_when_empty
+        # One that stops when nothing is left does not wait for its store with nothing in its hands, and looks again
+        # after each settlement: a claim of the same call need not see what that made ready.
+        self._drains = config.options.stop_when_empty
         self._store = store
         tracing = config.tracing
         self._cycle = tracing.traced(store.cycle) if tracing is not None and tracing.calls else store.cycle
         self._life = state.life
+        self._signal = state.signal
         self._runs = state.runs
         self._outage = state.outage
         self._health = state.health
@@ -107,9 +109,11 @@ class Settling:
         return True
 
     def landed(
-        self, settlements: Iterable[tuple[Run, Transition]], lost: Set[UUID], instead: Mapping[UUID, State]
+        self, settlements: Sequence[tuple[Run, Transition]], lost: Set[UUID], instead: Mapping[UUID, State]
     ) -> None:
         """Takes in what the store answered about these."""
+        if self._drains and settlements:
+            self._signal.look()
         for run, transition in settlements:
             self._runs.drop(run)
             if lost and run.task.id in lost:
@@ -155,7 +159,7 @@ class Settling:
         if self._life.stopping and waited > LAST_SETTLE_PATIENCE_S + self._grace:
             self._outage.give_up(len(self.unsettled))
             return False
-        if not self._wait_when_idle and not self._runs and not self.unsettled:
+        if self._drains and not self._runs and not self.unsettled:
             raise error
         await self._outage.wait(delay)
         return True

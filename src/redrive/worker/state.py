@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from redrive.observe.counters import Counters
 from redrive.observe.health import Health
 from redrive.worker.config import WorkerConfig
+from redrive.worker.hints import Hints
 from redrive.worker.life import Life
 from redrive.worker.loop_signal import LoopSignal
 from redrive.worker.next_look import NextLook
@@ -17,13 +18,15 @@ from redrive.worker.runs import Runs
 @dataclass(slots=True, frozen=True)
 class WorkerState:
     """How a worker is at this moment: whether it ends, what it runs, what it has counted, whether its store is gone;
-    and whom to tell when that changes: the hot loop (``signal``) and the lease keeper (``next_look``)."""
+    and whom to tell when that changes: the hot loop (``signal``; ``hints`` where the whole fleet is told) and the
+    lease keeper (``next_look``)."""
 
     life: Life
     runs: Runs
     health: Health
     outage: Outage
     signal: LoopSignal
+    hints: Hints
     next_look: NextLook
     counters: Counters
 
@@ -32,4 +35,5 @@ def new_state(config: WorkerConfig) -> WorkerState:
     """Returns the state of a worker that has not begun."""
     health = Health(worker_id=config.id)
     runs = Runs(config.options.concurrency)
-    return WorkerState(Life(), runs, health, Outage(config.id, health), LoopSignal(), NextLook(), Counters())
+    outage, signal = Outage(config.id, health), LoopSignal()
+    return WorkerState(Life(), runs, health, outage, signal, Hints(signal), NextLook(), Counters())

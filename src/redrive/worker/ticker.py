@@ -26,6 +26,7 @@ class Ticker:
         self._runs = state.runs
         self._outage = state.outage
         self._signal = state.signal
+        self._hints = state.hints
         self._heartbeats = heartbeats
         self._duties = duties
         self._notes = notes
@@ -35,8 +36,14 @@ class Ticker:
         self._memory = Memory()
 
     def due_in(self, seconds: float) -> None:
-        """Plans a tick for when something will be due, if none is planned before."""
-        at = time.monotonic() + seconds
+        """Plans a tick for when something will be due, if none is planned before. The whole fleet does."""
+        self._plan(time.monotonic() + seconds + self._hints.wait())
+
+    def due_now(self) -> None:
+        """Plans a tick for this moment."""
+        self._plan(time.monotonic())
+
+    def _plan(self, at: float) -> None:
         self._expected = min(self._expected, at)
         if at < self._due_at:
             self._due_at = at
@@ -88,10 +95,13 @@ class Ticker:
         await self._notes.write()
 
     def _take(self, tick: TickResult) -> None:
-        # What was expected by now may also be a rate that opened, which promotes nothing.
-        if tick.promoted or time.monotonic() >= self._expected:
-            self._expected = float("inf")
+        expected = time.monotonic() >= self._expected
+        if tick.promoted:
             self._signal.look()
+        elif expected:  # by another worker, or a rate has opened, which promotes nothing
+            self._hints.hear()
+        if expected or tick.promoted:
+            self._expected = float("inf")
         if tick.next_due is not None:
             self.due_in(max(tick.next_due, SHORTEST_TICK_INTERVAL_S))
         for task_id in tick.cancels:

@@ -35,6 +35,7 @@ from redrive.worker.lifespan import Lifespan
 from redrive.worker.loop_watch import LoopWatch
 from redrive.worker.maintenance.duties import by_name, standard_duties
 from redrive.worker.pools import HandlerPools
+from redrive.worker.preload import preload
 from redrive.worker.prepare import Preparation, prepare
 from redrive.worker.report import Report
 from redrive.worker.room import Room
@@ -111,11 +112,12 @@ class Worker:
             on_drain=self.drain,
             on_contact=state.outage.try_now,
         )
-        state.outage.on_back = lambda: self.ticker.due_in(0)
+        state.outage.on_back = self.ticker.due_now
         self._loop_watch = LoopWatch(config.id, self.report.blocked, state.counters.lags.note)
         self._at_once = self.options.concurrency // (2 if self.options.concurrency >= CLAIM_BY_HALVES_FROM else 1)
         self._lifespan = Lifespan(self.options.with_values(max_jobs=None))  # those are counted when it claims
         self._signal = state.signal
+        self._hints = state.hints
         self._empty = False
         self._gave_up = False
         self._broken: BaseException | None = None
@@ -177,6 +179,7 @@ class Worker:
         self.health.started_at = time.time()
         helpers: list[asyncio.Task[None]] = []
         try:
+            await preload(self.registry, self.options.queues)
             await self.prepare()
             await self.beats.start()
             self._deafen = self.store.listen(self.on_wake, self.options.queues)
@@ -255,13 +258,15 @@ class Worker:
         """Takes a hint from the store. Wrong hints cost a look, missing ones a poll interval."""
         self.state.outage.try_now()  # whoever sends hints is there
         if wake.cancel:
-            self.ticker.due_in(0)
+            self.ticker.due_now()
         elif wake.queue is not None and wake.queue != "*" and wake.queue not in self.options.queues:
             return
         elif wake.due_in is not None:
             self.ticker.due_in(wake.due_in)
+        elif self.options.stop_when_empty:
+            self._signal.look()  # it may end before a patient one would look
         else:
-            self._signal.look()
+            self._hints.hear()
 
     # -- the hot loop ----------------------------------------------------------------------------------------------
 
@@ -322,6 +327,7 @@ class Worker:
                 self._patience = LOOK_AGAIN_FIRST_S
                 call.suspects = await self.attempts.alone.suspects(cycle.claimed)
             self._empty = not cycle.claimed and not cycle.more
+            self._hints.looked(bool(cycle.claimed))
             if self.options.once and self._empty:
                 self._retire()
         return call, cycle
@@ -337,7 +343,7 @@ class Worker:
 
     def _look_soon(self) -> None:
         """Plans another look when what is there is locked by others: soon, and then less soon."""
-        self.life.loop.call_later(self._patience, self._signal.look)
+        self.life.loop.call_later(max(self._patience, self._hints.wait()), self._signal.look)
         self._patience = min(self._patience * 2, LOOK_AGAIN_LAST_S)
 
     async def _finished(self) -> bool:
@@ -345,7 +351,7 @@ class Worker:
             return False
         if self.options.stop_when_empty and self._empty and not self.life.stopping:
             # Empty means: also nothing that is due but not yet promoted, recovered, fired or retried in bulk.
-            if self._duty_runner.busy:
+            if self._duty_runner.busy or self._signal.to_look:
                 return False
             self._empty = False
             if await self.ticker.tick_now():

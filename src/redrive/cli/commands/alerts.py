@@ -1,4 +1,4 @@
-"""``redrive alerts``: what fires; ``redrive alerts silence RULE``: nobody is told of it for a while."""
+"""``redrive alerts``: what fires; ``silence RULE``: nobody is told of it for a while; ``test``: is anybody told?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from redrive.ops.moments import parse_coming
 from redrive.ops.operator import Operator
 from redrive.ops.operator.alerts import Alerts, alerts_shown, silence_shown
 
-alerts_cli = typer.Typer(help="Alerts: what fires, silence, unsilence.", invoke_without_command=True)
+alerts_cli = typer.Typer(help="Alerts: what fires, silence, unsilence, test.", invoke_without_command=True)
 Rule = Annotated[str, typer.Argument(metavar="RULE", help="The rule, as the list names it.", show_default=False)]
 Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Of this queue.")]
 _STYLE = {Level.CRITICAL: "bold red", Level.WARNING: "yellow"}
@@ -98,6 +98,20 @@ def unsilence(
     on_chosen(url, app, act)
 
 
+@alerts_cli.command("test")
+def test(by: By = None, url: Url = None, app: AppName = None, json: Json = False) -> None:
+    """Send a message to every destination that is set here (Slack, webhook, mail): are the addresses right? Exit code 1
+    where one could not be reached. Workers use what their own environment says."""
+    found = operate(url, app, lambda own: own.alerts.test(), by=by)
+    if json:
+        output.emit({"destinations": [{"name": name, "fault": fault} for name, fault in found.items()]})
+    else:
+        for name, fault in found.items():
+            output.say(f"{name}: sent" if fault is None else f"{name}: not sent, {fault}")
+    if any(found.values()):
+        raise typer.Exit(1)
+
+
 def _end(until: str | None, span: str | None) -> datetime:
     if (until is None) == (span is None):
         raise typer.BadParameter("say --until TIME or --for SPAN")
@@ -141,7 +155,7 @@ def _say(found: Alerts) -> None:
         )
     if not found.firing and not found.pending:
         fires = "no alert fired when they were last evaluated" if found.stale else "no alert fires"
-        output.say(fires if found.evaluated else "no worker has evaluated the rules yet")
+        output.say(fires if found.evaluated else "nobody has evaluated the rules yet")
     shown = {one.silence for one in found.firing}
     for silenced in found.silences:
         if silenced not in shown:

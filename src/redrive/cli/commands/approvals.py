@@ -58,13 +58,13 @@ def list_approvals(
         output.say(("nothing waits for approval" if pending else "nothing was asked for") + looked.without)
         return
     output.table(
-        ["id", *looked.column, "state", "action", "#tasks", "asked by", "#ago", "decided by", "because", "reason"],
+        ["id", *looked.column, "state", "action", "#number", "asked by", "#ago", "decided by", "because", "reason"],
         [
             (
                 r.id,
                 *looked.cell(name),
                 "expired" if approvals.expired(r, looked.found[name][1]) else r.state,
-                r.body["action"],
+                r.body.get("title") or r.body["action"],
                 r.body["total"],
                 r.body["requested_by"],
                 output.ago(r.created_at),
@@ -83,8 +83,10 @@ def _decided(record: Record, json: bool) -> None:
     if json:
         output.emit(approval_document(record))
         return
-    operation = record.body["operation"]
-    if record.state == approvals.APPROVED:
+    operation, title = record.body["operation"], approvals.title(record)
+    if operation is None:
+        output.say(f"approved: {title}: done" if record.state == approvals.APPROVED else f"{record.state}: {title}")
+    elif record.state == approvals.APPROVED:
         output.say(
             f"approved: {record.body['action']} of {counted(record.body['total'])} begins",
             output.suggest(f"watch it with: redrive operations watch {operation}"),
@@ -99,7 +101,7 @@ changing(
     lambda own, id, why: own.approvals.approve(id, why),
     _decided,
     having_approval,
-    "Agree, as somebody else than who asked; the operation begins at once.",
+    "Agree, as somebody else than who asked; it begins at once.",
 )
 changing(
     approvals_cli,

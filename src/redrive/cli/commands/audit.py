@@ -34,7 +34,7 @@ LOOKED_AT = 200  # rows, for what other actions there are
 audit_cli = typer.Typer(help="Who did what: list, export, prune, verify, search.", invoke_without_command=True)
 Action = Annotated[str | None, typer.Option("--action", metavar="NAME", help="Such as TASK_RETRY.")]
 Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="By this one.")]
-Batch = Annotated[str | None, typer.Option("--batch", metavar="ID", help="Of this bulk action or operation.")]
+Batch = Annotated[str | None, typer.Option("--batch", metavar="ID", help="Of this bulk action, operation or batch.")]
 Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="About tasks of this kind.")]
 Scope = Annotated[str | None, typer.Option("--scope", metavar="TEXT", help="About tasks of this scope.")]
 Trace = Annotated[str | None, typer.Option("--trace-id", metavar="ID", help="About tasks of this trace.")]

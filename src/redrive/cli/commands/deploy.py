@@ -18,7 +18,7 @@ from redrive.cli.support.options import AppName
 from redrive.cli.support.worker_start import start_of
 from redrive.errors import InvalidInput
 from redrive.ops.deploy.host import Place
-from redrive.ops.deploy.programs import Program, Started, programs_of, secrets_of
+from redrive.ops.deploy.programs import Program, Started, programs_of, secrets_of, unserved
 
 HELP = "Files for deployment and monitoring, printed: supervisor, systemd, kubernetes, compose, grafana, prometheus."
 deploy_cli = typer.Typer(help=HELP, no_args_is_help=True)
@@ -95,7 +95,7 @@ def kubernetes(image: Image = IMAGE, http: Http = True, app: AppName = None) -> 
     from redrive.ops.deploy.kubernetes import kubernetes as manifests
 
     loaded = load(None, app, warns=False)
-    secrets = secrets_of(loaded.app.settings)
+    secrets = secrets_of(loaded.app.settings, loaded.app.features)
     typer.echo(manifests(_programs(loaded.app, http), image, _environment(loaded), secrets), nl=False)
 
 
@@ -144,6 +144,11 @@ def _programs(app: App, http: bool, *, shared_host: bool = False) -> list[Progra
     names: list[str | None] = [*app.settings.workers] or [None]
     starts = [(name, start_of(app, {}, None, name, None)) for name in names]
     started = [Started(name, one.options, one.processes, one.connection) for name, one in starts]
+    if left := unserved(app.settings, app.queues(), app.registry.brought_queues(), started):
+        output.warn(
+            f"no group of workers serves {', '.join(left)}: tasks there wait; name them in the queues of a group, or"
+            " leave queues out of one, which serves all"
+        )
     return programs_of(app.settings, app.registry, started, api=http, shared_host=shared_host)
 
 
@@ -153,7 +158,7 @@ def _place(loaded: Loaded, directory: Path | None, user: str | None, logs: Path,
     chosen = command or str(own or f"{sys.executable} -m redrive.cli")
     # A store that is a file has to be written to, and what lies beside it.
     files = sorted({one.file.parent for one in loaded.app.connections.values() if one.file is not None})
-    secrets = secrets_of(loaded.app.settings)
+    secrets = secrets_of(loaded.app.settings, loaded.app.features)
     return Place(chosen, where, user or _whoever(), logs, _environment(loaded), writes=files, secrets=secrets)
 
 

@@ -44,7 +44,7 @@ def group(context: typer.Context, app: AppName = None, json: Json = False) -> No
 
 @providers_cli.command("list")
 def list_providers(app: AppName = None, json: Json = False) -> None:
-    """The providers of redrive.toml and of the application."""
+    """The providers of redrive.toml and of the application. Exit code 1 where one cannot be used, and what to do."""
     known = load(None, app).app
     rows = [_row(known, name) for name in known.providers]
     if json:
@@ -54,6 +54,10 @@ def list_providers(app: AppName = None, json: Json = False) -> None:
     else:
         table = [(row["name"], row["type"], row["where"], row["problem"] or "ready") for row in rows]
         output.table(["provider", "type", "where", "state"], table)
+        for hint in dict.fromkeys(row["hint"] for row in rows if row["hint"]):
+            output.say(f"→ {output.suggest(hint)}")
+    if any(row["problem"] for row in rows):
+        raise typer.Exit(1)
 
 
 @providers_cli.command("try")
@@ -70,11 +74,12 @@ def try_provider(
 def _row(known: App, name: str) -> dict[str, Any]:
     configured = known.settings.providers.get(name)
     try:
-        problem, provider = None, known.provider_of(name)
+        problem, hint, provider = None, None, known.provider_of(name)
         kind = "http" if configured is not None else type(provider.provider).__name__
     except ConfigError as error:
-        problem, kind = error.message, "http"
-    return {"name": name, "type": kind, "where": "" if configured is None else configured.host, "problem": problem}
+        problem, hint, kind = error.message, error.hint, "http"
+    where = "" if configured is None else configured.host
+    return {"name": name, "type": kind, "where": where, "problem": problem, "hint": hint}
 
 
 def _parsed(payload: str | None) -> Any:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -65,6 +66,9 @@ Token = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="NUMBER", help="What chance begins with.")]
+Keep = Annotated[
+    Path | None, typer.Option("--keep", metavar="FILE", help="Where it writes its jobs, to know them after a restart.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Say where it listens as JSON, on the first line.")]
 
 
@@ -91,6 +95,7 @@ def provider(
     page_size: PageSize = None,
     token: Token = None,
     seed: Seed = 0,
+    keep: Keep = None,
     json: Json = False,
 ) -> None:
     """A provider of remote jobs over HTTP, until it is stopped. POST /_control changes how it behaves, GET /_seen tells
@@ -112,7 +117,7 @@ def provider(
     from redrive.remote.simulator.behaviour import Behaviour
     from redrive.remote.simulator.server import Simulator
 
-    simulator = Simulator(Behaviour(), token=token, seed=seed)
+    simulator = Simulator(Behaviour(), token=token, seed=seed, keep=keep)
     simulator.change({name: value for name, value in given.items() if value is not None})
     listening = bind(host, port, variable="--port 0")
     _announce(address(listening), token, json)

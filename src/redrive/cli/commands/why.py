@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.commands.show import reason_text, story_of
+from redrive.cli.commands.show import story_of
 from redrive.cli.support import output
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
@@ -29,7 +29,12 @@ def why(
         output.emit({"id": found.id, "state": found.state, "why": told})
         return
     output.say(f"{found.kind}  {found.state}  {found.id}")
-    output.say(*([reason_text(reason) for reason in story.why] or [_well(found)]))
+    for reason in story.why:
+        output.say(reason.full)
+        if reason.fix:
+            output.say(f"→ {output.suggest(reason.fix)}")
+    if not story.why:
+        output.say(_well(found))
 
 
 def _well(task: Task) -> str:

@@ -16,7 +16,7 @@ import typer
 from redrive.cli.support import output
 from redrive.cli.support.burials import Burials
 from redrive.cli.support.loading import Loaded, load
-from redrive.cli.support.metrics_port import Port, chosen_port, group_name, told_to_supervisor
+from redrive.cli.support.metrics_port import Port, chosen_port, told_to_supervisor
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import refuse_both, refuse_memory
 from redrive.cli.support.signals import starting, stopping
@@ -106,10 +106,40 @@ def work(
     """Run tasks until stopped. SIGTERM or Ctrl-C finishes what runs; a second one exits at once."""
     if serves and connection and serves != connection:
         raise InvalidInput(f"a worker serves one connection, not {serves} and {connection}")
+    serve(
+        load(url, app, warns=False),
+        given,
+        connection=connection or serves,
+        group=group,
+        processes=processes,
+        worker_id=worker_id,
+        metrics_port=metrics_port,
+        metrics_host=metrics_host,
+        fleet_metrics=fleet_metrics,
+        url=url,
+        json=json,
+    )
+
+
+def serve(
+    loaded: Loaded,
+    given: dict[str, Any],
+    *,
+    connection: str | None = None,
+    group: str | None = None,
+    processes: int | None = None,
+    worker_id: str | None = None,
+    metrics_port: int | None = None,
+    metrics_host: str | None = None,
+    fleet_metrics: bool = False,
+    url: str | None = None,
+    json: bool = False,
+) -> None:
+    """Runs workers of an application until they end, and ends the command with their code. ``given``: options of a
+    worker."""
     supervised = os.environ.pop(SUPERVISED_VARIABLE, None)
-    loaded = load(url, app, warns=False)
-    refuse_both(loaded.app, url, connection or serves)
-    job = start_of(loaded.app, given, connection or serves, group, processes)
+    refuse_both(loaded.app, url, connection)
+    job = start_of(loaded.app, given, connection, group, processes)
     refuse_memory(loaded, job.connection)
     if worker_id is not None:
         update_settings(loaded.app, worker_id=check_text(worker_id, "worker id"))
@@ -174,7 +204,7 @@ async def _supervise(
         os.environ["REDRIVE_URL"] = url
     name = make_worker_id(app.settings)
     names = [f"{name}-{number}" for number in range(1, processes + 1)]
-    hand_over = HandOver(group_name(app.settings), processes, table_of(app.features)) if port else None
+    hand_over = HandOver(name, processes, table_of(app.features)) if port else None
     supervisor = Supervisor(names, partial(_command, loaded, job), hand_over, Burials(served).bury)
     serving = nullcontext() if port is None or hand_over is None else port.of_supervisor(app, hand_over, served)
 

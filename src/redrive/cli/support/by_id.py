@@ -13,7 +13,7 @@ from redrive.cli.support.start_operation import (
     Ask,
     say_approval,
 )
-from redrive.errors import InvalidTransition, RedriveError, TaskNotFound
+from redrive.errors import RedriveError, TaskNotFound
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.task import State
 from redrive.ops import actions, inspect
@@ -88,4 +88,4 @@ def _refusal(task_id: UUID, verb: str, why: str, store: str) -> RedriveError:
             f"there is no task {task_id}", hint=f"{inspect.NOT_KEPT}; or is it in another store than {store}?"
         )
     hint = f"redrive show {task_id} tells what happened to it"
-    return InvalidTransition(f"task {task_id} cannot be {verb}: {why}", hint=hint)
+    return actions.refused(task_id, verb, why, hint)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -22,7 +21,7 @@ from redrive.settings import Settings
 from redrive.version import __version__
 from redrive.worker.hand_over import PIPE_VARIABLE, HandOver, Report, Sender
 from redrive.worker.measure import measure
-from redrive.worker.readiness import LastSeen, alive, problems, readiness
+from redrive.worker.readiness import LastSeen, alive, problems, reach_of, readiness
 from redrive.worker.worker import Worker
 
 logger = logging.getLogger("redrive.cli")
@@ -66,7 +65,7 @@ class Port:
             return {"status": "ok", "version": __version__, "env": app.settings.env, "processes": hand_over.health()}
 
         async def ready() -> dict[str, Any]:
-            answer = await readiness(app, None, seen, store=served.store)
+            answer = await readiness(app, None, seen, store=served.store, reach=hand_over.reach())
             reasons = [*answer["reasons"], *hand_over.problems()]
             return answer | {"ready": not reasons, "reasons": reasons}
 
@@ -156,11 +155,6 @@ def chosen_port(settings: Settings, given: int | None) -> int | None:
     return own if given is None else given
 
 
-def group_name(settings: Settings) -> str:
-    """Returns how the processes of this supervisor are called together."""
-    return settings.worker_id or f"{socket.gethostname()}-{os.getpid()}"
-
-
 @contextlib.contextmanager
 def told_to_supervisor(app: App, worker: Worker) -> Iterator[None]:
     """Tells a supervisor what this process counts, where there is one that serves it."""
@@ -171,7 +165,8 @@ def told_to_supervisor(app: App, worker: Worker) -> Iterator[None]:
     brought = [own for _, own in metrics_of(app.features)]
 
     def look() -> Report:
-        return extend(measure(worker), brought), alive(worker, app.settings), problems(worker)
+        samples = extend(measure(worker), brought)
+        return Report(samples, alive(worker, app.settings), problems(worker), reach_of(worker))
 
     sender = Sender(int(pipe), look)
     sender.start()

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from redrive.cli.support import output
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.kernel.operation import Operation
@@ -74,7 +75,18 @@ def retried_document(became: Retried | None) -> dict[str, Any]:
     return {"failed_again": became.failed_again, "tasks": tasks}
 
 
+def say_asked(approval: Record, json: bool) -> None:
+    """Says that an action of a feature waits for a second operator."""
+    if json:
+        output.emit({"approval": approval_document(approval)})
+        return
+    output.say(
+        f"it waits for a second operator, because {approval.body['needed']}; nothing was done",
+        output.suggest(f"somebody else: redrive approvals approve {approval.id} --by NAME"),
+    )
+
+
 def approval_document(record: Record) -> dict[str, Any]:
     """Returns an approval as the JSON document of ``--json``."""
-    told = consequence(record.body["action"], record.body["total"])
+    told = record.body.get("told") or consequence(record.body["action"], record.body["total"])
     return {"id": record.id, "state": record.state, "created_at": record.created_at, **record.body, "consequence": told}

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 
-def bar(total: int | None = None) -> Progress:
-    """Returns a bar: with a total, how far and how long still; without one, how many so far."""
+def bar(total: int | None = None, *, draw: bool = True) -> Progress:
+    """Returns a bar: with a total, how far and how long still; without one, how many so far. ``draw=False`` is for a
+    command that prints lines instead."""
     counted = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     columns = counted if total is not None else (SpinnerColumn(), TextColumn("{task.completed:,.0f}"))
     return Progress(
@@ -19,7 +20,7 @@ def bar(total: int | None = None) -> Progress:
         *columns,
         console=Console(file=sys.stderr),
         transient=True,
-        disable=not sys.stderr.isatty(),
+        disable=not (draw and sys.stderr.isatty()),
     )
 
 

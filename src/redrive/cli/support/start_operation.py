@@ -25,6 +25,7 @@ from redrive.ops.operator import Operator
 from redrive.ops.operator.operations import BegunOperation, OperationPreview
 from redrive.ops.text import counted
 
+MOST_WITHHELD_NAMED = 5
 Rate = Annotated[
     float | None,
     typer.Option(
@@ -128,6 +129,8 @@ def _begin_here(
     if action not in OF_WAITING and seen.bound.which == FailureFilter():
         how |= _answers(how.get("fixed"), how.get("idempotent"))
         also = _unanswered(how["fixed"], how["idempotent"])
+    if not ask.json:
+        say_withheld(seen)
     confirm(f"{name} {subject}?", ask.yes, also)
 
     async def begin(own: Operator) -> BegunOperation:
@@ -166,6 +169,7 @@ def _say_preview(name: str, seen: OperationPreview, subject: str, how: dict[str,
                 "plan": seen.plan,
                 "first": seen.first,
                 "needs_approval": seen.approval,
+                "withheld": {str(task_id): why for task_id, why in seen.withheld.items()},
             }
         )
         return
@@ -176,11 +180,23 @@ def _say_preview(name: str, seen: OperationPreview, subject: str, how: dict[str,
     if seen.first:
         more = f" and {seen.number - len(seen.first)} more" if seen.number > len(seen.first) else ""
         output.say(*(f"  {task_id}" for task_id in seen.first), *([f"  {more.strip()}"] if more else []))
+    say_withheld(seen)
     say_approval(seen.approval)
     if seen.plan is not None:
         command = "forget" if name in ("forget", "flush") else "retry"
         command = output.suggest(f"redrive {command} --plan {seen.plan}")
         output.say(f"exactly this, within a day: {command}{_options(how)}")
+
+
+def say_withheld(seen: OperationPreview) -> None:
+    """Names tasks that a retry leaves alone, the first of them."""
+    if not seen.withheld:
+        return
+    said = list(seen.withheld.items())
+    output.say(f"{counted(len(said))} of the first would be left alone:")
+    output.say(*(f"  {task_id}  {why}" for task_id, why in said[:MOST_WITHHELD_NAMED]))
+    if len(said) > MOST_WITHHELD_NAMED:
+        output.say(f"  and {len(said) - MOST_WITHHELD_NAMED} more")
 
 
 def say_approval(why: str | None) -> None:

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from redrive.api import make_api
 from redrive.app import App
+from redrive.app.workers import alerts_of
 from redrive.cli.support import output
 from redrive.cli.support.http_server import make_server, refuse_open
 from redrive.cli.support.loading import Loaded, error_text
@@ -25,6 +26,7 @@ from redrive.console import add_console
 from redrive.errors import ConfigError, RedriveError, StoreError
 from redrive.features import installed
 from redrive.ops.access import Caller, Role
+from redrive.ops.alerts.standby import Standby
 from redrive.ops.connections import same_stores
 from redrive.settings import DEFAULT_URL, Options
 from redrive.version import __version__
@@ -114,14 +116,25 @@ async def _serve(
     server = make_server(api, connections=settings.http_connections, proxies=settings.trusted_proxies)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     serving.add_done_callback(lambda _: halted.set() if worker is None else worker.stop())
+    standing_by = [asyncio.create_task(one.run()) for one in _standbys(loaded.app, worker)]
     try:
         await (halted.wait() if worker is None else run_worker(worker))
     finally:
+        for one in standing_by:
+            one.cancel()
         api.state.live.close()
         api.state.verification.close()
         await api.state.triggered.stop()
         server.should_exit = True
         await serving
+
+
+def _standbys(app: App, worker: Worker | None) -> list[Standby]:
+    """Returns who evaluates the alerts of connections while no worker does; that of a worker here has one."""
+    served = None if worker is None else app.at(None).name
+    name = f"up-{socket.gethostname()}-{os.getpid()}"
+    places = [app.at(name) for name in app.connections if name != served]
+    return [Standby(name, alerts_of(app, where), where.store) for where in places]
 
 
 async def _demo(loaded: Loaded) -> None:
@@ -175,7 +188,7 @@ def _announce(loaded: Loaded, worker: Worker | None, listening: socket.socket, m
             "",
             "Try, in another terminal:",
             *(f"  {line}" for line in _hints(loaded, kinds)),
-            "Ctrl-C stops it.",
+            f"Ctrl-C stops it. The console: {http}/ops/queue",
             "",
         )
     sys.stdout.flush()
@@ -199,6 +212,10 @@ def _hints(loaded: Loaded, kinds: list[str]) -> list[str]:
     first = ["export REDRIVE_URL=…  # as here; it has a password, so it is not shown"] if secret else []
     registry = loaded.app.registry
     ready = [kind for kind in kinds if kind not in registry.brought and not registry.handlers[kind].payload.required]
+    # An example whose demo() has put everything there names what to look at instead.
+    shown = getattr(loaded.module, "LOOK", None)
+    if shown is not None:
+        return [*first, *(f"{command} {rest}{where}" for rest in shown)]
     tries = getattr(loaded.module, "TRY", None) or ready[:1] or BUILT_IN
     enqueues = [f"{command} enqueue{where}{which} {example}" for example in tries]
     looks = [f"{command} {rest}{where}" for rest in ("stats", "list", "list --state failed")]

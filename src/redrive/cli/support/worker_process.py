@@ -76,7 +76,7 @@ async def leave_unknown_kinds(loaded: Loaded, queues: Sequence[str], connection:
         )
     update_settings(loaded.app, unknown_kind="leave")
     logger.warning(
-        "no application was named (--app module:app): only the built-in SYSTEM_ kinds run here",
+        "no application was named (--app module:app): only what redrive brings itself runs here",
         extra={"event": "worker.no_app"},
     )
 

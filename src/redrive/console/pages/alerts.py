@@ -37,6 +37,13 @@ async def unsilence(page: TheForm) -> Response:
     return page.back("The silence is over.")
 
 
+@router.post("/alerts/test")
+async def test(page: TheForm) -> Response:
+    found = await page.operator.alerts.test()
+    told = [f"{name}: {'sent' if fault is None else f'not sent, {fault}'}" for name, fault in found.items()]
+    return page.back(f"{'; '.join(told)}.")
+
+
 def _end(page: TheForm) -> datetime:
     """Returns when a silence ends: at the time that was written, else after the span that was chosen."""
     until, span = page.form.text("until"), MUTES.get(page.form.text("for") or "")

@@ -48,6 +48,8 @@ async def _about(page: Page, record: Record) -> About:
     if fingerprint is not None:
         with suppress(CauseUnknown):  # it may have gone with its tasks
             cause = views.cause(await page.operator.causes.show(fingerprint), page.operator.sight)
+    if record.body["operation"] is None:
+        return About(None, None, None)
     operation = await page.operator.operations.show(record.body["operation"])
     return About(cause, operation.canary, operation.rate)
 
@@ -58,6 +60,8 @@ async def decide(page: TheForm, approval_id: str) -> Response:
     match page.form.text("do"):
         case "approve":
             record = await service.approve(approval_id, reason)
+            if record.body["operation"] is None:
+                return page.back("Approved; it is done.")
             return page.go(page.link(f"/operations/{record.body['operation']}"), "Approved; it has begun.")
         case "reject":
             await service.reject(approval_id, page.form.needed("reason", "why it is rejected"))

@@ -40,6 +40,7 @@ export function startLive() {
       open();
     }
   });
+  for (const region of document.querySelectorAll("[data-fixed]")) if (region instanceof HTMLElement) offer(region);
   document.addEventListener("selectionchange", catchUp);
   document.addEventListener("click", unfold);
   window.addEventListener("resize", fit);
@@ -180,6 +181,7 @@ function unfold(event) {
   const button = event.target instanceof Element ? event.target.closest("[data-unfold]") : null;
   const region = document.getElementById(button?.getAttribute("data-unfold") ?? "");
   if (!region) return;
+  region.setAttribute("data-unfolded", "");
   region.style.height = "";
   morph(region, latest.get(region.id) ?? region.innerHTML, true);
   offer(region);

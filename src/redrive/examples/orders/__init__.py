@@ -26,6 +26,7 @@ ORDERS = Feature(
     examine=examine,
     alerts=ALERTS,
     belongs=belongs,
+    reserved_kinds=("ORDERS_",),
     metrics="redrive.examples.orders.metrics:metrics",
     needs=(Need.JOINS, Need.LEDGER),
 )

@@ -12,7 +12,7 @@ from typing import Any
 from redrive.features import features_of
 from redrive.integrations.django import wrong_database
 from redrive.kernel.feature import Feature
-from redrive.stores.postgres import migrate as postgres
+from redrive.stores import check_driver
 from redrive.stores.sqlite import migrate as sqlite
 
 
@@ -34,6 +34,9 @@ def create_tables(connection: Any, features: Iterable[Feature] = ()) -> None:
 
 
 def _on_postgres(cursor: Any, features: Sequence[Feature], where: str) -> None:
+    check_driver()
+    from redrive.stores.postgres import migrate as postgres  # not above: a project on SQLite has no asyncpg
+
     cursor.execute(postgres.HAS_STEPS_TABLE)
     if cursor.fetchone()[0] is None:
         cursor.execute(postgres.CREATE_STEPS_TABLE)

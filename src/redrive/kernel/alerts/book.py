@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redrive.kernel.alerts.facts import Answer
+from redrive.kernel.alerts.fold import fold
 from redrive.kernel.alerts.rules import Condition
 from redrive.kernel.alerts.slo import ServiceLevel, read_service, service_document
 from redrive.kernel.diagnosis import Level
@@ -19,7 +20,6 @@ ENDED_AFTER = timedelta(seconds=30)  # without the condition; a moment is none
 UNOBSERVED = timedelta(minutes=2)  # a pause of this length between two rounds is not counted as time
 AHEAD = timedelta(minutes=1)  # a book from further in the future was written by a clock that has been set
 NOBODYS = timedelta(minutes=5)  # so long after its last answer a rule that is not known here is somebody's
-MOST_ALERTS = 500
 MOST_ENDED = 50
 
 
@@ -102,7 +102,8 @@ class Message:
 class Book:
     """``at``: the last round, and ``by`` whom. ``ended``: alerts that have ended, the latest first. ``depths``,
     ``counted`` (failed and overdue tasks by queue), ``chain``, ``answers`` and ``services`` (by queue, against their
-    objectives): what one round found that others go by. ``lost``: why the latest message was given up."""
+    objectives): what one round found that others go by. ``lost``: why the latest message was given up. ``dropped``: how
+    many broken rules found no room in the last round."""
 
     at: datetime | None = None
     by: str = ""
@@ -116,6 +117,7 @@ class Book:
     answers: Mapping[str, Answer] = field(default_factory=dict)
     services: Mapping[str, ServiceLevel] = field(default_factory=dict)
     lost: str | None = None
+    dropped: int = 0
 
     @property
     def firing(self) -> list[Alert]:
@@ -152,10 +154,9 @@ def step(book: Book, broken: Iterable[Condition], now: datetime) -> Book:
     is not broken any more ends, one that has not fired without a word."""
     missed = book.at is not None and now - book.at > UNOBSERVED
     found: dict[str, Alert] = {}
-    # Those that are known come first: where there are too many, none of them is taken for ended.
-    for condition in sorted(broken, key=lambda one: one.key not in book.alerts):
-        if len(found) < MOST_ALERTS:
-            found[condition.key] = _seen(book.alerts.get(condition.key), condition, now, missed)
+    conditions, dropped = fold(broken, book.alerts.keys())
+    for condition in conditions:
+        found[condition.key] = _seen(book.alerts.get(condition.key), condition, now, missed)
     ended = []
     for key, alert in book.alerts.items():
         if key in found or alert.fired is None:
@@ -165,7 +166,7 @@ def step(book: Book, broken: Iterable[Condition], now: datetime) -> Book:
             ended.append(replace(alert, gone=gone, ended=now))
         else:
             found[key] = replace(alert, gone=gone)
-    return replace(book, at=now, alerts=found, ended=[*ended, *book.ended][:MOST_ENDED])
+    return replace(book, at=now, alerts=found, ended=[*ended, *book.ended][:MOST_ENDED], dropped=dropped)
 
 
 def _seen(known: Alert | None, condition: Condition, now: datetime, missed: bool) -> Alert:
@@ -250,6 +251,7 @@ def document(book: Book) -> dict[str, Any]:
         "answers": {name: [one.value, one.fault, _text(one.at)] for name, one in book.answers.items()},
         "services": {queue: service_document(one) for queue, one in book.services.items()},
         "lost": book.lost,
+        "dropped": book.dropped,
     }
 
 
@@ -284,6 +286,7 @@ def read_book(body: Mapping[str, Any] | None) -> Book:
             {name: Answer(value, fault, _time(at)) for name, (value, fault, at) in body.get("answers", {}).items()},
             {queue: read_service(one) for queue, one in body.get("services", {}).items()},
             body.get("lost"),
+            int(body.get("dropped", 0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return Book()

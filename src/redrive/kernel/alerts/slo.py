@@ -22,6 +22,8 @@ WINDOWS = {
 # How many times as fast as allowed the budget goes, over a long and a short window, before somebody is woken: at that
 # speed 2 % of a month's budget is gone within an hour, and 5 % within six.
 FAST, SLOW = 14.4, 6.0
+# The lowest at which a standstill burns faster than FAST: the whole of it is late, 1 / (1 - target) times as fast.
+LEAST_TARGET = 0.94
 LEAST_STARTS = 10  # in the long window; a share of fewer says nothing
 # The short window of the slow rule: half an hour without its worst five minutes. A burst is the fast rule's, and over
 # with it; what is late in more than one place goes on.
@@ -43,8 +45,12 @@ class Objective:
                 "wait_seconds",
                 f"it is one of {', '.join(f'{bound:g}' for bound in BOUNDS)}: by these starts are counted",
             )
-        if not 0 < self.target < 1:
-            yield "target", f"it is a share between 0 and 1, not {self.target:g}"
+        if not LEAST_TARGET <= self.target < 1:
+            yield (
+                "target",
+                f"it is a share from {LEAST_TARGET:g} to below 1, not {self.target:g}: where more may be late, the"
+                " error budget can never go so fast that somebody is told; rather make wait_seconds longer",
+            )
         if not 1 <= self.days <= 365:
             yield "days", f"it is from 1 to 365, not {self.days}"
 
@@ -99,17 +105,22 @@ class ServiceLevel:
         return min(self.burn.get("6h", 0.0), self.burn.get(LASTING, 0.0))
 
 
-def measure(objective: Objective, minutes: Starts, days: Starts, overdue: int, now: datetime) -> ServiceLevel:
-    """Returns how a queue stands: by the minutes of the last six hours, and by days."""
+def measure(
+    objective: Objective, minutes: Starts, days: Starts, overdue: int, now: datetime, lasting: int = 0
+) -> ServiceLevel:
+    """Returns how a queue stands: by the minutes of the last six hours, and by days. ``lasting``: how many of the
+    ``overdue`` have been so for longer than a burst."""
     recent, whole = list(minutes), _sum(days)
-    recent.append((now, (0, overdue)))  # what still waits is late now
+    waiting = (now, (0, overdue))  # what still waits is late now
     burn = {}
     for name, window in WINDOWS.items():
-        within = [one for one in recent if one[0] >= now - window]
-        enough = sum(_sum(within)) >= LEAST_STARTS or name in ("5m", "30m")
+        within = [*(one for one in recent if one[0] >= now - window), waiting]
+        # What waits for so long is late, however little is done in this queue.
+        enough = lasting > 0 or sum(_sum(within)) >= LEAST_STARTS or name in ("5m", "30m")
         burn[name] = _rate(objective, within) if enough else 0.0
         if name == "30m":
-            burn[LASTING] = _rate(objective, _without_worst(within))
+            goes_on = [waiting] if lasting else []
+            burn[LASTING] = _rate(objective, [*_without_worst(within, goes_on), *goes_on])
     return ServiceLevel(objective, whole[0], whole[1] + overdue, overdue, burn, now)
 
 
@@ -119,8 +130,12 @@ def _rate(objective: Objective, starts: Starts) -> float:
     return round(bad / (good + bad) / objective.allowed, 2) if good + bad else 0.0
 
 
-def _without_worst(starts: Sequence[Start]) -> list[Start]:
-    """Returns starts without those of the five minutes in which most were late."""
+def _without_worst(found: Sequence[Start], kept: Sequence[Start]) -> list[Start]:
+    """Returns starts without those of the five minutes in which most were late, and without those that are ``kept``
+    in any case."""
+    starts = [one for one in found if one not in kept]
+    if not starts:
+        return []
 
     def late_after(begin: datetime) -> int:
         return sum(bad for at, (_, bad) in starts if begin <= at < begin + BURST)

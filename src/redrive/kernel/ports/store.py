@@ -30,6 +30,7 @@ from redrive.kernel.reads import (
     WorkerRow,
 )
 from redrive.kernel.retention import DEFAULTS, Retention
+from redrive.kernel.retry_guard import Guards
 
 if TYPE_CHECKING:
     from redrive.kernel.applied import Applied
@@ -198,6 +199,10 @@ class Store(
     @property
     def reacting(self) -> tuple[str, ...]:
         """The features whose reactions this process knows; it leaves tasks of others alone."""
+
+    @property
+    def guards(self) -> Guards:
+        """Which features withhold some of their tasks from being retried, and how they are asked."""
 
     @property
     def listening(self) -> bool:

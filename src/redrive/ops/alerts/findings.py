@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from redrive.kernel.alerts.book import Silence, silence_over
 from redrive.kernel.alerts.facts import Answer
+from redrive.kernel.alerts.fold import fold
 from redrive.kernel.alerts.own import OwnRule
 from redrive.kernel.alerts.rules import Condition, Unit, conditions
 from redrive.kernel.alerts.slo import Objective
@@ -43,7 +44,8 @@ async def findings(store: Store, watched: Watched, queue: str | None = None) -> 
         facts, _ = await look(store, limits, figures, book, watched.objectives)
         text = f"alerts are not evaluated since {span(abs(figures.now - book.at))}; a live worker does that"
         found.append(Finding(Level.WARNING, "alerts_stale", text, "redrive work --app module:app"))
-        found += [_broken(one) for one in conditions(facts, limits) if queue in (None, one.queue)]
+        broken = [one for one in conditions(facts, limits) if queue in (None, one.queue)]
+        found += [_broken(one) for one in fold(broken, ())[0]]
     else:
         for alert in book.firing:
             if queue in (None, alert.queue) or not alert.queue:
@@ -57,6 +59,9 @@ async def findings(store: Store, watched: Watched, queue: str | None = None) -> 
                         ("queue", alert.queue) if alert.queue else None,
                     )
                 )
+    if book.dropped:
+        text = f"more rules are broken than alerts are kept: {book.dropped:,} are not shown and not told"
+        found.append(Finding(Level.WARNING, "alerts_dropped", text, "mend those that fire, or have fewer rules"))
     if book.lost is not None:
         text = f"a message about alerts reached nobody: {book.lost}"
         found.append(Finding(Level.WARNING, "alerts_not_sent", text, "look for alerts.not_sent in the workers' logs"))

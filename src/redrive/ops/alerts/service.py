@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from redrive.kernel.alerts.slo import WINDOWS, Objective, ServiceLevel, measure
+from redrive.kernel.alerts.slo import BURST, WINDOWS, Objective, ServiceLevel, measure
 from redrive.kernel.ports.store import Store
 from redrive.kernel.series import ALL, Resolution, SeriesQuery
 
@@ -41,8 +41,10 @@ async def _look(
 ) -> ServiceLevel:
     recent = await _starts(store, queue, objective, Resolution.MINUTE, now - WINDOWS["6h"])
     days = await _starts(store, queue, objective, Resolution.DAY, now - timedelta(days=objective.days))
-    overdue = await store.overdue({queue: objective.wait_seconds}, paused_kinds)
-    return measure(objective, recent, days, overdue.get(queue, 0), now)
+    overdue = (await store.overdue({queue: objective.wait_seconds}, paused_kinds)).get(queue, 0)
+    long = {queue: objective.wait_seconds + BURST.total_seconds()}
+    lasting = (await store.overdue(long, paused_kinds)).get(queue, 0) if overdue else 0
+    return measure(objective, recent, days, overdue, now, lasting)
 
 
 async def _starts(

@@ -13,6 +13,7 @@ from redrive.ops.deploy.programs import Program
 SUPERVISOR_HEAD = """\
 ; Written by redrive deploy supervisor from the settings; write it again after they have changed.
 ;   {folder}     # first: without the folder supervisord does not start at all
+;   redrive migrate     # before they start, and after each deploy: workers need the tables
 ;   redrive deploy supervisor {options} > /etc/supervisor/conf.d/redrive.conf && supervisorctl update
 ; After a deploy, one program after the other, so that work goes on meanwhile:
 ;   {restarts}
@@ -20,6 +21,7 @@ SUPERVISOR_HEAD = """\
 """
 SYSTEMD_HEAD = """\
 # Written by redrive deploy systemd from the settings; write it again after they have changed.
+# Before it starts for the first time, and after each deploy: redrive migrate
 # After a deploy: systemctl restart {name}
 """
 
@@ -64,7 +66,8 @@ def supervisor(programs: Sequence[Program], place: Place) -> str:
             f"directory={_escaped(str(place.directory))}",
             f"user={place.user}",
             f"environment={given}",
-            "; its own processes are its own business: they are replaced without a gap",
+            *([f"; {program.at_once}"] if program.at_once else []),
+            "; one program: with processes = N it starts and replaces its children itself",
             "numprocs=1",
             "autostart=true",
             "autorestart=true",
@@ -117,6 +120,7 @@ def _service(program: Program, place: Place) -> str:
         "",
         "[Service]",
         "Type=exec",
+        *([f"# {program.at_once}"] if program.at_once else []),
         f"ExecStart={command}",
         f"WorkingDirectory={_escaped(str(place.directory))}",
         f"User={place.user}",

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from redrive.handlers.registry import Registry
 from redrive.settings import Options, Settings
+from redrive.settings.effective import effective
+
+if TYPE_CHECKING:
+    from redrive.kernel.feature import Feature
 
 FIRST_METRICS_PORT = 9108
 IN_IMAGE = (
@@ -36,6 +41,7 @@ class Program:
     arguments: tuple[str, ...]  # of redrive
     stop_wait: int  # seconds until it is killed
     why: str  # what that time is made of
+    at_once: str = ""  # how many tasks it runs at once, and what changes that
     processes: int = 1
     metrics_port: int | None = None  # None: it serves HTTP, which has the probes
     port: int | None = None
@@ -57,23 +63,51 @@ def programs_of(
         wait, why = stop_wait(settings, registry, one.options)
         arguments = ("work", *(() if one.group is None else ("--group", one.group)))
         arguments += () if one.group is not None or one.connection is None else ("--connection", one.connection)
-        found.append(Program(_name(one.group or "worker"), arguments, wait, why, one.processes, port))
+        found.append(
+            Program(_name(one.group or "worker"), arguments, wait, why, _at_once(one), one.processes, metrics_port=port)
+        )
     if api:
-        wait, why = stop_wait(settings, registry, Options(queues=tuple(sorted(registry.queues())) or ("default",)))
         # Without a worker of its own: what groups may run at once is all that runs.
+        wait, why = _http_wait(settings, registry)
         found.append(Program(_name("http"), ("up", "--no-worker"), wait, why, port=settings.port or 8321))
     return found
 
 
-def secrets_of(settings: Settings) -> list[str]:
-    """Returns the environment variables that programs need and that belong into no file: those that have URLs, and
-    the secrets of providers."""
+def unserved(
+    settings: Settings, queues: Iterable[str], brought: Collection[str], started: Sequence[Started]
+) -> list[str]:
+    """Returns the queues of an application that none of these groups serves: what is enqueued there waits. Those that
+    features have ``brought`` are on the default connection."""
+    own = [one for one in started if one.connection in (None, settings.default_connection)]
+    by_all, by_own = ({queue for one in some for queue in one.options.queues} for some in (started, own))
+    return [queue for queue in queues if queue not in (by_own if queue in brought else by_all)]
+
+
+def _at_once(one: Started) -> str:
+    """Returns how many tasks a group runs at once: many who write a group expect more than one."""
+    n = one.options.concurrency
+    each = " in each of its processes" if one.processes > 1 else ""
+    where = "TASK_WORKER_CONCURRENCY=N" if one.group is None else f"concurrency = N in [workers.{one.group}]"
+    return f"runs {n} task{'s' if n != 1 else ''} at once{each}: {where}"
+
+
+def _http_wait(settings: Settings, registry: Registry) -> tuple[int, str]:
+    """Returns how long HTTP may take to stop. It runs tasks only where a scheduler may ask it to."""
+    if settings.internal_worker_secret is not None:
+        return stop_wait(settings, registry, Options(queues=tuple(sorted(registry.queues())) or ("default",)))
+    return LAST_SETTLEMENTS_S, f"it runs no tasks: {LAST_SETTLEMENTS_S} s are for requests that are being answered"
+
+
+def secrets_of(settings: Settings, features: Iterable[Feature] = ()) -> list[str]:
+    """Returns the environment variables that programs need and that belong into no file: those that have URLs, the
+    secrets of providers, and what of redrive's settings and its features' is a secret and set here."""
     own = settings.connections.get(settings.default_connection)
     said = [] if own is not None and own.address is not None else ["REDRIVE_URL"]
     found = [*said, *(one.url_from for one in settings.connections.values() if one.url_from)]
     stores = list(dict.fromkeys(found)) or ["REDRIVE_URL"]
     providers = [one.auth_env for one in settings.providers.values() if one.auth_env]
-    return list(dict.fromkeys([*stores, *providers]))
+    told = [one.name for one in effective(settings, features) if one.value is None and one.source == "environment"]
+    return list(dict.fromkeys([*stores, *providers, *told]))
 
 
 def stop_wait(settings: Settings, registry: Registry, options: Options) -> tuple[int, str]:

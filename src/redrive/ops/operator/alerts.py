@@ -18,6 +18,7 @@ from redrive.ops.alerts.look import is_stale, load
 from redrive.ops.alerts.messages import runbook
 from redrive.ops.alerts.more_rules import all_more_rules
 from redrive.ops.alerts.service import look_at_all
+from redrive.ops.alerts.trial import send_trial
 from redrive.ops.operator.session import Service
 from redrive.settings import Triage
 
@@ -103,6 +104,11 @@ class AlertService(Service):
         who = self._session.may(Role.OPERATOR)
         await self._known(rule, None)
         await silences.unsilence(self._store, rule, queue or "", actor=who, reason=reason)
+
+    async def test(self) -> dict[str, str | None]:
+        """Sends a message to every destination that this process knows; returns why it could not be, by destination."""
+        who = self._session.may(Role.OPERATOR)
+        return await send_trial(self._store, self._session.settings, who, self._session.told_connection)
 
     @property
     def rules(self) -> list[str]:

@@ -29,8 +29,12 @@ class ApprovalService(Service):
         return await waiting_tasks(self._store, record)
 
     async def approve(self, approval_id: str, reason: str | None = None) -> Record:
-        """Approves, as somebody else than who asked; the operation begins with it."""
+        """Approves, as somebody else than who asked; the operation begins with it, or an action of a
+        feature is done."""
         who = self._session.may(Role.OPERATOR)
+        record = await approvals.show(self._store, approval_id)
+        if record.body["operation"] is None:
+            return await self._session.carry_out(record, reason)
         return await approvals.approve(self._store, approval_id, actor=who, reason=reason)
 
     def is_own(self, record: Record) -> bool:

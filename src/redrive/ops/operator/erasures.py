@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from redrive.errors import InvalidTransition
+from redrive.features import load
 from redrive.kernel.operation import Action
+from redrive.kernel.task import check_text
 from redrive.ops import approvals, erase
 from redrive.ops.access import Role
 from redrive.ops.allowance import PlannedAction
@@ -33,6 +36,7 @@ class ErasureService(Service):
     ) -> BegunOperation:
         """Begins an erasure, or asks for it: unless approvals are off, a second operator has to agree."""
         who = self._session.may(Role.ADMIN)
+        await self._refuse_unended(scope)
         begun = await erase.begin(
             self._store,
             scope,
@@ -43,3 +47,12 @@ class ErasureService(Service):
             rule=self._session.policy.alone,
         )
         return BegunOperation(*begun)
+
+    async def _refuse_unended(self, scope: str | None) -> None:
+        """Refuses where a feature has something about a scope under way, which would not end without what it holds."""
+        for feature in self._session.features if scope is not None else ():
+            if feature.erase_guard is None:
+                continue
+            held = await load(feature.erase_guard)(self._store, check_text(scope, "scope"))
+            if held is not None:
+                raise InvalidTransition(f"scope {scope} cannot be erased now: {held.why}", hint=held.hint)

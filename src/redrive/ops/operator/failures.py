@@ -66,6 +66,7 @@ class FailureService(Service):
     ) -> FailedList:
         """Returns tasks that are failed now, the latest first. ``most``: where rows have to be counted, no more."""
         self._session.may(Role.VIEWER)
+        which = await self._session.meant(which)
         found = await failed.list_failed(
             self._store, which, limit=limit, offset=offset, before=before, paged=self._session.paged
         )
@@ -74,8 +75,8 @@ class FailureService(Service):
         return FailedList(found, total - more, more)
 
     async def known(self, which: FailureFilter) -> FailureFilter:
-        """Returns the same filter with its fingerprint in full; refuses a kind, queue or cause that nobody knows.
-        Actions call this themselves; a list for people should, a list for machines may be about what is still to
+        """Returns the same filter with its fingerprint in full; refuses a kind, queue, cause or batch that nobody
+        knows. Actions call this themselves; a list for people should, a list for machines may be about what is still to
         come."""
         self._session.may(Role.VIEWER)
         return await self._session.known(which)
@@ -91,12 +92,13 @@ class FailureService(Service):
 
     async def count(self, which: FailureFilter = EVERY_FAILURE) -> int:
         self._session.may(Role.VIEWER)
-        return await self._store.count_failed(which)
+        return await self._store.count_failed(await self._session.meant(which))
 
     async def end(self, which: FailureFilter = EVERY_FAILURE, limit: int = 1) -> tuple[builtins.list[int], int]:
         """Returns the places of the latest failures that match, and how many there are, as far as they are counted.
         Nothing waits for it: what happens at the same time may be in one of them, and in the other the next time."""
         self._session.may(Role.VIEWER)
+        which = await self._session.meant(which)
         latest = await self._store.failed(which, limit=limit, newest=True, documents=0)
         return [task.failed_seq or 0 for task in latest], await self._store.count_failed(which, MOST_COUNTED)
 

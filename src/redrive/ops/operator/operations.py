@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from redrive.errors import InvalidInput, OperationUnknown
@@ -15,12 +15,15 @@ from redrive.kernel.records import Record
 from redrive.ops import approvals, operations, plans
 from redrive.ops.access import Role
 from redrive.ops.failed import EVERY_FAILURE
+from redrive.ops.members import check_cancel
 from redrive.ops.operator.session import Service
 from redrive.ops.put_back import given_up_by
 from redrive.ops.retried import Retried, retried
+from redrive.ops.withheld import withheld_of
 from redrive.ops.workers import drivers
 
 FIRST_TASKS_SHOWN = 5
+FIRST_TASKS_ASKED = 500  # whether their feature withholds them
 
 
 @dataclass(slots=True, frozen=True)
@@ -32,6 +35,7 @@ class OperationPreview:
     plan: str | None
     first: list[UUID]
     approval: str | None
+    withheld: Mapping[UUID, str] = field(default_factory=dict)  # of the first tasks: what it leaves alone, and why
 
     @property
     def number(self) -> int:
@@ -57,15 +61,23 @@ class OperationService(Service):
         """Returns which tasks, how many, and whether a second operator has to agree. ``bind`` makes a plan of it: what
         was looked at is then what is done. Without ``counted`` the number is that of the plan, at least."""
         who = self._session.may(self._role(action))
-        meant = await self._session.known(which)
+        meant = await self._meant(action, which)
         if bind and plan is None and action not in OF_WAITING:
             plan = (await plans.make(self._store, meant, who, cancelled=action is Action.RETRY)).token
             meant = EVERY_FAILURE
         bound = await operations.preview(self._store, action, meant, plan, counted=counted)
+        guarded = action is Action.RETRY and bool(self._store.guards)
         first = list[UUID]()
-        if plan is not None:
-            first = [one.id for one in await operations.matches_of(bound).first(self._store, FIRST_TASKS_SHOWN)]
-        return OperationPreview(bound, plan, first, await self._session.needs(approvals.planned_action(bound)))
+        if plan is not None or guarded:
+            most = FIRST_TASKS_ASKED if guarded else FIRST_TASKS_SHOWN
+            first = [one.id for one in await operations.matches_of(bound).first(self._store, most)]
+        return OperationPreview(
+            bound,
+            plan,
+            first[:FIRST_TASKS_SHOWN] if plan is not None else [],
+            await self._session.needs(approvals.planned_action(bound)),
+            await withheld_of(self._store, first) if guarded else {},
+        )
 
     async def begin(
         self,
@@ -87,7 +99,7 @@ class OperationService(Service):
         whether the handlers are ``idempotent``; it is kept, and the second operator reads it. ``beside``: see
         ``operations.begin``."""
         who = self._session.may(self._role(action))
-        meant = await self._session.known(which)
+        meant = await self._meant(action, which)
         token = plan if seen is None else seen.plan
         if action in (Action.RETRY, Action.FORGET) and await self._is_everything(meant, token, seen):
             _insist_on_answers(fixed, idempotent)
@@ -164,6 +176,11 @@ class OperationService(Service):
         """Returns whether there is a live worker that carries operations out."""
         self._session.may(Role.VIEWER)
         return bool(drivers(await self._store.overview()))
+
+    async def _meant(self, action: Action, which: FailureFilter) -> FailureFilter:
+        if action is Action.CANCEL and which.join is not None:
+            await check_cancel(self._store, self._session.features, which.join)
+        return await self._session.known(which)
 
     async def _is_everything(self, which: FailureFilter, plan: str | None, seen: OperationPreview | None) -> bool:
         if seen is not None:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from redrive.errors import ConfigError, NotAllowed
 from redrive.handlers.registry import Registry
+from redrive.kernel.approved import Request
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.feature import Belongs, Feature
 from redrive.kernel.ports.store import Store
+from redrive.kernel.reads import Query
+from redrive.kernel.records import Record
 from redrive.kernel.task import Task
-from redrive.ops import causes, inspect
+from redrive.ops import causes, inspect, requests
 from redrive.ops.access import Caller, Role
 from redrive.ops.actions import check_actor
-from redrive.ops.allowance import Act, PlannedAction, T, alone, judge
+from redrive.ops.allowance import Act, PlannedAction, Rule, T, alone, judge
 from redrive.ops.belonging import belonging
+from redrive.ops.members import check_members, members_of
 from redrive.ops.policy import Policy
 from redrive.ops.shell import NO_SHELL, Shell, for_connection
 from redrive.ops.views import Sight
 from redrive.settings import Settings
+
+W = TypeVar("W", FailureFilter, Query)
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,13 +80,29 @@ class Session:
             raise NotAllowed(f"{self.caller.name} is {self.caller.role.label}; this needs {role.label}")
         return check_actor(self.caller.name)
 
-    async def needs(self, planned: PlannedAction) -> str | None:
+    async def needs(self, planned: PlannedAction, rule: Rule | None = None) -> str | None:
         """Returns why a second operator would have to agree to this; None when nobody has to."""
-        return (await judge(self.store, self.policy.alone, self.caller.name, planned)).why
+        return (await judge(self.store, rule or self.policy.alone, self.caller.name, planned)).why
 
-    async def alone(self, planned: PlannedAction, act: Act[T]) -> T:
-        """Runs ``act`` without a second operator, counted; refused when one has to agree."""
-        return await alone(self.store, self.policy.alone, self.caller.name, planned, act)
+    async def alone(self, planned: PlannedAction, act: Act[T], rule: Rule | None = None) -> T:
+        """Runs ``act`` without a second operator, counted; refused when one has to agree. ``rule``: where not tasks are
+        counted, see ``amounts``."""
+        return await alone(self.store, rule or self.policy.alone, self.caller.name, planned, act)
+
+    async def ask(self, request: Request, reason: str | None, why: str) -> Record:
+        """Asks for an action of a feature that a second operator has to agree to; returns the approval that waits."""
+        return await requests.ask(self.store, check_actor(self.caller.name), request, reason, why)
+
+    async def carry_out(self, record: Record, reason: str | None) -> Record:
+        """Agrees to an action of a feature that somebody else asked for, and does it."""
+        who = check_actor(self.caller.name)
+        return await requests.carry_out(self.store, self.features, who, self, record, reason)
+
+    def amounts(self, above: int | None, book: str, noun: str) -> Rule:
+        """Returns the rule for what is counted apart from tasks, such as money: more than ``above`` within the window
+        of the policy needs a second operator, unless the policy says that nothing does."""
+        alone = self.policy.alone
+        return replace(alone, above=None if alone.above is None else above, book=book, noun=noun)
 
     @property
     def kinds(self) -> list[str]:
@@ -97,15 +120,24 @@ class Session:
         await inspect.check_kind(self.store, name, self.kinds)
 
     async def known(self, which: FailureFilter) -> FailureFilter:
-        """Returns the same filter, with its fingerprint in full. Refuses a kind, queue or cause that nobody knows:
-        "nothing matches" would be taken for good news."""
+        """Returns the same filter, with its fingerprint in full and its batch as a join. Refuses a kind, queue, cause
+        or batch that nobody knows: "nothing matches" would be taken for good news."""
         if which.kind is not None:
             await self.check_kind(which.kind)
         if which.queue is not None:
             await self.check_queue(which.queue)
         if which.fingerprint is not None:
             which = replace(which, fingerprint=await self.fingerprint(which.fingerprint))
+        if which.join is not None:
+            which = await self.meant(which)
+            await check_members(self.store, str(which.join))
         return which
+
+    async def meant(self, which: W) -> W:
+        """Returns the same filter, with the batch that people name as the join whose members are meant."""
+        if which.join is None:
+            return which
+        return replace(which, join=str((await members_of(self.store, self.features, which.join)).join))
 
     async def fingerprint(self, text: str) -> str:
         """Returns a fingerprint in full, also when only its beginning is given."""

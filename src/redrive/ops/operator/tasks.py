@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from redrive.errors import ChangedMeanwhile, IdempotencyConflict, StoreError
+from redrive.errors import ChangedMeanwhile, IdempotencyConflict, StoreError, TaskNotFound
 from redrive.handlers.new_task import as_enqueued, make_task
 from redrive.kernel.commit import Commit
 from redrive.kernel.operation import Action
@@ -21,6 +21,7 @@ from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.allowance import PlannedAction
 from redrive.ops.finder import Match
+from redrive.ops.members import is_batch
 from redrive.ops.operator.session import Service
 from redrive.ops.why import Reason, why
 
@@ -65,6 +66,7 @@ class TaskService(Service):
         self._session.may(Role.VIEWER)
         if query.fingerprint is not None:
             query = replace(query, fingerprint=await self._session.fingerprint(query.fingerprint))
+        query = await self._session.meant(query)
         return await inspect.list_tasks(self._store, replace(query, documents=self._session.documents))
 
     async def find(self, words: str) -> builtins.list[Match]:
@@ -98,7 +100,13 @@ class TaskService(Service):
 
     async def show(self, task_id: UUID) -> Story:
         self._session.may(Role.VIEWER)
-        found = await inspect.show(self._store, task_id, self._session.documents)
+        try:
+            found = await inspect.show(self._store, task_id, self._session.documents)
+        except TaskNotFound as error:
+            if await is_batch(self._store, self._session.features, task_id):
+                told = f"redrive batch show {task_id}"
+                raise TaskNotFound(f"{task_id} is a batch, and no task", hint=self._session.command(told)) from error
+            raise
         return Story(found, await self._why(found.task))
 
     async def why(self, task: Task) -> builtins.list[Reason]:

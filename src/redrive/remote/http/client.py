@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import weakref
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 
 from redrive.errors import ConfigError
 from redrive.kernel.classify import TIMEOUT
+from redrive.kernel.retry_after import retry_after_of
 from redrive.remote.errors import ProviderError
 from redrive.remote.http.fields import error_text, nonsense, optional, shown
+from redrive.remote.http.packed import PackedAnswer, unpacked
 from redrive.settings.providers import HttpProviderSettings
 from redrive.version import __version__
 
@@ -26,7 +30,12 @@ class Client:
 
     def __init__(self, settings: HttpProviderSettings) -> None:
         self._settings = settings
-        self._headers = {"User-Agent": f"redrive/{__version__}", "Accept": "application/json", **settings.headers}
+        self._headers = {
+            "User-Agent": f"redrive/{__version__}",
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            **settings.headers,
+        }
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
             weakref.WeakKeyDictionary()
         )
@@ -42,9 +51,15 @@ class Client:
         except TimeoutError as error:
             told = f"{where} took longer than {self._settings.timeout:g} seconds"
             raise ProviderError(told, classification=TIMEOUT) from error
+        encoding = response.headers.get("Content-Encoding", "")
         if not response.is_success:
+            with contextlib.suppress(PackedAnswer):  # the status says enough
+                content = unpacked(content, encoding, self._settings.max_answer_bytes)
             raise _refused(where, response, content)
-        return _parsed(where, response, content)
+        try:
+            return _parsed(where, response, unpacked(content, encoding, self._settings.max_answer_bytes))
+        except PackedAnswer as error:
+            raise nonsense(f"{where} {error}") from None
 
     async def close(self) -> None:
         """Closes the connections of the running event loop."""
@@ -61,7 +76,8 @@ class Client:
         most, found = self._settings.max_answer_bytes, bytearray()
         client = self._client()
         async with client.stream(method, url, content=content, headers={**typed, **(headers or {})}) as response:
-            async for part in response.aiter_bytes():
+            # As it came: httpx would unpack a whole piece, however large, before anybody could count.
+            async for part in response.aiter_raw():
                 found += part
                 if len(found) > most:
                     raise nonsense(f"{method} {url.partition('?')[0]} answered with more than {most:,} bytes")
@@ -105,8 +121,14 @@ def _refused(where: str, response: httpx.Response, content: bytes) -> ProviderEr
         f"{where} answered {status}{text}",
         status_code=status,
         code=code,
-        retry_after=response.headers.get("Retry-After"),
+        retry_after=_wish(response),
     )
+
+
+def _wish(response: httpx.Response) -> str | None:
+    """Returns the seconds for which a provider wants to be left alone; a date is seen from its own clock."""
+    wait = retry_after_of(response.headers, datetime.now(UTC))
+    return None if wait is None else f"{wait:g}"
 
 
 def _parsed(where: str, response: httpx.Response, content: bytes) -> Any:

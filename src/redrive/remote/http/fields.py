@@ -93,7 +93,8 @@ def _progress(found: Any, whole: float) -> float | None:
             return None
     if isinstance(found, bool) or not isinstance(found, int | float) or found != found:
         return None
-    return min(max(found * 100 / whole, 0.0), 100.0)
+    # Bounded first: a number of hundreds of digits is no float.
+    return min(max(found, 0), whole) * 100 / whole
 
 
 def shown(found: Any) -> str:

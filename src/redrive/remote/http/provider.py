@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from redrive.kernel.classify import classify
-from redrive.kernel.placeholders import Missing, filled, filled_url
+from redrive.kernel.placeholders import Missing, StraysFromPath, filled, filled_url
 from redrive.remote.errors import UNFIT_ITEM, ProviderError
 from redrive.remote.http.client import Client
 from redrive.remote.http.fields import job_id, needed, nonsense, optional, shown, status_of
@@ -29,6 +29,8 @@ class HttpProvider:
         self.max_poll = settings.poll.max
         self._client = Client(settings)
 
+    max_seconds = 3600.0  # each request has a limit of its own, and one poll may be many of them
+
     async def start(self, item: RemoteItem, idempotency_key: str) -> str:
         """Sends the start request, with the key in its header, and returns the id that the answer has."""
         call, header = self.settings.start, self.settings.idempotency_header
@@ -43,6 +45,8 @@ class HttpProvider:
         except Missing as error:
             told = f"the item has no {error.path!r}, which the template of start asks for"
             raise ProviderError(told, classification=UNFIT_ITEM) from None
+        except StraysFromPath as error:
+            raise ProviderError(f"the item does not fit the url of start: {error}", classification=UNFIT_ITEM) from None
         try:
             answer = await self._client.send(call.method, url, body, {header: idempotency_key} if header else None)
         except ValueError as error:  # NaN, or what is no JSON at all
@@ -59,7 +63,7 @@ class HttpProvider:
         if call is None:
             raise NotImplementedError("this provider has no address for cancelling")
         try:
-            await self._client.send(call.method, filled_url(call.url, {"id": job}), filled(call.body, {"id": job}))
+            await self._client.send(call.method, _address(call.url, id=job), filled(call.body, {"id": job}))
         except ProviderError as error:
             if error.status_code not in GONE:
                 raise
@@ -85,9 +89,7 @@ class HttpProvider:
     async def _poll_one(self, job: str) -> Status | ProviderError | None:
         call = self.settings.poll
         try:
-            answer = await self._client.send(
-                call.method, filled_url(call.url, {"id": job}), filled(call.body, {"id": job})
-            )
+            answer = await self._client.send(call.method, _address(call.url, id=job), filled(call.body, {"id": job}))
             where = f"the answer to poll of {job}"
             return status_of(needed(answer, call.list, where), call, where)
         except ProviderError as error:
@@ -97,13 +99,16 @@ class HttpProvider:
 
     async def _poll_many(self, ids: Sequence[str]) -> Polled:
         wanted, found = set(ids), dict[str, Status | ProviderError]()
+        nameless: ProviderError | None = None
         cursor: str | None = None
         for _ in range(self.settings.poll.max_pages):
             answer = await self._page(ids, cursor)
-            found |= self._read(answer, wanted)
+            read, odd = self._read(answer, wanted)
+            found |= read
+            nameless = nameless or odd
             following = optional(answer, self.settings.poll.next)
             if following in (None, "", False) or len(found) == len(wanted):
-                return found
+                return found if nameless is None else _with_missing(found, ids, nameless)
             if not isinstance(following, str | int) or str(following) == cursor:
                 raise nonsense(
                     f"the answer to poll has {shown(following)} at {self.settings.poll.next!r}: no next page"
@@ -116,7 +121,7 @@ class HttpProvider:
         if cursor is not None and "/" in cursor and (url := self._same_host(cursor)) is not None:
             return await self._client.send(call.method, url, filled(call.body, {"ids": list(ids)}))
         joined = ",".join(quote(one, safe="") for one in ids)
-        url = filled_url(call.url, {"ids": joined}, encode=str)
+        url = _address(call.url, encode=str, ids=joined)
         body = filled(call.body, {"ids": list(ids)})
         if cursor is not None and isinstance(body, dict):
             body = {**body, call.cursor: cursor}
@@ -133,27 +138,53 @@ class HttpProvider:
             raise nonsense(f"the next page is at {shown(address)}, which is another host than that of base_url")
         return address if where.netloc else f"{base.scheme}://{base.netloc}/{address.lstrip('/')}"
 
-    def _read(self, answer: Any, wanted: set[str]) -> dict[str, Status | ProviderError]:
-        """Returns what a page says about the jobs that were asked for. One that makes no sense spoils no other."""
-        call = self.settings.poll
-        listed = needed(answer, call.list, "the answer to poll")
-        found: dict[str, Status | ProviderError] = {}
-        for job, one in _jobs(listed, call.id):
-            if job in wanted:
-                try:
-                    found[job] = status_of(one, call, f"the answer to poll of {job}")
-                except ProviderError as error:
-                    found[job] = error
-        return found
+    def _read(self, answer: Any, wanted: set[str]) -> tuple[dict[str, Status | ProviderError], ProviderError | None]:
+        """Returns what a page says about the jobs that were asked for, and what is wrong with one that has no id. One
+        that makes no sense spoils no other."""
+        listed = needed(answer, self.settings.poll.list, "the answer to poll")
+        jobs, nameless = _jobs(listed, self.settings.poll.id)
+        return {job: self._status(job, one) for job, one in jobs if job in wanted}, nameless
+
+    def _status(self, job: str, found: Any) -> Status | ProviderError:
+        try:
+            return status_of(found, self.settings.poll, f"the answer to poll of {job}")
+        except ProviderError as error:
+            return error
+        except Exception as error:  # a number or a text of a size that nobody thought of
+            return nonsense(f"the answer to poll of {job} cannot be read: {type(error).__name__}")
 
 
-def _jobs(listed: Any, path: str) -> list[tuple[str, Any]]:
-    """Returns jobs with their ids: of a list, or of a table that has them by id."""
+def _address(template: str, *, encode: Callable[[str], str] | None = None, **values: str) -> str:
+    """Returns the address for a job. Its id came from the provider: one that leads elsewhere is nonsense."""
+    try:
+        return filled_url(template, values, encode)
+    except StraysFromPath as error:
+        raise nonsense(f"the provider's id of a job cannot be part of an address: {error}") from None
+
+
+def _jobs(listed: Any, path: str) -> tuple[list[tuple[str, Any]], ProviderError | None]:
+    """Returns jobs with their ids: of a list, or of a table that has them by id; and the error of the first that has
+    none."""
     if isinstance(listed, Mapping):
-        return [(str(job), one) for job, one in listed.items()]
-    if isinstance(listed, list):
-        return [(job_id(one, path, "a job in the answer to poll"), one) for one in listed]
-    raise nonsense(f"the answer to poll has no list of jobs, but {shown(listed)}")
+        return [(str(job), one) for job, one in listed.items()], None
+    if not isinstance(listed, list):
+        raise nonsense(f"the answer to poll has no list of jobs, but {shown(listed)}")
+    found: list[tuple[str, Any]] = []
+    nameless: ProviderError | None = None
+    for one in listed:
+        try:
+            found.append((job_id(one, path, "a job in the answer to poll"), one))
+        except ProviderError as error:
+            nameless = nameless or error
+    return found, nameless
+
+
+def _with_missing(found: Polled, ids: Sequence[str], nameless: ProviderError) -> Polled:
+    """Returns what was found. A job that is missing may be the one without an id: nobody can say that the provider does
+    not know it."""
+    if not found:
+        raise nameless
+    return {**dict.fromkeys(ids, nameless), **found}
 
 
 def _of_one(job: str, error: Exception) -> ProviderError:

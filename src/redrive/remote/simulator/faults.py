@@ -7,19 +7,33 @@ import math
 import random
 import time
 from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from redrive.remote.simulator.behaviour import Behaviour
-
 FOR_EVER = 1e9  # seconds
 
 
-class Trouble:
+class Troublesome(Protocol):
+    """What of a server's behaviour makes trouble: see ``behaviour.Behaviour``."""
+
+    latency: float
+    rate: float
+    error_share: float
+    lost_share: float
+
+    @property
+    def down_as(self) -> str: ...
+
+
+B = TypeVar("B", bound=Troublesome)
+
+
+class Trouble(Generic[B]):
     """When requests are let through. ``down_until`` is by the monotonic clock."""
 
-    def __init__(self, behaviour: Behaviour, seed: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, behaviour: B, seed: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self.behaviour = behaviour
         self.down_until = -FOR_EVER
         self.refused = 0
@@ -45,15 +59,16 @@ class Trouble:
         return max(1, math.ceil((1 - self._room) / rate))
 
 
-class Troubled:
-    """The server with its trouble around it. Addresses that begin with /_ are those of whoever makes it."""
+class Troubled(Generic[B]):
+    """The server with its trouble around it. Addresses that begin with ``own`` are those of whoever makes it."""
 
-    def __init__(self, app: ASGIApp, trouble: Trouble) -> None:
+    def __init__(self, app: ASGIApp, trouble: Trouble[B], own: str = "/_") -> None:
         self._app = app
         self._trouble = trouble
+        self._own = own
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"].startswith("/_"):
+        if scope["type"] != "http" or scope["path"].startswith(self._own):
             await self._app(scope, receive, send)
             return
         trouble, behaviour = self._trouble, self._trouble.behaviour

@@ -72,14 +72,23 @@ class Jobs:
                 return self._by_key[key], False
         job = self._made(key, payload, behaviour, now)
         job.callback_url = callback_url
-        self.by_id[job.id] = job
-        if key is not None:
-            self._by_key[key] = job
+        self.know(job)
+        self.kept(job)
         return job, True
+
+    def know(self, job: Job) -> None:
+        """Takes a job up, as it is."""
+        self.by_id[job.id] = job
+        if job.key is not None:
+            self._by_key[job.key] = job
+
+    def kept(self, job: Job) -> None:
+        """Called when a job has changed; see ``KeptJobs``."""
 
     def cancel(self, job: Job, now: float) -> None:
         if not job.ended(now):
             job.cancelled_at = now
+            self.kept(job)
 
     def seen(self) -> dict[str, Any]:
         """Returns what was asked of this provider so far."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -17,6 +18,7 @@ from redrive.remote.simulator.behaviour import Behaviour, changed, shown
 from redrive.remote.simulator.callbacks import Caller
 from redrive.remote.simulator.faults import Trouble, Troubled
 from redrive.remote.simulator.jobs import Jobs
+from redrive.remote.simulator.kept import KeptJobs
 
 MAX_BODY = 2_000_000
 
@@ -24,12 +26,19 @@ MAX_BODY = 2_000_000
 class Simulator:
     """A provider that is told how to behave, at ``/_control``, and says what was asked of it, at ``/_seen``."""
 
-    def __init__(self, behaviour: Behaviour, *, token: str | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, behaviour: Behaviour, *, token: str | None = None, seed: int = 0, keep: Path | None = None
+    ) -> None:
+        """``keep``: the file that its jobs are in after a restart."""
         self.trouble = Trouble(behaviour, seed)
-        self.jobs = Jobs(seed)
+        self._keep = keep
+        self.jobs = self._known(seed)
         self.caller = Caller(self.trouble.clock)
         self._token = token
         self._seed = seed
+
+    def _known(self, seed: int) -> Jobs:
+        return Jobs(seed) if self._keep is None else KeptJobs(self._keep, seed, now=self.trouble.clock())
 
     def app(self) -> ASGIApp:
         """Returns what a server serves."""
@@ -94,7 +103,9 @@ class Simulator:
         """Returns how often each key was started, and what else was asked; DELETE begins anew."""
         told = {**self.jobs.seen(), "refused": self.trouble.refused, "callbacks": dict(self.caller.answers)}
         if request.method == "DELETE":
-            self.jobs, self.trouble.refused = Jobs(self._seed), 0
+            if self._keep is not None:
+                self._keep.unlink(missing_ok=True)
+            self.jobs, self.trouble.refused = self._known(self._seed), 0
         return JSONResponse(told)
 
     async def control(self, request: Request) -> Response:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 
@@ -15,6 +17,7 @@ from redrive.kernel.audit import FOREIGN, UNUSABLE, BulkAction
 from redrive.kernel.circuit import SetCircuit
 from redrive.kernel.commit import CancelRequest, CloseJoin, Commit, Control, Declare, Drain, Hold, Limit
 from redrive.kernel.records import Put
+from redrive.kernel.retry_guard import RetryWithheld, Withheld
 from redrive.kernel.task import Enqueued
 from redrive.stores.features import Features, with_callbacks
 from redrive.stores.postgres import codec
@@ -36,6 +39,7 @@ SQL = statements("redrive.stores.postgres", "statements.sql")
 # that wait.
 PATIENCE, OPERATORS_PATIENCE, NO_PATIENCE = "250ms", "5s", "20ms"
 MOST_DEADLOCKS = 4
+Held = Mapping[UUID, Withheld]
 
 
 async def commit_patiently(pool: Pool, commit: Commit, features: Features, *, again: bool) -> Applied:
@@ -48,13 +52,23 @@ async def commit_patiently(pool: Pool, commit: Commit, features: Features, *, ag
 
 
 async def _commit(pool: Pool, commit: Commit, features: Features, again: bool) -> Applied:
+    """Applies it; what features withhold from a retry is found by the way, and left out of the next try."""
+    withheld: dict[UUID, Withheld] = {}
+    while True:
+        try:
+            return await _with_care(pool, commit, features, again, withheld)
+        except RetryWithheld as found:
+            withheld |= found.tasks
+
+
+async def _with_care(pool: Pool, commit: Commit, features: Features, again: bool, withheld: Held) -> Applied:
     try:
-        return await _run(pool, commit, features, again)
+        return await _run(pool, commit, features, again, withheld)
     except RedriveError as error:
         apart = about_a_row(error) or (isinstance(error, StoreBlocked) and _settles_many(commit))
         if not commit.transitions or not apart:
             raise
-    return await _run(pool, commit, features, again, careful=pool.where)
+    return await _run(pool, commit, features, again, withheld, careful=pool.where)
 
 
 def _settles_many(commit: Commit) -> bool:
@@ -62,7 +76,9 @@ def _settles_many(commit: Commit) -> bool:
     return len(commit.transitions) > 1 and all(t.rule.fenced for t in commit.transitions)
 
 
-async def _run(pool: Pool, commit: Commit, features: Features, again: bool, careful: str | None = None) -> Applied:
+async def _run(
+    pool: Pool, commit: Commit, features: Features, again: bool, withheld: Held, careful: str | None = None
+) -> Applied:
     sent = False
 
     async def work(connection: Connection) -> Applied:
@@ -70,7 +86,7 @@ async def _run(pool: Pool, commit: Commit, features: Features, again: bool, care
         if commit.transitions:
             patience = PATIENCE if _settles_many(commit) else OPERATORS_PATIENCE
             await connection.execute(SQL["patience"], patience if careful is None else NO_PATIENCE)
-        applied = await apply(connection, commit, features, again=again, careful=careful)
+        applied = await apply(connection, commit, features, again=again, careful=careful, withheld=withheld)
         sent = True
         return applied
 
@@ -89,11 +105,17 @@ async def _run(pool: Pool, commit: Commit, features: Features, again: bool, care
 
 
 async def apply(
-    connection: Connection, commit: Commit, features: Features, *, again: bool = False, careful: str | None = None
+    connection: Connection,
+    commit: Commit,
+    features: Features,
+    *,
+    again: bool = False,
+    careful: str | None = None,
+    withheld: Held | None = None,
 ) -> Applied:
     """Applies everything of a Commit in the caller's transaction. ``careful``: one of its rows was refused before, by
-    the database of this name."""
-    applied = Applied()
+    the database of this name. ``withheld``: tasks that are not to be retried, by an earlier try."""
+    applied = Applied(withheld=dict(withheld or {}))
     if again and await opened_before(connection, commit.joins):
         applied.enqueued = [Enqueued(task.id) for task in commit.enqueues]
         return applied
@@ -134,10 +156,11 @@ async def apply(
 async def _settle(
     connection: Connection, commit: Commit, features: Features, applied: Applied, again: bool, careful: str | None
 ) -> None:
+    wanted = [t for t in commit.transitions if t.task_id not in applied.withheld]
     if careful is None:
-        moved = await settle(connection, commit.transitions, features, instead=applied.instead)
+        moved = await settle(connection, wanted, features, instead=applied.instead)
     else:
-        moved = await settle_in_parts(connection, commit.transitions, features, applied, careful)
+        moved = await settle_in_parts(connection, wanted, features, applied, careful)
     lost = [t for t in commit.transitions if t.task_id not in moved]
     if lost and again:
         before = await landed_before(connection, lost)
@@ -173,6 +196,7 @@ async def _conclude(
     found = await connection.fetch(SQL["statuses"], lost) if lost else []
     states = {row["id"]: _state(row, features) for row in found}
     applied.skipped = {task_id: UNUSABLE if task_id in applied.refused else states.get(task_id) for task_id in lost}
+    applied.skipped |= applied.withheld
     audits = bulk.audits(len(commit.transitions) - len(lost), applied.skipped)
     await add_audits(connection, audits)
 

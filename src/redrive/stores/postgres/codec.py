@@ -77,8 +77,8 @@ def memberships(tasks: Sequence[NewTask]) -> list[Any]:
 
 
 def some_belong(tasks: Sequence[NewTask]) -> bool:
-    """Returns whether one of them is of a feature or a member of a join."""
-    return any(task.feature is not None or task.join is not None for task in tasks)
+    """Returns whether one of them is of a feature, has facts, or is a member of a join: then it is no producer's."""
+    return any(task.own or task.feature or task.facts or task.join for task in tasks)
 
 
 def joins(new: Sequence[NewJoin]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import asyncpg
 
+from redrive.stores.postgres.array_types import Answered, known_arrays
 from redrive.stores.postgres.first_error import ErrorWatch
 
 # What a session can keep beyond its transaction, in one message. The settings of the start of the connection are what
@@ -26,6 +27,11 @@ end $$;
 # As whom the session logged in: what the store's own statements run as. A role that a handler took for its rows should
 # have no right to them.
 OWN_ROLE = "set session authorization default; reset role"
+
+# How long the server waits for the next statement of a transaction of our own. A process that is stopped may be in
+# several, which wait for the same row and get it one after the other: all of them together about as long as a command.
+SILENCE_SETTING = "idle_in_transaction_session_timeout"
+LONGEST_SILENCE = "5s"
 
 
 class StoreConnection(asyncpg.Connection):  # type: ignore[misc] # asyncpg has no types
@@ -98,7 +104,21 @@ class StoreConnection(asyncpg.Connection):  # type: ignore[misc] # asyncpg has n
         self._changed = self._lent
         super().add_termination_listener(callback)
 
+    async def _introspect_types(self, typeoids: Any, timeout: float | None) -> Any:
+        """Answers what the driver would ask the catalogs about types, where it is known without."""
+        known = known_arrays(typeoids)
+        return await super()._introspect_types(typeoids, timeout) if known is None else (known, Answered)
+
     def get_reset_query(self) -> str:
         return RESET
 
     _get_reset_query = get_reset_query  # its name before asyncpg 0.30
+
+
+class BriefConnection(StoreConnection):
+    """A connection whose transactions end if their client falls silent; said with their begin, in one message."""
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+        if query.startswith("BEGIN"):  # how the driver begins a transaction, which is not nested in another
+            query += f"set local {SILENCE_SETTING} = '{LONGEST_SILENCE}';"
+        return str(await super().execute(query, *args, timeout=timeout))

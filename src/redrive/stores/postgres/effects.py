@@ -11,7 +11,7 @@ import asyncpg
 from redrive.errors import ConfigError
 from redrive.kernel.machine import Transition
 from redrive.kernel.reactions import Landed, Rows, features_of, reaction_failed
-from redrive.stores.features import Features
+from redrive.stores.features import Features, tell_conflicts
 from redrive.stores.postgres.audit import add_audits
 from redrive.stores.postgres.enqueue import enqueue
 from redrive.stores.postgres.errors import translate
@@ -34,7 +34,7 @@ async def follow(
         await hold_joins(connection, [*outer, *(task.join for task in effects.tasks if task.join is not None)])
         await open_joins(connection, effects.joins)
         if effects.tasks:
-            await enqueue(connection, effects.tasks, False, verb="add")
+            tell_conflicts(who, effects.tasks, await enqueue(connection, effects.tasks, False, verb="add"))
     # Joins before accounts: one order for all.
     await arrive(connection, members)
     with _blaming(who, "to close its joins"):

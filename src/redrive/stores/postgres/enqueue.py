@@ -112,7 +112,7 @@ class Enqueues:
 
 def _plain(task: NewTask) -> bool:
     """Returns whether a task is nobody's but its producer's: no key, no join, no feature."""
-    return task.idempotency_key is None and task.join is None and task.feature is None
+    return task.idempotency_key is None and task.join is None and task.feature is None and not task.own
 
 
 async def _when_free(turn: asyncio.Semaphore, attempt: Callable[[], Awaitable[list[Enqueued]]]) -> list[Enqueued]:
@@ -162,7 +162,7 @@ async def _add_members(
 ) -> list[Any]:
     """Enqueues tasks of features and joins, which a producer's role may not: they are checked here."""
     for task in tasks:
-        refuse_reserved(task.idempotency_key)
+        refuse_reserved(task.idempotency_key, own=task.own)
         if task.feature is not None:
             check_feature(task)
     values = [*codec.columns(tasks), again, *codec.memberships(tasks)]
@@ -194,8 +194,6 @@ def _make(tasks: Sequence[NewTask], start: int, again: bool) -> tuple[str, list[
 
 async def enqueue_in_parts(connection: Connection, tasks: Sequence[NewTask], again: bool) -> None:
     """Enqueues a long list; the next part is made while the server is at the last one."""
-    # If the wire falls silent now, whoever tries again with the same ids waits for this transaction no longer.
-    await connection.execute(SQL["be_brief"])
     sent: asyncio.Future[Any] | None = None
     try:
         for start in range(0, len(tasks), TASKS_PER_PART):

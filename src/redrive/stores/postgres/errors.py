@@ -23,6 +23,7 @@ _PASSING: tuple[type[BaseException], ...] = (
     TimeoutError,
     pg.PostgresConnectionError,
     pg.OperatorInterventionError,
+    pg.IdleInTransactionSessionTimeoutError,
     pg.TooManyConnectionsError,
     pg.ReadOnlySQLTransactionError,
     pg.TransactionRollbackError,

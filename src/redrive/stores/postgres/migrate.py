@@ -13,7 +13,7 @@ from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import SchemaStatus
 from redrive.stores import schema
 from redrive.stores.postgres.pool import Pool
-from redrive.stores.schema import beforehand
+from redrive.stores.schema import beforehand, indexed_table
 
 STEPS = schema.load("redrive.stores.postgres")
 # Others may still read it: every start of a worker or producer does.
@@ -36,7 +36,7 @@ end $$;
 """
 # From here on nobody is kept waiting while an index is made.
 LARGE_BYTES = 64 * 1024 * 1024
-IS_LARGE = "select coalesce(pg_table_size(to_regclass('redrive.task')), 0) > $1"
+IS_LARGE = "select coalesce(pg_table_size(to_regclass($1)), 0) > $2"
 IS_BROKEN = "select not indisvalid from pg_index where indexrelid = to_regclass('redrive.' || $1)"
 FORGET_STEP = "delete from redrive.migration where feature = $1 and version = $2"
 
@@ -104,7 +104,7 @@ class PostgresMigrations:
             for name, text in [
                 one for step in schema.steps_up(line.steps, version, to)[:1] for one in beforehand(step)
             ]:
-                if await connection.fetchval(IS_LARGE, LARGE_BYTES):
+                if await connection.fetchval(IS_LARGE, indexed_table(text), LARGE_BYTES):
                     if await connection.fetchval(IS_BROKEN, name):
                         await connection.execute(f"drop index concurrently redrive.{name}")
                     await connection.execute(text)

@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import asyncpg
@@ -18,8 +19,9 @@ import asyncpg
 from redrive.errors import StoreError, StoreUnavailable
 from redrive.kernel.meter import Meter
 from redrive.stores.metered import metered
-from redrive.stores.postgres.connection import StoreConnection
+from redrive.stores.postgres.connection import LONGEST_SILENCE, SILENCE_SETTING, BriefConnection, StoreConnection
 from redrive.stores.postgres.errors import is_connect_rejection_by_pooler, translate
+from redrive.stores.postgres.idle import Idle
 from redrive.stores.postgres.times import bring_to_the_ends
 from redrive.stores.postgres.url import parse
 from redrive.stores.postgres.without_loop import close_without_loop
@@ -47,10 +49,12 @@ class Pool:
     def __init__(self, url: str, size: int = 5, lendable: int = 10) -> None:
         address = parse(url)
         self._dsn, self.pooled, self.where = address.dsn, address.pooled, address.where
+        self._silence_in_url = SILENCE_SETTING in address.dsn  # somebody has chosen another
         self.meter = Meter()
-        self._idle: list[Connection] = []
+        self._idle = Idle(self.connect, by_turns=True)
         # Apart from the store's own: what a handler may have kept a hold of serves handlers only.
-        self._idle_lent: list[Connection] = []
+        # A handler keeps its connection for long, and may be slow inside of its transaction.
+        self._idle_lent = Idle(partial(self.connect, brief=False), by_turns=False)
         self._busy: set[Connection] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(size)
@@ -61,23 +65,27 @@ class Pool:
         # Also those that are neither idle nor busy: the listener's.
         self._made: weakref.WeakSet[Connection] = weakref.WeakSet()
 
-    async def connect(self, **options: Any) -> Connection:
-        """Returns a connection of its own. Notices a transaction pooler by what it refuses, and adapts for good."""
+    async def connect(self, *, brief: bool = True, **options: Any) -> Connection:
+        """Returns a connection of its own. Notices a transaction pooler by what it refuses, and adapts for good.
+        ``brief``: the server ends a transaction in which it hears nothing for a while, with the connection: a worker
+        that is stopped or cut off must not hold the rows of others for as long as it is."""
         try:
-            return await self._connect(**options)
+            return await self._connect(brief and not self._silence_in_url, **options)
         except Exception as error:
             if not self.pooled and is_connect_rejection_by_pooler(error):
                 self.pooled = True
-                return await self.connect(**options)
+                return await self.connect(brief=brief, **options)
             raise translate(error, self.where) from error
 
-    async def _connect(self, **options: Any) -> Connection:
+    async def _connect(self, brief: bool, **options: Any) -> Connection:
         settings = {"application_name": "redrive"}
         if self.pooled:
             options["statement_cache_size"] = 0
         else:
             # Any start-up parameter that PgBouncer does not know would do; this one is also right for short queries.
             settings["jit"] = "off"
+            if brief:
+                settings[SILENCE_SETTING] = LONGEST_SILENCE
         _keep_reads_on_the_heap()
         # Not asyncio.wait_for: on Python 3.11 it swallows a cancellation that meets the end of what it waits for.
         async with asyncio.timeout(CONNECT_TIMEOUT_S + 1):
@@ -86,7 +94,8 @@ class Pool:
                 timeout=CONNECT_TIMEOUT_S,
                 command_timeout=COMMAND_TIMEOUT_S,
                 server_settings=settings,
-                connection_class=StoreConnection,
+                # Behind a pooler a setting of the session is the next client's as well: each transaction sets it.
+                connection_class=BriefConnection if brief and self.pooled else StoreConnection,
                 **options,
             )
         self._made.add(connection)
@@ -104,7 +113,7 @@ class Pool:
     async def connection(self, *, lent: bool = False) -> AsyncIterator[Connection]:
         """Lends a connection for one use. After an error it is not trusted again."""
         async with self._slot_to_lend() if lent else self._slots:
-            connection = await self._take(self._idle_lent if lent else self._idle)
+            connection = await (self._idle_lent if lent else self._idle).take()
             self._busy.add(connection)
             try:
                 with connection.lent() if lent else nullcontext():
@@ -131,7 +140,7 @@ class Pool:
                 return await work(connection)
         # As ``connection`` does it, without the price of a context manager in the hot path.
         async with self._slots:
-            connection = await self._take(self._idle)
+            connection = await self._idle.take()
             self._busy.add(connection)
             try:
                 answer = await work(connection)
@@ -197,7 +206,7 @@ class Pool:
 
     async def close(self) -> None:
         self._closed = True
-        while idle := self._idle or self._idle_lent:
+        while idle := self._idle.connections or self._idle_lent.connections:
             await _close(idle.pop())
         await asyncio.gather(*self._closing)
         for connection in list(self._busy):
@@ -209,16 +218,9 @@ class Pool:
         for connection in list(self._made):
             if not connection.is_closed():
                 close_without_loop(connection, inherited=inherited)
-        self._idle.clear()
-        self._idle_lent.clear()
+        self._idle.connections.clear()
+        self._idle_lent.connections.clear()
         self._busy.clear()
-
-    async def _take(self, idle: list[Connection]) -> Connection:
-        while idle:
-            connection = idle.pop()
-            if not connection.is_closed():
-                return connection
-        return await self.connect()
 
     async def _reset(self, connection: Connection) -> None:
         """What a handler has done to the session must not reach its next user: another handler, or the store."""
@@ -245,17 +247,16 @@ class Pool:
     def _drop_idle(self) -> None:
         """Drops idle connections when the wire broke or does not answer: they may be dead as well, each of which would
         be found out only by waiting for it as long."""
-        while idle := self._idle or self._idle_lent:
+        while idle := self._idle.connections or self._idle_lent.connections:
             idle.pop().terminate()
 
-    def _give(self, connection: Connection, idle: list[Connection]) -> None:
+    def _give(self, connection: Connection, idle: Idle) -> None:
         if self._closed or connection.is_closed() or connection.is_in_transaction():
             connection.terminate()
         else:
-            connection.idle_since = time.monotonic()
-            idle.append(connection)
-            if len(idle) > 1:
-                self._close_one_unused(idle)
+            idle.give(connection)
+            if len(idle.connections) > 1:
+                self._close_one_unused(idle.connections)
 
     def _close_one_unused(self, idle: list[Connection]) -> None:
         """Closes the connection that nobody has needed for longest: the last one that came back is used first, so that
@@ -281,6 +282,7 @@ _BROKEN = (
     asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.exceptions.OperatorInterventionError,
+    asyncpg.exceptions.IdleInTransactionSessionTimeoutError,
     asyncpg.exceptions.ReadOnlySQLTransactionError,  # a standby by now; the next connection may find the primary
 )
 

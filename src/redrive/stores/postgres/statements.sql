@@ -7,9 +7,6 @@ select e.id, e.existing, e.conflict
 from (select set_config('lock_timeout', $15, true) as patience) s cross join lateral
   redrive.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14 and s.patience is not null) e;
 
--- be_brief: this transaction ends if its client falls silent
-set local idle_in_transaction_session_timeout = '10s';
-
 -- enqueue_one: one new task without a key, at a third of the price
 select redrive.enqueue($1, $2, $3, $4, $5, make_interval(secs => $6), $7, make_interval(secs => $8), $9, $10, $11, null, $12);
 

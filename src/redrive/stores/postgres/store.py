@@ -27,6 +27,7 @@ from redrive.kernel.ports.store import (
     Wake,
 )
 from redrive.kernel.retention import DEFAULTS, Retention
+from redrive.kernel.retry_guard import Guards
 from redrive.stores.features import Features
 from redrive.stores.loops import LoopStores
 from redrive.stores.metered import metered
@@ -77,6 +78,10 @@ class PostgresStore(Reads, Series):
     @property
     def reacting(self) -> tuple[str, ...]:
         return self.features.reactions.names
+
+    @property
+    def guards(self) -> Guards:
+        return self.features.guards
 
     @property
     def listening(self) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, unquote_plus, urlencode
 
 from redrive.errors import WrongSetting
+from redrive.stores.postgres.place import Place, place
 from redrive.stores.refusals import refused_url
 from redrive.stores.shown import HIDDEN, scheme_of, shown_name, shown_path, shown_scheme
 
@@ -105,6 +106,7 @@ class PostgresUrl:
     pooled: bool
     shown: str
     where: str
+    place: Place | None = None  # None where it names several hosts, or leaves it to others
 
 
 def parse(url: str) -> PostgresUrl:
@@ -132,6 +134,7 @@ def parse(url: str) -> PostgresUrl:
         options.get("pgbouncer", "0").lower() not in ("0", "false", "no"),
         _shown(url, (user, colon, at), hosts, found[2], query) if certain else shown_scheme(url),
         _where(hosts, database, options) if certain else "the PostgreSQL database of this URL",
+        _place(hosts, database, options),
     )
 
 
@@ -190,6 +193,15 @@ def _where(hosts: str, database: str, options: dict[str, str]) -> str:
     name = options.get("dbname") or options.get("database") or unquote(database)
     port = f":{options['port']}" if "port" in options and not hosts else ""
     return f"PostgreSQL database {shown_name(name)!r} at {host}{port}" if name else f"PostgreSQL at {host}{port}"
+
+
+def _place(hosts: str, database: str, options: dict[str, str]) -> Place | None:
+    if "," in hosts or "service" in options:
+        return None
+    found = _HOST.match(hosts)
+    host, port = (found[1], found[2]) if found is not None else ("", None)
+    name = options.get("dbname") or options.get("database") or unquote(database)
+    return place(unquote(host) or options.get("host"), port or options.get("port"), name)
 
 
 def _refusal(url: str, why: str, hint: str = _FORM) -> WrongSetting:

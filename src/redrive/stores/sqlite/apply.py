@@ -59,7 +59,7 @@ def apply(session: Session, commit: Commit, *, again: bool = False, careful: boo
             applied.lost = settle_in_parts(session, commit.transitions, applied.refused, again=again)
         else:
             applied.lost = settle(session, commit.transitions, again=again)
-        applied.instead = session.instead
+        applied.instead, applied.withheld = session.instead, session.withheld
     if commit.bulk is not None:
         _conclude(session, commit.bulk, commit, applied)
     for control in commit.controls:
@@ -112,7 +112,7 @@ def _conclude(session: Session, bulk: BulkAction, commit: Commit, applied: Appli
     states = {id_: FOREIGN if feature and feature not in known else state for id_, state, feature in rows}
     applied.skipped = {
         task_id: UNUSABLE if task_id in applied.refused else states.get(str(task_id)) for task_id in lost
-    }
+    } | applied.withheld
     audits = bulk.audits(len(commit.transitions) - len(lost), applied.skipped)
     add_audits(session, [_audit(audit) for audit in audits])
 

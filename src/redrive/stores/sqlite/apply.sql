@@ -84,6 +84,10 @@ select account, amount from redrive_entry where posting = ?
 -- accounts: accounts that are used for the first time
 insert into redrive_account (name) select json_extract(v.value, '$[0]') from json_each(?) v where true on conflict (name) do nothing
 
+-- uncountable: the account that would have more than can be counted; asked only when that was refused
+select a.name from redrive_account a join (select value ->> 0 as name, value ->> 1 as amount from json_each(?1)) v on v.name = a.name
+where typeof(a.balance + v.amount) = 'real' limit 1
+
 -- balances: apply sums per account
 update redrive_account set balance = balance + v.amount
 from (select json_extract(j.value, '$[0]') as name, json_extract(j.value, '$[1]') as amount from json_each(?) j) v

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from redrive.errors import StoreUnavailable, StoreUnusable
 from redrive.kernel.machine import Transition
 from redrive.kernel.reactions import Landed, Rows, features_of, reaction_failed
+from redrive.stores.features import tell_conflicts
 from redrive.stores.sqlite.audit import add_audits, values
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.errors import breaks_connection, is_busy, translate
@@ -26,7 +27,7 @@ def follow(session: Session, moves: Sequence[tuple[Transition, Landed]], arrival
     with _blaming(who, "to add tasks to its moves"):
         open_joins(session, effects.joins)
         if effects.tasks:
-            enqueue(session, effects.tasks)
+            tell_conflicts(who, effects.tasks, enqueue(session, effects.tasks))
     arrivals.write(session)
     with _blaming(who, "to close its joins"):
         close_joins(session, [*effects.closes, *(join.id for join in effects.joins if not join.open)])

@@ -88,7 +88,7 @@ def add_tasks(
     new = [task for task in tasks if task.id not in skip] if skip else tasks
     if new:
         _insert(execute, new, now, tally, wakes)
-        _belong(execute, [task for task in new if task.feature is not None or task.join is not None], counted)
+        _belong(execute, [task for task in new if task.feature or task.facts or task.join], counted)
     if not existing:
         return [Enqueued(task.id) for task in tasks]
     return [existing.get(task.id) or Enqueued(task.id) for task in tasks]
@@ -111,7 +111,7 @@ def _check(tasks: Sequence[NewTask], now: int, fired: bool) -> None:
             check_feature(task)
         check_labels(task)
         if not fired:
-            refuse_reserved(task.idempotency_key)
+            refuse_reserved(task.idempotency_key, own=task.own)
         if task.timeout is not None:
             check_timeout(task.timeout)
         if task.run_at is not None:
@@ -192,7 +192,7 @@ def _insert(execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, 
 
 
 def _belong(execute: Execute, tasks: Sequence[NewTask], counted: bool) -> None:
-    """Writes which features and joins these tasks belong to. Most belong to none, and pay nothing for it."""
+    """Writes which features and joins these tasks belong to, and their facts. Most have none and pay nothing."""
     if not tasks:
         return
     rows = [[str(task.id), task.feature, task.facts, _text(task.join)] for task in tasks]

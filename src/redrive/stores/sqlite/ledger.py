@@ -7,10 +7,11 @@ from collections.abc import Iterable
 
 from redrive.errors import InvalidInput
 from redrive.kernel.ledger import Posting
-from redrive.stores.refusals import NEVER_NEGATIVE, below_zero
+from redrive.stores.refusals import NEVER_NEGATIVE, below_zero, uncountable
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.session import Session, dumps
 
+_OVERFLOW = "REAL value in INTEGER column"  # what a sum beyond 2^63 becomes
 SQL = statements("redrive.stores.sqlite", "apply.sql")
 
 
@@ -38,6 +39,8 @@ def _post(session: Session, posting: Posting) -> bool:
     try:
         session.run(SQL["balances"], changes)
     except Exception as error:  # by whatever driver: the connection may be the caller's own
+        if _OVERFLOW in str(error) and (full := session.row(SQL["uncountable"], changes)) is not None:
+            raise uncountable(full[0]) from error
         if NEVER_NEGATIVE not in str(error):
             raise
         found = session.row(SQL["overdrawn"], changes)

@@ -20,6 +20,7 @@ from redrive.stores.sqlite.clock import HOUR, micros
 from redrive.stores.sqlite.effects import follow
 from redrive.stores.sqlite.joins import Arrivals
 from redrive.stores.sqlite.session import Row, Session, dumps
+from redrive.stores.sqlite.withheld import withheld
 
 SQL = statements("redrive.stores.sqlite", "settle.sql")
 SESSION = statements("redrive.stores.sqlite", "session.sql")
@@ -81,12 +82,20 @@ def move(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
             moves.append(decided)
             if decided.final is not t.to:
                 session.instead[t.task_id] = decided.final
+    moves = _let_go(session, moves)
     if moves:
         _use_known_causes(session, moves)
         _apply(session, moves)
     moved = {m.t.task_id for m in moves}
     back = [t for t in transitions if t.event is Event.REDRIVE and t.seen is None and t.task_id not in moved]
     return moved | _revive(session, back) if back else moved
+
+
+def _let_go(session: Session, moves: list[Move]) -> list[Move]:
+    """Leaves out retries that a feature withholds."""
+    asked = [(m.t.task_id, m.row.feature, m.row.facts) for m in moves if m.t.event is Event.REDRIVE]
+    found = withheld(session, asked)
+    return [m for m in moves if m.t.task_id not in found] if found else moves
 
 
 def _use_known_causes(session: Session, moves: Sequence[Move]) -> None:
@@ -352,7 +361,9 @@ def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
     """An operator's retry of a cancelled task: back from history into the live table."""
     asked = {str(t.task_id): t for t in transitions}
     found: list[Row] = session.gathered(SQL["cancelled"], dumps(list(asked)))
-    rows = [row for row in found if _known(session, row[9])]
+    known = [row for row in found if _known(session, row[9])]
+    kept = withheld(session, [(asked[row[1]].task_id, row[9], row[10]) for row in known])
+    rows = [row for row in known if asked[row[1]].task_id not in kept]
     if not rows:
         return set()
     position = session.positions(len(rows))

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from redrive.kernel.ports.store import Wake
+from redrive.kernel.retry_guard import Withheld
 from redrive.kernel.task import State
 from redrive.stores.features import Features
 from redrive.stores.sql import statements
@@ -100,6 +101,7 @@ class Session:
     tally: Tally = field(default_factory=Tally)
     wakes: PendingWakes = field(default_factory=PendingWakes)
     instead: dict[UUID, State] = field(default_factory=dict)  # as in Applied
+    withheld: dict[UUID, Withheld] = field(default_factory=dict)  # as in Applied
 
     def rows(self, sql: str, *args: Any) -> list[Row]:
         return self.connection.execute(sql, args).fetchall()
@@ -147,6 +149,7 @@ def inside(session: Session, work: Callable[[Session], T], *, keep: bool = True)
         session.tally.merge(inner.tally)
         session.wakes.merge(inner.wakes)
         session.instead |= inner.instead
+        session.withheld |= inner.withheld
     return answer
 
 

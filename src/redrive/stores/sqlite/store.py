@@ -31,6 +31,7 @@ from redrive.kernel.ports.store import (
     Wake,
 )
 from redrive.kernel.retention import DEFAULTS, Retention
+from redrive.kernel.retry_guard import Guards
 from redrive.stores.features import Features
 from redrive.stores.metered import metered
 from redrive.stores.pieces import prune_features, prune_in_pieces
@@ -86,6 +87,10 @@ class SqliteStore(Reads, Series):
     @property
     def reacting(self) -> tuple[str, ...]:
         return self.features.reactions.names
+
+    @property
+    def guards(self) -> Guards:
+        return self.features.guards
 
     @property
     def listening(self) -> bool:

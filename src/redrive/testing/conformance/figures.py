@@ -118,7 +118,7 @@ class TestOverdue:
             await harness.stock(3_000, State.QUEUED, kind="A")
             await harness.advance(400)
             costs.append(await self.least_rows(harness))
-        assert costs[1] <= 1.1 * costs[0], costs
+        assert costs[1] <= 1.5 * costs[0], costs  # twice as much if it looked at all
 
     async def least_rows(self, harness: Harness) -> int:
         """Returns how many rows it visits at best: versions of rows that the clock's move left behind count too, as

@@ -93,6 +93,7 @@ class TestAudit:
             ("action", "NOTE", 2),
             ("actor", "bob", 1),
             ("bulk_id", "b1", 1),
+            ("target", "queue:x", 1),
             ("task_id", first, 2),
             ("kind", "A", 3),
             ("kind", "B", 2),

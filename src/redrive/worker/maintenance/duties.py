@@ -38,7 +38,7 @@ def standard_duties(
     policy = Policy(backoff=settings.backoff, max_deaths=settings.max_worker_deaths)
 
     def recover(feature: str | None = None) -> Recovery:
-        return Recovery(settings.recovery_batch_size, report, limits, policy, feature)
+        return Recovery(settings.recovery_batch_size, report, limits, policy, feature, config.registry.told_reclaimed)
 
     return [
         Duty("recover", every, recover().run),

@@ -28,8 +28,15 @@ class Recovery:
     expired lease is an outcome like any other, fenced and reported like any other."""
 
     def __init__(
-        self, leases_at_once: int, report: Report, limits: TimeLimits, policy: Policy, feature: str | None = None
+        self,
+        leases_at_once: int,
+        report: Report,
+        limits: TimeLimits,
+        policy: Policy,
+        feature: str | None = None,
+        told: Sequence[Callable[[Sequence[tuple[str, bool]]], None]] = (),
     ) -> None:
+        self._features_told = told
         self._feature = feature
         self._policy = policy
         self._leases_at_once = leases_at_once
@@ -82,6 +89,9 @@ class Recovery:
                 self._report.not_recovered(lease, applied.refused[lease.id])
                 self._told.add((lease.id, lease.token))
         self._report.flush()
+        taken = [(one.kind, self._passed_limit(one) is not None) for one in leases if one.id not in applied.lost]
+        for tell in self._features_told if taken else ():
+            tell(taken)
 
     def _passed_limit(self, lease: ExpiredLease) -> float | None:
         """Returns the time limit that the attempt had passed when its lease ran out; None when it was the lease

@@ -1,6 +1,20 @@
 -- Enqueueing: callable from any driver, ORM, trigger or language, inside the caller's own transaction.
 -- security definer: a producer needs EXECUTE on redrive.enqueue and nothing else.
 
+-- Kinds that features keep to themselves are refused to producers: whoever could enqueue one could have money settled, or a text
+-- signed. The table has a few rows, one for each beginning of a kind; features write theirs with their steps.
+create or replace function redrive.refuse_reserved(p_kinds text[]) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  v_found record;
+begin
+  select u.kind, r.feature into v_found from redrive.reserved_kind r join unnest(p_kinds) u(kind) on starts_with(u.kind, r.begins) limit 1;
+  if found then
+    raise exception 'the kind % is kept for the feature %, which enqueues it itself', left(v_found.kind, 80), v_found.feature using
+      errcode = 'invalid_parameter_value', hint = 'call what the feature offers, or give your kind another name';
+  end if;
+end $$;
+
 -- Many tasks, as columns: redrive.add for producers. Keys of schedules are the fleet's: whoever took one would silence a planned run.
 create or replace function redrive.enqueue(
   p_ids uuid[], p_kinds text[], p_queues text[], p_payloads jsonb[], p_priorities integer[], p_max_attempts integer[],
@@ -18,6 +32,11 @@ begin
     raise exception 'an idempotency key must not begin with "schedule:"' using
       errcode = 'invalid_parameter_value', hint = 'those keys are reserved for the runs of schedules';
   end if;
+  if exists (select 1 from unnest(p_keys) k where starts_with(k, 'redrive:')) then
+    raise exception 'an idempotency key must not begin with "redrive:"' using
+      errcode = 'invalid_parameter_value', hint = 'those keys are kept for tasks of features';
+  end if;
+  perform redrive.refuse_reserved(p_kinds);
   return query select a.id, a.existing, a.conflict from redrive.add(p_ids, p_kinds, p_queues, p_payloads, p_priorities,
     p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_groups, p_scopes, p_traces, p_keys, p_again) a;
   v_chosen := array(select u.id from unnest(p_ids) u(id) where u.id not between v_from and v_to);
@@ -42,6 +61,9 @@ declare
   v_position pg_catalog.int8;
   v_parent pg_catalog.text;
 begin
+  if exists (select 1 from redrive.reserved_kind r where pg_catalog.starts_with(kind, r.begins)) then
+    perform redrive.refuse_reserved(array[kind]);
+  end if;
   -- Null is the default, for callers that always pass every argument.
   if queue is null or priority is null or max_attempts is null then
     queue := coalesce(queue, 'default'); priority := coalesce(priority, 0); max_attempts := coalesce(max_attempts, 5);

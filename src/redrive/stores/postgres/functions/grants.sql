@@ -2,9 +2,12 @@
 -- through functions that run with the owner's rights and keep totals, dead letters and audit right. Run as the owner:
 --   select redrive.grant_producer('web'), redrive.grant_worker('worker'), redrive.grant_viewer('analyst');
 
--- A producer may enqueue, and nothing else.
+-- A producer may enqueue, and call what features made for producers, and nothing else. Such a function says so in its
+-- comment, which only its owner can write: comment on function redrive.publish(…) is 'For producers: …'.
 create or replace function redrive.grant_producer(p_role text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_function regprocedure;
 begin
   execute format('grant usage on schema redrive to %I', p_role);
   execute format('grant select on redrive.migration to %I', p_role);
@@ -12,6 +15,12 @@ begin
     'interval, text, text, text, text, uuid) to %I', p_role);
   execute format('grant execute on function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], '
     'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
+  for v_function in
+    select p.oid from pg_proc p
+    where p.pronamespace = 'redrive'::regnamespace and starts_with(obj_description(p.oid, 'pg_proc'), 'For producers:')
+  loop
+    execute format('grant execute on function %s to %I', v_function, p_role);
+  end loop;
 end $$;
 
 -- A worker may run tasks and operate: read everything, call the functions, and keep small documents and the audit log.
@@ -54,8 +63,8 @@ begin
     select c.oid::regclass as name, string_agg(quote_ident(a.attname), ', ' order by a.attnum) as columns
     from pg_class c join pg_attribute a on a.attrelid = c.oid
     where c.relnamespace = 'redrive'::regnamespace and c.relkind = 'v' and a.attnum > 0
-      and a.attname not in ('payload', 'result', 'progress', 'error_message', 'error_stack', 'before', 'after',
-        'idempotency_key')
+      and a.attname not in ('payload', 'result', 'progress', 'error', 'error_message', 'error_stack', 'before',
+        'after', 'idempotency_key')
     group by c.oid
   loop
     execute format('grant select (%s) on %s to %I', v_view.columns, v_view.name, p_role);

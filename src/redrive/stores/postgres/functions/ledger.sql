@@ -41,9 +41,18 @@ end $$;
 -- One movement, whose accounts are there and locked.
 create or replace function redrive.post_one(p_key text, p_accounts text[], p_amounts bigint[]) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_full text;
 begin
   if (select sum(a) from unnest(p_amounts) a) is distinct from 0 then
     raise exception 'posting % does not add up to zero', quote_literal(p_key) using errcode = 'check_violation';
+  end if;
+  select c.name into v_full from redrive.account c
+  join (select x.account, sum(x.amount) as amount from unnest(p_accounts, p_amounts) x(account, amount) group by x.account) u on c.name = u.account
+  where c.balance + u.amount not between -9223372036854775807 and 9223372036854775807 limit 1;
+  if v_full is not null then
+    raise exception 'account % would have more than can be counted', v_full using
+      errcode = 'invalid_parameter_value', hint = 'no account holds 2^63 or more, neither below nor above zero';
   end if;
   update redrive.account c set balance = c.balance + u.amount
   from (select x.account, sum(x.amount) as amount from unnest(p_accounts, p_amounts) x(account, amount) group by x.account) u

@@ -9,3 +9,7 @@ create table redrive.orders_parcel (
 create index orders_parcel_name on redrive.orders_parcel (name);
 create index orders_parcel_customer on redrive.orders_parcel (customer);
 create index orders_parcel_moved_at on redrive.orders_parcel (moved_at);
+
+-- Nobody but the feature enqueues these.
+insert into redrive.reserved_kind (begins, feature) values
+  ('ORDERS_', 'orders');

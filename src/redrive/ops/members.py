@@ -1,0 +1,46 @@
+"""Finds the tasks that are meant by the id of a batch. Mostly that is the id of a join; a feature may keep the two
+apart, and says then which join it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from redrive.errors import BatchUnknown, Conflict, RedriveError
+from redrive.kernel.feature import Feature, Members
+from redrive.kernel.ports.store import Store
+from redrive.kernel.reads import Query
+
+
+async def members_of(store: Store, features: Iterable[Feature], batch: str) -> Members:
+    """Returns which members are meant; where no feature knows the id, those of the join of that id."""
+    wanted = UUID(batch)
+    for feature in features:
+        if feature.members is not None and (found := await feature.members(store, wanted)) is not None:
+            return found
+    return Members(wanted)
+
+
+async def is_batch(store: Store, features: Iterable[Feature], wanted: UUID) -> bool:
+    """Returns whether an id is that of a batch, of tasks or of a feature: somebody may take it for a task's."""
+    if await store.joins([wanted]):
+        return True
+    try:
+        return (await members_of(store, features, str(wanted))).join != wanted
+    except RedriveError:  # it is one, and has no tasks yet
+        return True
+
+
+async def check_members(store: Store, join: str) -> None:
+    """Refuses a join that nobody knows: "nothing matches" would be taken for good news. One that is not kept any more
+    is known by its tasks."""
+    if await store.joins([UUID(join)]) or await store.find(Query(join=join, limit=1, brief=True)):
+        return
+    raise BatchUnknown(f"there is no batch {join}", hint="redrive batch list names the latest")
+
+
+async def check_cancel(store: Store, features: Iterable[Feature], batch: str) -> None:
+    """Refuses to cancel tasks of something that would go on without them."""
+    found = await members_of(store, features, batch)
+    if found.cancel is not None:
+        raise Conflict(f"batch {batch} is not cancelled by its tasks: others would take their place", hint=found.cancel)

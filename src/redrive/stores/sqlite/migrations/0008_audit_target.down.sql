@@ -1,0 +1,1 @@
+drop index redrive_audit_target;
