@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tools.opensearch.node import Node
 
 from tests import cluster
 from tests.databases import Databases, drop_template
@@ -17,12 +19,21 @@ from tests.proxy import Proxy
 _run = pytest.StashKey[Any]()
 
 
+_search_node = pytest.StashKey[Node]()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.stash[_run] = cluster.begin_run()
+        if os.environ.get("REDRIVE_TEST_OPENSEARCH") and Node().url is None:
+            config.stash[_search_node] = (
+                Node()
+            )  # the first test that needs it starts it, and nobody needs it afterwards
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if (node := config.stash.get(_search_node, None)) is not None:
+        node.stop()
     run = config.stash.get(_run, None)
     if run is None:
         return
@@ -36,6 +47,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave thorough tests to CI, and repetitions to a full run, unless they are asked for by name."""
     if any("::" in argument for argument in config.args):
         return
+    repeats = set((Path(__file__).parent / "repeats.txt").read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid.partition("@")[0] in repeats:
+            item.add_marker("repeats")
     for mark, variable in (("thorough", "REDRIVE_TEST_THOROUGH"), ("repeats", "REDRIVE_TEST_FULL")):
         if mark in config.option.markexpr or os.environ.get(variable):
             continue
@@ -46,7 +61,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say what nobody should overlook among the skipped: the console was not seen by a browser."""
+    """Say what nobody should overlook: the console was not seen by a browser; which search server was written to."""
+    if any(one.nodeid.startswith("tests/outbox/search/") for one in terminalreporter.stats.get("passed", [])):
+        from tests.outbox.search.servers import what
+
+        terminalreporter.line(f"The search sinks were tested against {what()}.")
     skipped = [one for one in terminalreporter.stats.get("skipped", []) if "browser" in one.keywords]
     if skipped:
         why = str(skipped[0].longrepr[2]).removeprefix("Skipped: ")

@@ -27,7 +27,7 @@ declare
 begin
   for v_table in
     select format('%I.%I', t.schemaname, t.tablename) from pg_tables t
-    where t.schemaname = 'redrive' and t.tablename <> 'migration' and t.tablename !~ '^history_'
+    where t.schemaname = 'redrive' and t.tablename not in ('migration', 'reserved_kind') and t.tablename !~ '^history_'
     -- rows of entries refer to others, and removing a dead letter leaves a row among the deltas
     order by t.tablename <> 'entry', t.tablename <> 'dead_letter'
   loop
@@ -46,6 +46,7 @@ begin
     execute 'drop table if exists ' || v_table;
   end loop;
   delete from redrive.migration where feature <> all (KEPT);
+  delete from redrive.reserved_kind where feature <> all (KEPT);
   perform setval(seqrelid, seqstart, false) from pg_sequence s join pg_class c on c.oid = s.seqrelid
   where c.relnamespace = 'redrive'::regnamespace;
   -- as nobody has analyzed it: plans depend on that

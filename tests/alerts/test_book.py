@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 
 from redrive.kernel.alerts.book import (
     ENDED_AFTER,
-    MOST_ALERTS,
     UNOBSERVED,
     Book,
     Message,
@@ -20,6 +19,7 @@ from redrive.kernel.alerts.book import (
     step,
     to_tell,
 )
+from redrive.kernel.alerts.fold import MOST_ALERTS, MOST_NAMED
 from redrive.kernel.alerts.rules import Condition
 from redrive.kernel.diagnosis import Level
 from tests.alerts.cases import NOW
@@ -126,12 +126,34 @@ def test_the_worst_come_first() -> None:
     assert [alert.rule for alert in book.firing] == ["depth", "failed"]
 
 
-def test_too_many_do_not_end_those_that_are_known() -> None:
-    own = replace(BROKEN, queue="z", hold=0.0)
+def test_many_queues_of_one_rule_push_out_neither_what_is_known_nor_other_rules() -> None:
+    own = replace(BROKEN, queue="z", value=1, hold=0.0)
     book = rounds(Book(), NOW, own)
-    many = [replace(BROKEN, queue=f"a{n}", hold=0.0) for n in range(2 * MOST_ALERTS)]
-    book = rounds(book, NOW + ROUND, *many, own)
-    assert len(book.alerts) == MOST_ALERTS and book.alerts["failed:z"].gone is None
+    many = [replace(BROKEN, queue=f"a{n:03}", value=n, hold=0.0) for n in range(600)]
+    at_risk = replace(BROKEN, rule="ledger_at_risk", queue="", hold=0.0)
+    book = rounds(book, NOW + ROUND, *many, own, at_risk)
+    assert len(book.alerts) == MOST_NAMED + 2 and book.dropped == 0
+    assert book.alerts["failed:z"].gone is None and book.alerts["ledger_at_risk"].fired is not None
+    assert "failed:a599" in book.alerts, "the worst are named"
+    assert book.alerts["failed"].text == "20 queues are named, and 581 more have the same: a580, a579, a578, …"
+    assert (book.alerts["failed"].value, book.alerts["failed"].queue) == (581, "")
+    later = rounds(book, NOW + 2 * ROUND, *many[:21], own, at_risk)
+    assert later.alerts["failed:a599"].gone is not None and "failed:a020" in later.alerts
+
+
+def test_those_that_are_named_stay_named() -> None:
+    """Else each change of a number would end some and begin others, and tell of both."""
+    many = [replace(BROKEN, queue=f"a{n:03}", value=n, hold=0.0) for n in range(100)]
+    book = rounds(Book(), NOW, *many)
+    turned = [replace(one, value=100 - one.value) for one in many]
+    assert rounds(book, NOW + ROUND, *turned).alerts.keys() == book.alerts.keys()
+
+
+def test_too_many_rules_are_counted() -> None:
+    rules = [replace(BROKEN, rule=f"own{n}", queue="q", hold=0.0) for n in range(MOST_ALERTS)]
+    book = rounds(Book(), NOW, *rules, replace(BROKEN, rule="stuck", queue="", hold=0.0))
+    assert "stuck" in book.alerts and book.dropped == 1
+    assert read_book(json.loads(json.dumps(document(book)))).dropped == 1
 
 
 def test_it_is_read_as_it_was_written_and_what_somebody_has_rewritten_is_empty() -> None:

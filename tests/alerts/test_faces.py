@@ -20,6 +20,7 @@ from redrive.kernel.diagnosis import Level
 from redrive.kernel.records import Put
 from redrive.ops.alerts.evaluate import Evaluator
 from redrive.settings import Settings, load_settings
+from tests.alerts.conftest import Listener
 from tests.api.conftest import served
 from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
 from tests.console.conftest import HOME, console, done, fail_some, make_app, page, send, text_of
@@ -253,3 +254,33 @@ def test_a_rule_of_an_application_belongs_to_a_connection(here: Path) -> None:  
     (here / "redrive.toml").write_text(text + rules.replace("'other'", "'otter'"))
     with pytest.raises(ConfigError, match=r"ALERTS\.b\.connection: there is no connection .otter."):
         load_settings()
+
+
+@pytest.mark.anyio
+async def test_a_message_can_be_sent_by_hand(tmp_path: Path, listener: Listener) -> None:
+    to = {"alert_slack": f"{listener.url}/slack", "alert_webhook": f"{listener.url}/hook"}
+    app = App(settings=load_settings(url=f"sqlite:///{tmp_path}/alerts.db", log_format="off", **to))
+    async with served(app) as client:
+        sent = await client.post("/api/alerts/test", json={"actor": "ann"})
+        assert sent.json()["destinations"] == [{"name": "webhook", "fault": None}, {"name": "slack", "fault": None}]
+        listener.status = 404
+        failed = (await client.post("/api/alerts/test")).json()["destinations"]
+    assert failed[1] == {"name": "slack", "fault": "it answered with HTTP 404"}
+    assert "this is a test by ann: nothing is wrong" in listener.bodies("/slack")[0]["text"]
+    rows = await (await app.store()).audit(AuditFilter(action="ALERT_TEST"), limit=10)
+    assert [row.after for row in rows] == [{"to": ["slack", "webhook"]}] * 2
+    async with console(app) as client:
+        said = await done(client, "/alerts/test", {}, "/alerts")
+    assert "slack: not sent, it answered with HTTP 404" in text_of(said)
+
+
+def test_by_command(redrive: Any, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    redrive("migrate")
+    refused = redrive("alerts", "test")
+    assert refused.code == 2 and "REDRIVE_ALERT_SLACK" in refused.err
+    monkeypatch.setenv("REDRIVE_ALERT_SLACK", f"{listener.url}/slack")
+    assert (redrive("alerts", "test").code, redrive("alerts", "test").out) == (0, "slack: sent\n")
+    listener.status = 500
+    said = redrive("alerts", "test", "--json")
+    assert said.code == 1 and said.json == {"destinations": [{"name": "slack", "fault": "it answered with HTTP 500"}]}
+    assert listener.url not in said.out + said.err

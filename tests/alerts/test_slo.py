@@ -13,6 +13,7 @@ from redrive.errors import ConfigError
 from redrive.kernel.alerts.slo import (
     FAST,
     LEAST_STARTS,
+    LEAST_TARGET,
     SLOW,
     Objective,
     ServiceLevel,
@@ -61,6 +62,17 @@ def test_a_standstill_does_not_look_well() -> None:
     assert still.fast == 20.0 and still.share == 0 and still.bad == 20
     nothing = measure(THIRTY, [], [], 0, NOW)
     assert nothing.fast == 0 and nothing.share == nothing.left == 1
+
+
+def test_a_standstill_that_lasts_is_told_by_both_rules() -> None:
+    """Seen: what waits was taken for the worst five minutes, so that in a standstill the slow rule saw nothing."""
+    good = [(NOW - timedelta(minutes=ago), (10, 0)) for ago in range(60, 360)]
+    for target in (LEAST_TARGET, 0.95, 0.99, 0.999):
+        still = measure(Objective(30, target, 30), [], [], 500, NOW, lasting=400)
+        assert still.fast > FAST and still.slow > SLOW, target
+        assert measure(Objective(30, target, 30), good, [], 3000, NOW, lasting=3000).slow > SLOW
+    few = measure(THIRTY, [], [], 3, NOW, lasting=1)
+    assert few.fast > FAST and few.slow > SLOW, "also of a queue with few tasks"
 
 
 def test_a_few_starts_say_nothing() -> None:

@@ -25,6 +25,7 @@ CHANGES = [
     ("PATCH", "/api/failure-groups/abcd"),
     ("PUT", "/api/kinds/A/limits"),
     ("POST", "/api/worker/run"),
+    ("POST", "/api/internal/batch-worker"),
     ("POST", "/api/none"),
 ]
 
@@ -72,7 +73,7 @@ async def test_nothing_is_read_from_those_who_may_not_change(app: App) -> None:
     operator = await access.create(store, "olga", Role.OPERATOR, actor="ann")
     api = make_api(app, open_door=True)
     for method, path in CHANGES:
-        outside = path.startswith("/api/worker")
+        outside = path.startswith(("/api/worker", "/api/internal"))
         for token, status in ((None, 401), ("wrong", 401), (viewer.secret, 401 if outside else 403)):
             api.state.wrong_tokens.__init__()
             found, asked, answer = await ask(api, method, path, token)

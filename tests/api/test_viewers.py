@@ -42,7 +42,7 @@ FORMS = {
     "glued": lambda s: f"connection{s}refused timeout_{s} {s}-invalid",
     "long": lambda s: "not found " * 600 + s,
 }
-FOR_OPERATORS = ("payload", "result", "/ledger/verify")
+FOR_OPERATORS = ("payload", "result", "/ledger/verify", "/search")
 WAYS = ("raise", "chain", "key", "number", "fail", "retry", "attribute", "os", "result", "progress", "memo")
 SHAPES = st.recursive(
     st.just("SECRET"),
@@ -191,9 +191,10 @@ class World:
             "fingerprint": lambda _: [group["fingerprint"] for group in groups],
             "operation_id": lambda _: [one["id"] for one in operations],
             "name": lambda _: ["ACT", "default"],
-            "batch": lambda path: [self.remote if "/remote/" in path else self.batch],
+            "batch": lambda _: [self.batch, self.remote],
             "endpoint": lambda _: [self.endpoint],
             "delivery": lambda _: [self.delivery],
+            "projection": lambda _: ["search_index_to_elastic"],
         }
         for path, routes in document["paths"].items():
             if "get" in routes:
@@ -213,6 +214,8 @@ class World:
             params = dict(part.split("=") for part in query.split("&")) if query else {}
             if name.endswith("/at"):
                 params = {"time": "2026-01-01T00:00:00Z"}
+            if name.endswith("/search"):
+                params = {"text": "a"}
             answer = self.viewer.get(path, **params)
             assert answer.status in (200, 403) if name.endswith(FOR_OPERATORS) else answer.status == 200, path
             found[address] = answer.text

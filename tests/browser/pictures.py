@@ -48,6 +48,8 @@ async def pictures(client: httpx.AsyncClient) -> list[Picture]:
         Picture("task", pages["task"]),
         Picture("operation", operation[1]),
         Picture("alerts", "/alerts", 620),
+        Picture("batch", pages["processing"], 960),
+        Picture("account", "/ledger/studio", 1000),
         Picture("phone", "", 844, 390),
     ]
 

@@ -25,6 +25,7 @@ from redrive.ops.access import Caller, Role
 from redrive.ops.alerts.evaluate import Evaluator
 from redrive.ops.failed import failures
 from redrive.settings import Options, load_settings
+from tests.browser.farm import add_farm, furnish_farm, with_farm
 
 KINDS = ("EPISODE_CUT", "SHOT_RENDER", "SHOT_UPLOAD", "VIDEO_GEN", "VOICE_SYNTH", "SUBTITLE_ALIGN", "THUMBNAIL_MAKE",
          "SCORE_MIX", "RIGHTS_CHECK", "STORYBOARD_DRAW", "NOTIFY_EDITOR", "INVOICE_SEND")  # fmt: skip
@@ -51,8 +52,9 @@ async def _fail(kind: str, name: str) -> None:
 def make_studio(url: str | None = None) -> App:
     """An application of twelve kinds, five of which fail for good."""
     levels = {"default": Objective(wait_seconds=30.0, target=0.95, days=7)}
-    settings = load_settings(url=url).with_values(approvals_above=100, slo=levels)
+    settings = with_farm(load_settings(url=url).with_values(approvals_above=100, slo=levels))
     made = App(settings=settings, url=url, name="studio")
+    add_farm(made)
     for kind in KINDS:
 
         async def run(ctx: Context, name: str, kind: str = kind, **more: Any) -> str:
@@ -100,6 +102,7 @@ async def furnish(made: App, file: Path, size: int = 20) -> None:
         + [{"kind": "VIDEO_GEN", "payload": {"name": f"v-{n}"}, "scope": "episode-9"} for n in range(size)]
         + [{"kind": "SCORE_MIX", "payload": {"name": f"m-{n}"}, "delay": 3600} for n in range(size)]
     )
+    await furnish_farm(made)
     _past(file)
     await Evaluator(Limits(Thresholds(failed_for=0, no_worker_for=0)), {}).run(await made.store(), "w1")
     await operator.alerts.silence(

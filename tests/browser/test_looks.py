@@ -78,6 +78,24 @@ async def test_no_page_scrolls_sideways_on_a_narrow_screen(data: str, studio: Wo
     assert wide == {}
 
 
+@pytest.mark.parametrize("theme", RULES)
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_the_circuits_are_read_and_acted_on(studio: World, sit: Sit, theme: Theme, width: int) -> None:
+    """Their panel comes with the first circuit, so it is looked at by itself, with what can be done folded out."""
+    viewport = {"width": width, "height": 844}
+    async with sit(studio.base, bypass_csp=True, viewport=viewport, color_scheme=theme, reduced_motion="reduce") as ann:
+        await ann.go(studio.pages["queues"])
+        panel = ann.page.locator("section.panel", has=ann.page.get_by_role("heading", name="Circuits"))
+        row = panel.locator("tr", has_text="BATCH_ITEM_SPARE")
+        await expect(row).to_contain_text("open")  # or half open, by the time
+        await expect(row).to_contain_text("opened by ann")
+        await panel.locator("details").evaluate_all("(all) => all.map((one) => (one.open = true))")
+        for name in ("Probe", "Close"):
+            await expect(row.get_by_role("button", name=name).first).to_be_visible()
+        assert not await ann.overflow()
+        assert told(await Axe().run(ann.page, context="section.panel", options=RULES[theme])) == []
+
+
 async def test_the_menu_of_a_narrow_screen_opens_and_closes(studio: World, sit: Sit) -> None:
     async with sit(studio.base, viewport=NARROW) as ann:
         await ann.go()

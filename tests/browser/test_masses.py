@@ -110,8 +110,8 @@ def samples(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         nonlocal sent
         sent += 1
 
-    async def connected(pool: Pool, **options: Any) -> Any:
-        made = await connect(pool, **options)
+    async def connected(pool: Pool, *given: Any, **options: Any) -> Any:
+        made = await connect(pool, *given, **options)
         made.add_query_logger(note)
         return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from redrive import App, Context, Fail
 from redrive.kernel.operation import Action
 from redrive.ops.access import Caller, Role
 from redrive.ops.failed import failures
+from redrive.settings import load_settings
+from tests.browser.farm import add_farm, furnish_farm, with_farm
 from tests.console.conftest import HOME, work
 
 LONG = "x" * 90 + "<b>" + "W" * 90
@@ -36,7 +39,8 @@ async def world(client: httpx.AsyncClient) -> World:
     task = await first("/failures", r'href="/ops/queue(/tasks/[0-9a-f-]{36})"')
     cause = await first("/failures", r'href="/ops/queue(/causes/[0-9a-f]{16})"')
     operation = await first("/operations", r'href="/ops/queue(/operations/[0-9a-f-]+)"')
-    pages = {
+    pages = await paid(first)
+    pages |= {
         "overview": "",
         "a day": "?period=24h",
         "alerts": "/alerts",
@@ -65,9 +69,38 @@ async def world(client: httpx.AsyncClient) -> World:
     return World(str(client.base_url).rstrip("/"), pages)
 
 
+async def paid(first: Callable[[str, str], Awaitable[str]]) -> dict[str, str]:
+    """Returns the addresses of what customers pay for: see ``farm``."""
+
+    def batch(name: str) -> str:
+        return r'href="/ops/queue(/batches/[0-9a-f-]{36})"[^>]*>(?:<span[^>]*>)?' + name
+
+    settled = await first("/ledger/studio?before=", r'href="/ops/queue(/batches/[0-9a-f-]{36})"')
+    endpoint = await first("/webhooks/endpoints?account=studio", r'href="/ops/queue(/webhooks/endpoints/ep_[0-9a-f]+)"')
+    return {
+        "batches": "/batches",
+        "batch": await first("/batches", batch("Cut of episode 7")),
+        "processing": await first("/batches", batch("The whole film")),
+        "provider down": await first("/batches", batch("Teaser at")),
+        "too little": await first("/batches", batch("More than")),
+        "settled": settled,
+        "failed items": f"{settled}?state=failed&failureType=timeout",
+        "accounts": "/ledger",
+        "account": "/ledger/studio?at=1h",
+        "empty account": "/ledger/idle",
+        "books": "/ledger/verify",
+        "endpoints": "/webhooks/endpoints",
+        "endpoint": endpoint,
+        "new endpoint": "/webhooks/add",
+        "deliveries": "/webhooks/deliveries",
+        "delivery": await first(endpoint, r'href="/ops/queue(/webhooks/deliveries/[0-9a-f-]{36})"'),
+    }
+
+
 async def make_hostile(file: Path) -> App:
     """An application whose names and texts want to break the page."""
-    made = App(f"sqlite:///{file}", name="hostile")
+    made = App(settings=with_farm(load_settings(url=f"sqlite:///{file}")), name="hostile")
+    add_farm(made)
 
     @made.task("K" * 100, max_attempts=1)
     async def run(ctx: Context, **payload: str) -> None:
@@ -90,4 +123,5 @@ async def make_hostile(file: Path) -> App:
     [cause] = await operator.causes.list(limit=1, status=None)
     await operator.causes.annotate(cause.row.fingerprint, None, note=LONG, owner="O" * 90)
     await made.enqueue("K" * 100, {"a": LONG}, scope=LONG[:200])
+    await furnish_farm(made, name=LONG, label=LONG[:90] + "<b>")
     return made

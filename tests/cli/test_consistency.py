@@ -85,6 +85,8 @@ ARGUMENTS = {
     "webhooks add": ["https://example.com/hook"],
     "webhooks edit": ["ep_1", "--description", "x"],
     "webhooks send": ["a.b"],
+    "outbox search": ["hello"],
+    "outbox trigger": ["notes", "--projection", "notes"],
     **{f"webhooks {verb}": [ID] for verb in ("show-delivery", "redeliver")},
 }
 # These answer without a store, or look for an instance, or wait for their store.
@@ -94,6 +96,7 @@ STORELESS = {
     "settings",
     "up",
     "work",
+    "outbox work",
     "smoke",
     "audit search",
     "deploy",
@@ -102,7 +105,6 @@ STORELESS = {
     "providers",
     "providers list",
     "batch",  # a group
-    "batch remote",  # a group
     "providers try",
     *(f"deploy {what}" for what in ("compose", "grafana", "kubernetes", "prometheus", "supervisor", "systemd")),
 }

@@ -67,13 +67,53 @@ def test_what_has_to_be_there_first_is_said(
         and f"deploy supervisor --user shop --logs '{logs}' >" in said.out
     )
     logs.mkdir()
-    assert redrive("deploy", "supervisor", "--user", "shop", "--logs", logs).err == ""
+    assert "make it first" not in redrive("deploy", "supervisor", "--user", "shop", "--logs", logs).err
     monkeypatch.setenv("LOGNAME", "root")
     for what in ("supervisor", "systemd"):
         said = redrive("deploy", what)
         assert said.code == 2 and "would run as root" in said.err and "--user" in said.err
     for what in ("kubernetes", "compose"):
         assert "redrive.toml in its working directory" in redrive("deploy", what).out
+
+
+def test_queues_that_no_group_serves_are_warned_of(redrive: Run, configured: Path) -> None:
+    said = redrive("deploy", "kubernetes")
+    assert "no group of workers serves webhooks, batches-dispatch" in said.err and "slow" not in said.err
+
+
+@pytest.mark.parametrize("groups", ["", f"{CONFIGURATION}[workers.rest]\n"], ids=["no groups", "one for all"])
+def test_one_worker_for_all_queues_is_no_warning(redrive: Run, configured: Path, groups: str) -> None:
+    (configured / "redrive.toml").write_text(groups or 'redrive_app = "redrive.examples.shots:app"\n')
+    assert redrive("deploy", "kubernetes").err == ""
+
+
+def test_queues_of_features_are_served_on_the_default_connection(
+    redrive: Run, configured: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (configured / "redrive.toml").open("a") as file:
+        file.write('[connections.main]\nurl = "sqlite:///m.db"\n[connections.far]\nurl = "sqlite:///f.db"\n')
+        file.write('[workers.rest]\nconnection = "far"\n')
+    assert "no group of workers serves webhooks" in redrive("deploy", "kubernetes").err
+
+
+def test_units_say_what_comes_first_and_what_runs_at_once(redrive: Run, configured: Path) -> None:
+    for what in ("supervisor", "systemd"):
+        text = redrive("deploy", what, "--user", "shop").out
+        assert "redrive migrate" in text
+        assert "runs 1 task at once in each of its processes: concurrency = N in [workers.reports]" in text
+        assert "runs 1 task at once: concurrency = N in [workers.slow_ones]" in text
+
+
+@pytest.mark.parametrize("secret", [None, "s" * 32])
+def test_http_stops_soon_unless_a_scheduler_has_it_run_tasks(
+    redrive: Run, configured: Path, monkeypatch: pytest.MonkeyPatch, secret: str | None
+) -> None:
+    if secret is not None:
+        monkeypatch.setenv("INTERNAL_WORKER_SECRET", secret)
+    told = configparser.ConfigParser(interpolation=None)
+    told.read_string(redrive("deploy", "supervisor", "--user", "shop").out)
+    wait = int(told["program:redrive-http"]["stopwaitsecs"])
+    assert wait == 30 if secret is None else wait > 600
 
 
 def test_units_name_the_variables_that_have_urls_and_keys(
@@ -181,7 +221,7 @@ def test_kubernetes_has_probes_patience_and_no_rights(redrive: Run, configured: 
         [box] = pod["containers"]
         assert box["image"] == "registry/shop:1.2" and box["envFrom"] == [{"secretRef": {"name": "redrive"}}]
         assert pod["securityContext"]["runAsNonRoot"] and box["securityContext"]["readOnlyRootFilesystem"]
-        assert pod["terminationGracePeriodSeconds"] > 600
+        assert pod["terminationGracePeriodSeconds"] > (29 if name == "redrive-http" else 600)
         [port] = box["ports"]
         assert str(port["containerPort"]) in box["args"] and "0.0.0.0" in box["args"]
         assert {box[f"{one}Probe"]["httpGet"]["port"] for one in ("startup", "liveness", "readiness")} == {port["name"]}
@@ -204,7 +244,7 @@ def test_compose_brings_everything(redrive: Run, configured: Path) -> None:
     for name in UNITS:
         one = services[name]
         assert one["read_only"] and one["user"] == "10001:10001" and one["cap_drop"] == ["ALL"]
-        assert int(one["stop_grace_period"].rstrip("s")) > 600
+        assert int(one["stop_grace_period"].rstrip("s")) > (29 if name == "redrive-http" else 600)
         assert one["entrypoint"] == ["redrive"], "whatever the image begins with"
         assert one["env_file"] == [{"path": ".env", "required": False}], "alerts and the rest are told, too"
         assert one["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -141,3 +144,47 @@ def test_a_payload_that_its_handler_takes_no_more(redrive: Redrive, here: Path) 
     )
     assert redrive("work", "--app", "day:app", "--stop-when-empty").code == 0
     assert "give a new parameter a default" in redrive("why", task_id).out
+
+
+def test_every_command_on_the_page_of_all_commands_answers(redrive: Redrive) -> None:
+    listed = re.findall(r"^│ ([a-z]\S*) ", redrive("--help").out, re.MULTILINE)
+    assert {"batch", "ledger", "webhooks", "doctor"} <= set(listed)
+    assert [name for name in listed if redrive(name, "--help").code != 0] == []
+
+
+def test_too_little_of_an_id_is_said(redrive: Redrive) -> None:
+    task_id = enqueued(redrive)
+    said = redrive("why", task_id[:7])
+    assert said.code == 2 and "too little of an id" in said.err and "at least 8 characters" in said.err
+
+
+def test_the_id_of_a_batch_leads_to_the_batch(redrive: Redrive, here: Path) -> None:
+    (here / "items.jsonl").write_text('{"kind": "SEND", "payload": {}}\n')
+    batch = redrive("batch", "create", "items.jsonl", "--json").json["id"]
+    for command in ("show", "why"):
+        said = redrive(command, batch)
+        assert said.code == 1 and f"{batch} is a batch, and no task" in said.err
+        assert f"→ redrive batch show {batch}" in said.err
+
+
+def test_why_says_its_command_on_a_line_of_its_own(redrive: Redrive) -> None:
+    task_id = enqueued(redrive)
+    redrive("pause", "--kind", "SEND", "--by", "ann")
+    assert "\n→ redrive resume --kind SEND\n" in redrive("why", task_id).out
+
+
+def test_a_schedule_that_nobody_fires_is_named_by_doctor(redrive: Redrive, here: Path) -> None:
+    (here / "day.py").write_text(
+        "from redrive import App, Context\napp = App(name='day')\n"
+        "@app.task('IMPORT')\nasync def run(ctx: Context) -> None: ...\n"
+        "app.periodic('IMPORT', cron='0 6 * * *', name='prices')\n"
+    )
+    assert redrive("work", "--app", "day:app", "--stop-when-empty").code == 0
+    assert "prices" not in redrive("doctor").out
+    with closing(sqlite3.connect(here / "redrive.db")) as connection, connection:
+        connection.execute("update redrive_schedule set next_at = (unixepoch() - 300) * 1000000")
+    said = redrive("doctor").out
+    assert "schedule prices (IMPORT) is overdue for 5 min: no worker fires it" in said
+    assert "then it runs once for all that it missed" in said
+    redrive("pause", "--schedule", "prices", "--by", "ann")
+    assert "is overdue" not in redrive("doctor").out

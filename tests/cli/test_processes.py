@@ -36,6 +36,9 @@ def test_up_without_a_worker_serves_http_alone(start, redrive) -> None:
     assert httpx.get(f"{facts['http']}/readyz").status_code == 200
     assert httpx.get(f"{facts['http']}/healthz").json()["worker"] is None
     assert redrive("workers", "--json").json["items"] == [], "nobody takes tasks"
+    while "evaluated" not in (told := redrive("alerts").out) or "nobody" in told:
+        time.sleep(0.1)
+    assert "ago by up-" in told, "without workers, too, alerts are evaluated"
     up.process.send_signal(signal.SIGTERM)
     assert up.ends() == 0
     refused = redrive("up", "--no-worker", "--concurrency", 3)

@@ -294,5 +294,5 @@ def test_postgres(store_url: str) -> None:
     finally:
         # asyncpg connections die with their loop; the database is dropped with the fixture.
         for store in harness._stores:
-            store.pool._idle.clear()
-            store.pool._idle_lent.clear()
+            store.pool._idle.connections.clear()
+            store.pool._idle_lent.connections.clear()

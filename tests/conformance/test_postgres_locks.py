@@ -141,7 +141,7 @@ async def test_what_a_handler_sets_for_its_session_ends_with_its_transaction(har
     async with harness.store.transaction(lambda: harness.decide(claimed, Completed())) as transaction:
         await transaction.execute("set default_transaction_read_only = on")
         await transaction.execute("select set_config('search_path', 'pg_temp', false)")
-    idle = harness.store.pool._idle_lent
+    idle = harness.store.pool._idle_lent.connections
     assert {await connection.fetchval("show default_transaction_read_only") for connection in idle} == {"off"}
     await asyncio.gather(*(harness.enqueue() for _ in range(5)))
     assert len(await harness.claim(9)) == 5

@@ -17,6 +17,7 @@ from redrive.kernel.commit import Commit, Target
 from redrive.kernel.outcome import Completed, Retry
 from redrive.kernel.ports.store import Heartbeat
 from redrive.kernel.task import State
+from redrive.stores.postgres import idle as idle_module
 from redrive.stores.postgres import pool as pool_module
 from redrive.stores.postgres.pool import Pool
 from redrive.testing.conformance.harness import LEASE, Harness, failing
@@ -382,16 +383,17 @@ async def check(harness: Harness) -> None:
 
 
 async def test_a_pool_at_rest_comes_down_to_one_connection(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle_module, "STEP_BY_CONNECT_TIME", 0)
     pool = Pool(postgres_url)
-    await asyncio.gather(*(pool.run(lambda connection: connection.fetchval("select pg_sleep(0.05)")) for _ in range(3)))
-    assert len(pool._idle) == 3
-    pids = {connection.get_server_pid() for connection in pool._idle}
+    await asyncio.gather(*(pool.run(lambda connection: connection.fetchval("select pg_sleep(0.5)")) for _ in range(3)))
+    assert len(pool._idle.connections) == 3
+    pids = {connection.get_server_pid() for connection in pool._idle.connections}
     await pool.run(lambda connection: connection.fetchval("select 1"))
-    assert len(pool._idle) == 3, "they may be needed again in a moment"
+    assert len(pool._idle.connections) == 3, "they may be needed again in a moment"
     monkeypatch.setattr(pool_module, "UNUSED_AFTER_S", 0.0)
     for _ in range(4):
         await pool.run(lambda connection: connection.fetchval("select 1"))
-    assert len(pool._idle) == 1
+    assert len(pool._idle.connections) == 1
     await asyncio.gather(*pool._closing)
-    assert pool._idle[0].get_server_pid() in pids
+    assert pool._idle.connections[0].get_server_pid() in pids
     await pool.close()

@@ -23,14 +23,32 @@ BLOCK = re.compile(r"^```python([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def blocks(document: Path) -> list[str]:
-    found = BLOCK.findall(document.read_text(encoding="utf-8"))
-    return [code for flags, code in found if "no-run" not in flags]
+    return _blocks_of(document.read_text(encoding="utf-8"))
+
+
+def _blocks_of(text: str) -> list[str]:
+    return [code for flags, code in BLOCK.findall(text) if "no-run" not in flags]
 
 
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if blocks(d)], ids=lambda d: d.name)
 def test_python_blocks_run(document: Path, tmp_path: Path) -> None:
+    _run_blocks(document.read_text(encoding="utf-8"), tmp_path)
+
+
+def _sections_of(page: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return [section for section in re.split(r"^## ", text, flags=re.MULTILINE) if BLOCK.search(section)]
+
+
+@pytest.mark.parametrize("section", _sections_of("coming-from.md"), ids=lambda text: text.splitlines()[0])
+def test_each_section_runs_by_itself(section: str, tmp_path: Path) -> None:
+    """Whoever comes from Django does not read what is for whoever comes from Celery."""
+    _run_blocks(section, tmp_path)
+
+
+def _run_blocks(text: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
-    script.write_text("\n\n".join(blocks(document)), encoding="utf-8")
+    script.write_text("\n\n".join(_blocks_of(text)), encoding="utf-8")
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 

@@ -32,6 +32,7 @@ WORDS = {
     "annotate": "annotate causes",
     "silence": "silence alerts",
     "unsilence": "silence alerts",
+    "AlertService.test": "send a test message about alerts",
     "drill": "run drills",
     "cancel": "cancel",
     "document": "see payloads and results",

@@ -32,6 +32,12 @@ PATIENCE = 25.0
 Event = dict[str, Any]
 
 
+def _stands_still(pid: int) -> bool:
+    """Whether all threads of a process have stopped: a signal is sent before it has reached them."""
+    states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(state == "T" for state in states)
+
+
 def until(condition: Callable[[], Any], what: str, timeout: float = PATIENCE) -> Any:
     """Look until it is so. For facts that nobody announces; whatever is logged is awaited by ``wait_for``."""
     give_up = time.monotonic() + timeout
@@ -355,6 +361,7 @@ class World:
         """SIGSTOP, at a moment when it holds no lock of SQLite: nobody could write until it goes on."""
         for _ in range(100):
             worker.send(signal.SIGSTOP)
+            until(lambda: _stands_still(worker.process.pid), "it stands still")
             if self.postgres or self.writable():
                 return
             worker.send(signal.SIGCONT)

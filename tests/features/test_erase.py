@@ -52,6 +52,7 @@ KEPT: dict[str, dict[tuple[str, str], str]] = {
         ("batches_remote", "provider"): "the name of a provider",
         ("batches_remote", "account"): BOOKS,
         ("batches_remote", "join_id"): "the id of a join",
+        ("batches_remote", "step_task"): "the id of a task",
         ("batches_item", "task_id"): "the id of a task",
         ("batches_item", "job"): "the id of a job at the provider",
         **dict.fromkeys([("batches_remote", "state"), ("batches_item", "state")], CODES),
@@ -66,6 +67,10 @@ KEPT: dict[str, dict[tuple[str, str], str]] = {
         ("ledger_account", "opened_by"): "who opened it, as in the audit log",
     },
     "webhooks": dict.fromkeys([("webhooks_delivery", "state"), ("webhooks_attempt", "outcome")], CODES),
+    "outbox": {
+        ("outbox_tombstone", "projection"): "the name of a projection",
+        ("outbox_tombstone", "key_digest"): "a digest, by which nobody is found",
+    },
     "probe": dict.fromkeys([("probe", "was"), ("probe", "state"), ("probe", "event")], CODES),
 }
 # Names the person itself: by it the rest is found.
@@ -111,6 +116,11 @@ async def a_batch(harness: Harness) -> None:
     await harness.store.apply(Commit(rows=[Rows("batches", name, (one,)) for name, one in made.items()]))
 
 
+async def a_tombstone(harness: Harness) -> None:
+    row = {"projection": "notes", "key": "0" * 32, "version": 1}
+    await harness.store.apply(Commit(rows=[Rows("outbox", "bury", (row,))]))
+
+
 # Makes rows of the person in all tables of a feature.
 HOUSES: dict[str, Callable[[Harness], Awaitable[None]]] = {
     "orders": an_order,
@@ -118,6 +128,7 @@ HOUSES: dict[str, Callable[[Harness], Awaitable[None]]] = {
     "ledger": an_account,
     "webhooks": an_endpoint,
     "batches": a_batch,
+    "outbox": a_tombstone,
 }
 
 

@@ -107,6 +107,7 @@ async def test_its_duty(app: App, caplog: pytest.LogCaptureFixture) -> None:
     await shop.place("o1", "bob", ["here"], 5)
     worker = app.worker(await app.store())
     assert "orders:remind" in worker.duties and "recover:orders" in worker.duties
+    assert "recover:ledger" not in worker.duties  # it has no tasks
     with caplog.at_level("INFO", logger="redrive.orders"):
         await worker.duties["orders:remind"].run(await app.store(), "w1", lambda: False)
         assert caplog.messages == []

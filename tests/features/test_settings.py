@@ -15,7 +15,7 @@ from redrive.errors import ConfigError
 from redrive.examples.orders import ORDERS
 from redrive.examples.orders.settings import OrderSettings
 from redrive.kernel.feature import Feature
-from redrive.settings import NOT_USED_YET, FeatureSettings, effective, load_settings, misspelt, setting
+from redrive.settings import FeatureSettings, effective, load_settings, misspelt, setting
 
 MEMORY = "sqlite:///:memory:"
 
@@ -126,17 +126,6 @@ def test_what_is_misspelt_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORDERS_TOTAL", "7")  # somebody else's
     said = "ORDERS_KEEP_DAY is set and is no setting of redrive; did you mean ORDERS_KEEP_DAYS?"
     assert (misspelt([ORDERS]), misspelt([])) == ([said], [])
-
-
-def test_a_feature_that_is_built_takes_its_names_from_those_that_nothing_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    class OutboxSettings(FeatureSettings):
-        most: int = setting("OUTBOX_MAX_ATTEMPTS", 20)
-
-    assert "OUTBOX_MAX_ATTEMPTS" in NOT_USED_YET
-    monkeypatch.setenv("OUTBOX_MAX_ATTEMPTS", "5")
-    outbox = Feature("letters", __package__, settings=OutboxSettings)
-    assert (len(misspelt([])), misspelt([outbox])) == (1, [])
-    assert App(MEMORY, features=[outbox]).settings.of(OutboxSettings).most == 5
 
 
 def test_names_of_others_are_refused() -> None:

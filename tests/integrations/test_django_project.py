@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,11 @@ FILES = {
     "shop/tests.py": TESTS,
 }
 APP = "redrive.integrations.django"
+WITHOUT_ASYNCPG = """
+import sys
+sys.modules["asyncpg"] = None
+import manage
+"""
 PLACE = "from shop.views import place_order; place_order('a@b.c')"
 
 
@@ -113,6 +119,7 @@ class Project:
 
     def run(self, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
         own = {"PATH": "/usr/bin:/bin", "DATABASE": json.dumps(self.database), "REDRIVE_URL": self.url, **env}
+        own["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
         return subprocess.run(command, cwd=self.folder, env=own, capture_output=True, text=True, timeout=60)
 
 
@@ -136,6 +143,17 @@ def test_tables_come_with_manage_py_migrate_and_to_tests(project: Project) -> No
     placed = project.manage("shell", "-c", f"{twice}{PLACE}")
     assert placed.returncode == 0, placed.stderr
     assert asyncio.run(_kinds(project.url)) == ["SEND_RECEIPT"]
+
+
+def test_on_sqlite_nothing_of_postgresql_is_needed(project: Project) -> None:
+    """The base installation has no asyncpg; on PostgreSQL the error says what to install."""
+    (project.folder / "without.py").write_text(WITHOUT_ASYNCPG)
+    done = project.run(sys.executable, "without.py", "migrate", ADDED_APPS=APP)
+    if "sqlite" in project.url:
+        assert done.returncode == 0, done.stderr
+        assert asyncio.run(_kinds(project.url)) == []
+    else:
+        assert "pip install '/path/to/checkout[postgres]'" in done.stderr
 
 
 async def _kinds(url: str) -> list[str]:

@@ -20,7 +20,7 @@ from redrive.cli.support.sockets import own_names
 from redrive.observe import small_http
 from redrive.observe.metrics import CLAIMED, SLOTS, TABLE
 from redrive.observe.small_http import Answer, SmallServer
-from redrive.worker.hand_over import HandOver, Report, Sender
+from redrive.worker.hand_over import HandOver, Reach, Report, Sender
 from tests.cli.conftest import here, start  # noqa: F401 - fixtures
 from tests.metrics.conftest import parsed, value
 
@@ -201,21 +201,25 @@ async def test_a_process_is_as_it_said_last() -> None:
     while first.problems() != ["it is full"]:
         await asyncio.sleep(0.01)
     assert hand_over.health() == [{"status": "ok"}] and second.samples()
+    assert hand_over.reach() == Reach(101.0, False)
     assert first.samples()[SLOTS.name] == {(): 4.0}
     sender.stop()
     await pipe.end()
+    assert hand_over.reach() == Reach(101.0, None), "when the store was reached is known still"
 
 
 def report(counted: float, *reasons: str) -> Report:
-    return {CLAIMED.name: {("q", "A"): counted}, SLOTS.name: {(): 4.0}}, {"status": "ok"}, list(reasons)
+    samples = {CLAIMED.name: {("q", "A"): counted}, SLOTS.name: {(): 4.0}}
+    return Report(samples, {"status": "ok"}, list(reasons), Reach(100.0 + counted, not reasons))
 
 
 @pytest.fixture
 def app(here: Path) -> str:  # noqa: F811
     (here / "port_app.py").write_text(APP)
-    os.environ["PYTHONPATH"] = str(here)
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(here), *([before] if before else [])])
     yield "port_app:app"
-    del os.environ["PYTHONPATH"]
+    os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
 
 
 def page_of(url: str) -> dict[str, Any]:
@@ -246,21 +250,23 @@ def test_a_worker_serves_its_port(start: Any, app: str) -> None:  # noqa: F811
 
 
 def test_one_port_for_all_processes(start: Any, app: str) -> None:  # noqa: F811
-    work = start(
-        *("work", "--app", app, "--processes", 2, "--id", "pair"), REDRIVE_METRICS_PORT="0", REDRIVE_LOG="json"
-    )
+    work = start("work", "--app", app, "--processes", 2, REDRIVE_METRICS_PORT="0", REDRIVE_LOG="json")
     url = work.log("metrics.serving")["http"]
     until(lambda: httpx.get(f"{url}/readyz").status_code == 200)
     until(lambda: len(page_of(url)["redrive_worker_slots"]) == 2)
-    names = {dict(labels)["worker"] for labels in page_of(url)["redrive_worker_slots"]}
-    assert names == {"pair-1", "pair-2"}
+    first, second = sorted(dict(labels)["worker"] for labels in page_of(url)["redrive_worker_slots"])
+    workers = [each["worker_id"] for each in httpx.get(f"{url}/healthz").json()["processes"]]
+    assert [first, second] == sorted(workers), "by the names that redrive workers and the log have"
+    dependencies = until(lambda: (found := httpx.get(f"{url}/readyz").json()["dependencies"])[1:] and found)
+    assert [each["name"] for each in dependencies] == ["store", "listener"]
+    assert all(each["ok"] and each["lastSuccess"] for each in dependencies)
     assert "redrive_fleet_up" not in page_of(url)
-    beats = value(page_of(url), "redrive_store_call_seconds_count", worker="pair-1", verb="tick")
+    beats = value(page_of(url), "redrive_store_call_seconds_count", worker=first, verb="tick")
     assert beats > 0
-    [victim] = [c for c in psutil.Process(work.process.pid).children() if "pair-1" in c.cmdline()]
+    [victim] = [c for c in psutil.Process(work.process.pid).children() if first in c.cmdline()]
     victim.kill()
-    until(lambda: value(page_of(url), "redrive_worker_restarts_total", worker="pair-1") == 1)
-    assert value(page_of(url), "redrive_store_call_seconds_count", worker="pair-1", verb="tick") >= beats
+    until(lambda: value(page_of(url), "redrive_worker_restarts_total", worker=first) == 1)
+    assert value(page_of(url), "redrive_store_call_seconds_count", worker=first, verb="tick") >= beats
     until(lambda: httpx.get(f"{url}/readyz").status_code == 200)
     work.process.send_signal(signal.SIGTERM)
     assert work.ends() == 0

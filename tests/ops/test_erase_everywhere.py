@@ -17,11 +17,12 @@ import asyncpg
 import pytest
 
 import redrive
+from redrive.kernel.approved import Request
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary
 from redrive.kernel.records import Put
-from redrive.ops import actions, approvals, causes, drill, erase, operations
+from redrive.ops import actions, approvals, causes, drill, erase, operations, requests
 from redrive.ops.allowance import Rule
 from redrive.ops.erase_subject import LABELS as LABEL_FIELDS
 from redrive.ops.erase_subject import WRITTEN
@@ -71,6 +72,7 @@ KEPT: dict[str, dict[str, str]] = {
     "schedule": dict.fromkeys(("name", "owner", "kind", "cron", "timezone", "missed", "queue", "payload"), NAMES),
     "worker": dict.fromkeys(("id", "host", "queues", "version", "sheet_id", "drain_by", "drain_reason"), WHO),
     "duty": {"name": NAMES},
+    "reserved_kind": dict.fromkeys(("begins", "feature"), NAMES),
     "clock": {"boot": "an id"},
     "series": LABELS | {"document": "numbers", "resolution": CODES},
     "series_sheet": {"document": "numbers, by kind and queue"},
@@ -117,6 +119,7 @@ QUIET = {
     "alone": "numbers, by who acts",
     "vitals": "numbers",
     "stray-handler": "ids, kinds and workers, for a day",
+    "unhandled-kind": "kinds and workers, for minutes",
     "blocked-loop": "ids, kinds, workers and places in the program, for a day",
     "audit-seal": "hashes",
     "audit-prune": "empty",
@@ -231,6 +234,7 @@ REDRIVES_OWN = {
     *("action", "which", "actor", "total", "upto", "cursor", "done", "skipped", "rate", "canary", "stop_on_return"),
     *("fingerprints", "plan", "approval", "archive", "erased", "letters", "cancelled", "given_up_until", "idempotent"),
     "join",  # of a filter: an id
+    *("feature", "arguments", "page"),  # of an action of a feature that is asked for: names, ids and numbers
     "more",  # of a plan: its number is a lower bound
     *(
         "last_piece",
@@ -293,6 +297,7 @@ async def test_every_field_of_a_document_is_looked_at_or_not_on_purpose(harness:
     )
     assert record is not None
     await approvals.reject(harness.store, record.id, actor="cy", reason="no")
+    await requests.ask(harness.store, "bob", Request("ledger", "adjust", {}, 1, "title", "told"), "why", "much")
     await drill._write_down(harness.store, drill.Drill("d1", "bob", steps=[drill.Step("look", True, "seen", 0.1)]))
     found = {field.name for field in dataclasses.fields(FailureFilter)}
     for name in erase.QUOTING_COLLECTIONS:

@@ -103,6 +103,7 @@ NO_TASKS = {
     "tokens.create",
     "tokens.revoke",
     "alerts.silence",
+    "alerts.test",
     "alerts.unsilence",
     "failures.preview",  # writes down what it showed
 }

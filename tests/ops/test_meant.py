@@ -26,7 +26,9 @@ async def test_a_task_is_meant_by_as_much_as_names_it_alone(harness: Harness) ->
     assert str(TWO) in str(several.value.hint)
     with pytest.raises(TaskNotFound, match="no task whose id begins with 0197f0c3"):
         await inspect.meant(harness.store, ["0197f0c3"])
-    for nonsense in ("0197f0c", "0197f0c2-zzzz", "", "all"):
+    with pytest.raises(InvalidInput, match="is too little of an id"):
+        await inspect.meant(harness.store, ["0197f0c"])
+    for nonsense in ("0197f0c2-zzzz", "", "all"):
         with pytest.raises(InvalidInput, match="is not a task id"):
             await inspect.meant(harness.store, [nonsense])
     await run(harness)

@@ -62,6 +62,7 @@ TABLES = {
     "posting": "money",
     "entry": "money",
     "migration": "a row for each step of the schema",
+    "reserved_kind": "a row for each beginning of kinds that a feature has to itself",
     "position": "one row",
     "failed_seq": "one row",
     "claim_lock": "empty: only locked",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,16 @@ def test_they_are_listed_with_what_is_missing(redrive: Any, simulated: Simulated
     assert (rows["video"]["problem"], rows["printer"]["type"]) == (None, "Printer")
     assert "the environment has no NO_SUCH_SECRET" in rows["secretive"]["problem"]
     said = redrive("providers", "list")
-    assert said.code == 0 and "ready" in said.out and simulated.url.removeprefix("http://") in said.out
+    assert said.code == 1 and "ready" in said.out and simulated.url.removeprefix("http://") in said.out
+
+
+@pytest.mark.usefixtures("configured")
+def test_without_httpx_the_listing_says_what_to_install(redrive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    for name in [name for name in sys.modules if name.startswith("redrive.remote.http")]:
+        monkeypatch.delitem(sys.modules, name)
+    said = redrive("providers")
+    assert said.code == 1 and said.out.count("→ pip install '/path/to/checkout[http]'") == 1
 
 
 def test_none_is_no_failure(redrive: Any) -> None:

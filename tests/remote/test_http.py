@@ -228,6 +228,33 @@ async def test_a_start_without_an_id_may_be_repeated_with_its_key(server: Server
     assert caught.value.transient and len(str(caught.value)) < 600
 
 
+async def test_a_job_without_an_id_spoils_no_other(server: Server) -> None:
+    listed = [{"status": "done"}, {"id": "a", "status": "done"}, {"id": "b", "status": "running", "progress": 10**400}]
+    server.always({"jobs": listed})
+    found = await provider(server, poll=POLL_MANY).poll(["a", "b", "c"])
+    assert (found["a"], found["b"]) == (Status.succeeded(), Status.running(100.0))
+    missing = found["c"]  # perhaps it is the first: nobody can say that it is not known
+    assert isinstance(missing, ProviderError) and missing.transient and "has no 'id'" in str(missing)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ([("Retry-After", "120")], "120"),
+        ([("Retry-After", "Thu, 01 Jan 2099 00:00:00 GMT")], "86400"),
+        ([("Retry-After", "Tue, 17 Nov 2020 06:00:00 GMT")], None),
+        ([("Retry-After-Ms", "1500")], "1.5"),
+        *(([("Retry-After", value)], None) for value in ("nan", "inf", "-inf", "-5", "0", "soon", "")),
+    ],
+)
+async def test_how_long_it_wants_to_be_left_alone(
+    server: Server, headers: list[tuple[str, str]], seconds: str | None
+) -> None:
+    server.answer = lambda _: Answer({}, 503, tuple(headers))
+    error = await fails(provider(server).start(RemoteItem("i1"), "k"))
+    assert error.headers.get("Retry-After") == seconds
+
+
 async def test_long_answers_and_redirects_are_refused(server: Server) -> None:
     server.always({"x": "y" * 5000})
     error = await fails(provider(server, max_answer_bytes=2000).start(RemoteItem("i1"), "k"))

@@ -11,7 +11,7 @@ import pytest
 from redrive import App
 from redrive.cli.main import run
 from redrive.errors import ConfigError, InvalidInput, WrongSetting
-from redrive.remote import ProviderError, ProviderUnknown, RemoteItem, Status
+from redrive.remote import JobFailure, JobState, ProviderError, ProviderUnknown, RemoteItem, Status
 from redrive.settings import load_settings
 
 pytestmark = pytest.mark.anyio
@@ -108,6 +108,46 @@ async def test_what_makes_no_sense_is_an_error_with_what_came() -> None:
     with pytest.raises(ProviderError, match="render: no such template") as caught:
         await found.start(RemoteItem("i1"), "k")
     assert caught.value.transient, "unknown errors are tried again: the fail-safe default"
+    await app.close()
+
+
+class Unreadable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+    __str__ = __repr__
+
+
+@pytest.mark.parametrize(
+    ("failure", "message", "code"),
+    [
+        (JobFailure(None), "the provider does not say why", None),  # type: ignore[arg-type]
+        (JobFailure(" "), "the provider does not say why", None),
+        (JobFailure(b"no", code=7), "b'no'", "7"),  # type: ignore[arg-type]
+        (JobFailure(Unreadable(), code=[1]), "<Unreadable>", None),  # type: ignore[arg-type]
+        (JobFailure("x", "400", True, "odd", 1, "yes"), "x", None),  # type: ignore[arg-type]
+        (None, "the provider does not say why", None),
+    ],
+)
+async def test_a_failure_is_one_whatever_it_says(failure: Any, message: str, code: str | None) -> None:
+    app, render = App(MEMORY), Render()
+    app.provider("render", render)
+    render.answers = {"a": Status(JobState.FAILED, failure=failure), "b": Status.pending()}
+    found = await app.provider_of("render").poll(["a", "b"])
+    assert found["b"] == Status.pending() and isinstance(found["a"], Status) and found["a"].failure is not None
+    told = found["a"].failure
+    assert (told.message, told.code, told.failure_type) == (message, code, "unknown")
+    await app.close()
+
+
+@pytest.mark.parametrize("answer", [Unreadable(), Status(JobState.FAILED, failure="no"), Status("done")])  # type: ignore[arg-type]
+async def test_one_that_makes_no_sense_spoils_no_other(answer: Any) -> None:
+    app, render = App(MEMORY), Render()
+    app.provider("render", render)
+    render.answers = {"a": answer, "b": Status.pending()}
+    found = await app.provider_of("render").poll(["a", "b"])
+    assert found["b"] == Status.pending()
+    assert isinstance(found["a"], ProviderError) and found["a"].transient and found["a"].reason == "provider_answer"
     await app.close()
 
 

@@ -40,6 +40,20 @@ async def good(now: datetime) -> None:
     app.sync.enqueue("SEND", {"to": "x"}, delay=3, connection=None)
 
 
+async def brought_by_features(now: datetime) -> None:
+    await app.ledger.credit("acme", 5, "k", reason="a gift")
+    await app.ledger.credit("acme", "5", "k", reason="a gift")  # E: arg-type
+    await app.ledger.balance("acme", at=now)
+    found: int = (await app.ledger.show("acme")).available + (await app.ledger.balance("acme"))["frozen"]
+    await app.webhooks.send("a.b", {"n": found}, account="acme")
+    await app.webhooks.sent("a.b")  # E: attr-defined
+    await (await app.batch([send.options(delay=1).new(to="x")], key="k")).add([])  # E: attr-defined
+    (await app.remote_batches.create([1], provider="video")).nothing  # E: attr-defined  # noqa: B018
+    app.sync.ledger.credit("acme", 5, "k", reason="a gift")
+    app.sync.nothing  # E: attr-defined  # noqa: B018
+    app.nothing  # E: attr-defined  # noqa: B018
+
+
 async def wrong_name() -> None:
     await send.enqueue(too="a@b.c")  # E: call-arg
     await send.options(delay=60).enqueue(too="a@b.c")  # E: call-arg

@@ -139,6 +139,10 @@ def test_what_a_group_has_besides_is_no_option_of_a_worker_and_is_documented() -
         ("[connections.all]\nurl = 'x'\n", "not 'all' (F, line 1, [connections.all])"),
         (TWO + "[connections.third]\n", "third: it needs url, or url_from"),
         (TWO + "[connections.third]\nurl = 'sqlite:///main.db'\n", "third: it is the same store as main"),
+        (
+            TWO + "[connections.third]\nurl = 'mysql://me:secret@h/db'\n",
+            "third.url: no store is known for this URL (F, line 7",
+        ),
         (TWO + "[connections.third]\nuri = 'x'\n", "third.uri: there is no such field; did you mean url? (F, line 7"),
         (TWO + "[connections.third]\nurl = 'x'\nurl_from = 'Y'\n", "third: it has url and url_from"),
         (TWO + "[connections.third]\nurl_from = 'postgresql://u:pw@h/d'\n", "url_from: that is no name of an environ"),
@@ -177,8 +181,14 @@ def test_a_mistake_is_told_with_its_place(write: Write, text: str, said: str) ->
     assert "pw" not in str(refused.value), "no password is quoted"
 
 
-def test_a_url_that_cannot_work_is_told_by_its_connection(write: Write) -> None:
+def test_a_url_that_cannot_work_is_told_by_its_connection(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     write(TWO + "[connections.third]\nurl = 'mysql://me:secret@host/x'\n")
+    place = r"connections\.third\.url: no store is known .*\(redrive.toml, line 7, \[connections\.third\]\)"
+    with pytest.raises(ConfigError, match=f"(?i){place}") as refused:
+        App()
+    assert "secret" not in str(refused.value)
+    write(TWO + "[connections.third]\nurl_from = 'THIRD'\n")
+    monkeypatch.setenv("THIRD", "mysql://me:secret@host/x")
     with pytest.raises(ConfigError, match=r"^connections\.third: no store is known") as refused:
         App()
     assert "secret" not in str(refused.value)

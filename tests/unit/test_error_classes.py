@@ -30,8 +30,9 @@ BASES = {
     Unauthorized,
     TooManyFailures,
 }
-INTERNAL = {"NotMade", "KeyBlocked", "IdTaken"}  # never reach a face by themselves
-AS_ITS_BASE = {"WrongSetting", "SignInNeeded", "FieldRefused"}  # to programs the same, to people told otherwise
+INTERNAL = {"NotMade", "KeyBlocked", "IdTaken", "RetryWithheld"}  # never reach a face by themselves
+# To programs the same, to people told otherwise.
+AS_ITS_BASE = {"WrongSetting", "SignInNeeded", "FieldRefused", "KeysTaken"}
 GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
 _HEAVY = ("redrive.testing.conformance", "redrive.integrations.django", "redrive.__main__", "redrive.cli.__main__")
 

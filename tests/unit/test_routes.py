@@ -222,7 +222,8 @@ def test_a_routed_queue_is_served(app: App) -> None:
     @app.task("REPORT_Z", queue="elsewhere")
     async def build(ctx: Context) -> None: ...
 
-    assert app.queues() == ("default", "reports", "batches-dispatch", "batches-settle", "webhooks")
+    brought = ("webhooks", "batches-dispatch", "batches-settle", "outbox:search_index_to_elastic")
+    assert app.queues() == ("default", "reports", *brought)
 
 
 async def test_a_producer_without_kinds_follows_routes_too(app: App) -> None:

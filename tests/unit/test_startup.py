@@ -12,7 +12,7 @@ import pytest
 
 # Slow to import, and each is wanted by few processes.
 HEAVY = ["asyncpg", "fastapi", "jinja2", "multiprocessing", "pydantic", "pydantic_core", "pydantic_settings", "rich"]
-HEAVY += ["opentelemetry", "sentry_sdk", "typer", "uvicorn"]
+HEAVY += ["anyio", "httpx", "opentelemetry", "sentry_sdk", "typer", "uvicorn"]
 SAY = "import json, sys; print(json.dumps(sorted(sys.modules)))"
 
 

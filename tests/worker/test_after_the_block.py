@@ -170,8 +170,8 @@ async def test_the_store_uses_no_connection_that_was_lent(app: App, _postgres: N
     await app.task("LENT", max_attempts=1)(handler).enqueue()
     await drain(app)
     store: Any = await app.store()
-    own = {connection.get_server_pid() for connection in store.pool._idle}
-    kept = {connection.get_server_pid() for connection in store.pool._idle_lent}
+    own = {connection.get_server_pid() for connection in store.pool._idle.connections}
+    kept = {connection.get_server_pid() for connection in store.pool._idle_lent.connections}
     assert lent <= kept and own and not own & kept
 
 

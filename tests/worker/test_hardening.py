@@ -470,21 +470,30 @@ async def test_the_patience_of_a_stop_begins_with_the_stop(make_app: MakeApp, mo
 
     await app.enqueue("T")
     store: Any = await app.store()
+    gone, tried = [False], []
+
+    def unreliable(call: Any) -> Any:
+        async def made(*args: Any, **more: Any) -> Any:
+            if not gone[0]:
+                return await call(*args, **more)
+            tried.append(1)
+            raise StoreUnavailable("down")
+
+        return made
+
+    store.cycle, store.tick, store.renew = unreliable(store.cycle), unreliable(store.tick), unreliable(store.renew)
     worker: Worker = app.worker(store, Options(concurrency=2))
     running = asyncio.create_task(worker.run())
     await until(lambda: _is(begun))  # what has not begun is handed back at once
-
-    async def down(*_: Any, **__: Any) -> Any:
-        raise StoreUnavailable("down")
-
-    originals = store.cycle, store.tick, store.renew
-    store.cycle = store.tick = store.renew = down
+    gone[0] = True
     worker.state.outage.begin(StoreUnavailable("down"))
     worker.state.outage._since = time.monotonic() - 60
     worker.stop()
     await until(lambda: _is(done))
+    tried.clear()
+    await until(lambda: _is(tried))  # to settle it
     assert not running.done()
-    store.cycle, store.tick, store.renew = originals
+    gone[0] = False
     await asyncio.wait_for(running, 20)
     assert worker.health.completed == 1
 

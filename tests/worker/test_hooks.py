@@ -269,6 +269,46 @@ async def test_one_that_raises_or_hangs_harms_nobody(make_app: MakeApp, caplog: 
     release.set()
 
 
+@pytest.mark.parametrize("plain", [True, False])
+async def test_many_calls_that_hang_keep_no_other_hook_from_hearing(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, plain: bool
+) -> None:
+    monkeypatch.setattr(hooks_module, "LAST_WORDS_S", 0.2)
+    app = make_app(hook_timeout_ms=60_000)
+    release, heard = threading.Event(), []
+
+    def hangs(event: TaskEvent) -> None:
+        release.wait(60)
+
+    async def waits(event: TaskEvent) -> None:
+        await asyncio.sleep(60)
+
+    app.on("completed")(hangs if plain else waits)
+
+    @app.task("BAD", max_attempts=1)
+    async def bad(ctx: Context) -> None:
+        raise ValueError
+
+    @app.on("failed")
+    def hears(event: TaskEvent) -> None:
+        heard.append(event.task_id)
+
+    await app.enqueue_many([("SYSTEM_HEALTH_CHECK", None)] * 100)
+    async with working(app) as worker:
+
+        async def done() -> bool:
+            return worker.health.completed == 100
+
+        async def told() -> bool:
+            return bool(heard)
+
+        await until(done)
+        task = await bad.enqueue()
+        await until(told)
+        release.set()
+    assert heard == [task.id]
+
+
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
 async def test_one_that_would_end_the_process_ends_no_hook(app: App, error: type[BaseException]) -> None:
     heard = []
@@ -305,7 +345,7 @@ async def test_what_does_not_fit_is_dropped_and_counted(app: App, monkeypatch: p
     worker = await drain(app, concurrency=50)
     assert worker.health.completed == len(tasks)
     assert worker.hooks is not None and worker.hooks.dropped >= 40
-    assert len(worker.hooks._waiting) <= 5, "the queue has its bound"
+    assert all(len(line.waiting) <= 5 for line in worker.hooks._lines), "each line has its bound"
     assert measure(worker)[HOOKS_DROPPED.name][()] == worker.hooks.dropped
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from redrive import App, Context, State
+from redrive import App, Context, Snooze, State
 from redrive.errors import InvalidTransition
 from redrive.ops import actions
 
@@ -43,6 +44,28 @@ async def test_once_runs_one_and_max_jobs_runs_that_many(app: App) -> None:
     assert worker.health.completed == 1
     worker = await drain(app, max_jobs=3, concurrency=2)
     assert worker.health.completed == 3
+
+
+async def test_a_drain_runs_what_its_last_settlement_made_ready(app: App) -> None:
+    ran: list[int] = []
+
+    @app.task("STEP")
+    async def step(ctx: Context) -> Snooze | None:
+        ran.append(ctx.state or 0)
+        return Snooze(0, state=ran[-1] + 1) if ran[-1] < 4 else None
+
+    store: Any = await app.store()
+    cycle = store.cycle
+
+    async def blind(commit: Any, want: Any, *, again: bool = False) -> Any:
+        """Claims nothing of what the same call settles, and of what was there before it: a claim may see so little."""
+        return await cycle(commit, None if commit.transitions else want, again=again)
+
+    store.cycle = blind
+    store.listen = lambda *_: lambda: None
+    await step.enqueue()
+    await drain(app, concurrency=3)
+    assert ran == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.timeout(20)

@@ -389,7 +389,8 @@ async def _session(app: App, pid: int) -> dict[str, Any]:
     """What is left in the session of an idle connection of the store, which has to be there still."""
     store = await app.store()
     assert isinstance(store, PostgresStore)
-    [row] = [row for each in store.pool._idle_lent if (row := await each.fetchrow(_LEFT_BEHIND))["pid"] == pid]
+    idle = store.pool._idle_lent.connections
+    [row] = [row for each in idle if (row := await each.fetchrow(_LEFT_BEHIND))["pid"] == pid]
     return dict(row)
 
 
