@@ -43,6 +43,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         ),
     )
     parser.add_argument("--batch-tasks", type=int, metavar="N", help="how many tasks the batch of `batch` has")
+    parser.add_argument("--remote-items", type=int, metavar="N", help="how many items the batches of `remote` have")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
     parser.add_argument(
         "--out",
@@ -56,6 +57,8 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     chosen = parser.parse_args(given)
     if chosen.batch_tasks is not None:
         chosen.plan = replace(chosen.plan, batch=(chosen.plan.batch[0], chosen.batch_tasks))
+    if chosen.remote_items is not None:
+        chosen.plan = replace(chosen.plan, remote=(FULL.remote[0], chosen.remote_items))
     chosen.sections, chosen.peers = selection(parser, chosen.only)
     return chosen
 

@@ -7,7 +7,19 @@ from dataclasses import dataclass
 GROWTH = ("waiting", "delayed", "failed", "history", "saturated")
 FLOOR_OF_DRAIN = (("cycle", 1000, 1), ("cycle", 1000, 2))  # 1000: the worker's concurrency
 FLOORS = (*FLOOR_OF_DRAIN, ("cycle", 100, 1), ("cycle", 1, 1), ("enqueue", 1, 1), ("enqueue", 1000, 1))
-SECTIONS = ("floor", "drain", "enqueue", "pickup", "idle", "growth", "horizon", "operating", "scraped", "batch")
+SECTIONS = (
+    "floor",
+    "drain",
+    "enqueue",
+    "pickup",
+    "idle",
+    "growth",
+    "horizon",
+    "operating",
+    "scraped",
+    "batch",
+    "remote",
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,7 @@ class Plan:
     operating: tuple[int, int]  # failed tasks, and finished ones, that an operator has to live with
     scraped: tuple[int, float]  # pairs of drains with metrics and without, and how long each should take
     batch: tuple[int, int]  # pairs of drains with one batch and without, and of how many tasks
+    remote: tuple[int, int]  # batches at a provider, and their items together
     deadline: float | None  # what would end later than this is reported as not measured
 
 
@@ -58,6 +71,7 @@ QUICK = Plan(
     operating=(20_000, 50_000),
     scraped=(3, 3.0),
     batch=(2, 40_000),
+    remote=(10, 500),
     deadline=150,
 )
 
@@ -83,6 +97,7 @@ FULL = Plan(
     operating=(1_000_000, 5_000_000),
     scraped=(9, 5.0),
     batch=(3, 1_000_000),
+    remote=(50, 100_000),
     deadline=None,
 )
 
@@ -109,5 +124,6 @@ SMOKE = Plan(
     operating=(2_000, 2_000),
     scraped=(1, 0.1),
     batch=(1, 1_000),
+    remote=(3, 30),
     deadline=None,
 )

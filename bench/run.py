@@ -18,6 +18,7 @@ from bench.measure import (
     not_measured,
     operating,
     pickup,
+    remote,
     scraped,
 )
 from bench.peers import MODULES, NotInstalled, Peer, load
@@ -43,6 +44,7 @@ class Run:
             "operating_sqlite": {},
             "scraped": {},
             "batch": {},
+            "remote": {},
         }
         self.adapters: dict[str, type[Peer]] = {}
         for name in MODULES:
@@ -71,6 +73,7 @@ class Run:
         await self.operations()
         await self.scrapes()
         await self.in_one_batch()
+        await self.at_a_provider()
         others = [name for name in self.adapters if name not in self.results_of("drain")]
         for name in others:
             await self.drains([name], self.bench.plan.processes, 1)
@@ -153,6 +156,13 @@ class Run:
             if (adapter := self.adapters.get(name)) is not None:
                 self.results["batch"][name] = await self._attempt(
                     lambda adapter=adapter: batched.measure(self.bench, adapter), needed=20
+                )
+
+    async def at_a_provider(self) -> None:
+        for name in (POSTGRES, SQLITE) if "remote" in self.sections else ():
+            if (adapter := self.adapters.get(name)) is not None:
+                self.results["remote"][name] = await self._attempt(
+                    lambda adapter=adapter: remote.measure(self.bench, adapter), needed=30
                 )
 
     async def horizons(self) -> None:

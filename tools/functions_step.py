@@ -13,8 +13,9 @@ import re
 import sys
 from pathlib import Path
 
-STORES = tuple(Path(__file__).parents[1] / "src/redrive/stores" / name for name in ("postgres", "sqlite"))
-POSTGRES = STORES[0]
+REDRIVE = Path(__file__).parents[1] / "src/redrive"
+POSTGRES = REDRIVE / "stores/postgres"
+STEPS = POSTGRES / "migrations"
 # PL/pgSQL looks names up when it runs, SQL when it is created: what a function in SQL calls stands before it.
 SOURCES = (
     "wake",
@@ -90,32 +91,39 @@ def source(name: str) -> str:
     return (POSTGRES / "functions" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def labels(store: Path) -> list[str]:
-    return sorted(found[1] for path in (store / "migrations").iterdir() if (found := _STEP.fullmatch(path.name)))
+def folders() -> dict[str, Path]:
+    """Returns where steps are: of the stores, and of each feature by store."""
+    found = {store: REDRIVE / "stores" / store / "migrations" for store in ("postgres", "sqlite")}
+    of_features = sorted(REDRIVE.glob("*/migrations/*/"))
+    return found | {f"{folder.parents[1].name}/{folder.name}": folder for folder in of_features if labels(folder)}
 
 
-def step_file(store: Path, label: str, half: str) -> Path:
-    return store / "migrations" / f"{label}.{half}.sql"
+def labels(folder: Path) -> list[str]:
+    return sorted(found[1] for path in folder.iterdir() if (found := _STEP.fullmatch(path.name)))
 
 
-def digest(store: Path, label: str) -> str:
-    text = step_file(store, label, "up").read_bytes() + step_file(store, label, "down").read_bytes()
+def step_file(folder: Path, label: str, half: str) -> Path:
+    return folder / f"{label}.{half}.sql"
+
+
+def digest(folder: Path, label: str) -> str:
+    text = step_file(folder, label, "up").read_bytes() + step_file(folder, label, "down").read_bytes()
     return hashlib.sha256(text).hexdigest()[:16]
 
 
 def released() -> dict[tuple[str, str], str]:
-    """Returns the digest of each released step, by store and label."""
+    """Returns the digest of each released step, by folder and label."""
     rows = (line.split() for line in RELEASED.read_text(encoding="utf-8").splitlines() if line)
     return {(store, label): known for store, label, known in rows}
 
 
 def changed_after_release() -> list[str]:
     """Returns the released steps that are no longer what was released."""
-    stores = {store.name: store for store in STORES}
+    found = folders()
     return [
-        f"{store} {label}"
-        for (store, label), known in released().items()
-        if label not in labels(stores[store]) or digest(stores[store], label) != known
+        f"{name} {label}"
+        for (name, label), known in released().items()
+        if name not in found or label not in labels(found[name]) or digest(found[name], label) != known
     ]
 
 
@@ -128,9 +136,9 @@ def sections(text: str) -> dict[str, str]:
 def released_functions() -> dict[str, str]:
     """Returns each file of functions as the last released step has it."""
     found: dict[str, str] = {}
-    for label in labels(POSTGRES):
+    for label in labels(STEPS):
         if ("postgres", label) in released():
-            found |= sections(step_file(POSTGRES, label, "up").read_text(encoding="utf-8"))
+            found |= sections(step_file(STEPS, label, "up").read_text(encoding="utf-8"))
     return found
 
 
@@ -138,16 +146,16 @@ def halves() -> dict[Path, str]:
     """Returns the two halves of the newest open step as they should be; nothing when no function changed."""
     before = released_functions()
     changed = [name for name in SOURCES if before.get(name) != source(name).strip() + "\n"]
-    opened = [label for label in labels(POSTGRES) if ("postgres", label) not in released()]
+    opened = [label for label in labels(STEPS) if ("postgres", label) not in released()]
     if changed and not opened:
         raise Refused(
             f"functions/{changed[0]}.sql is another than in the released steps: write the next step, "
             f"migrations/NNNN_name.up.sql and .down.sql (empty files will do), and run ./dev docs"
         )
-    texts = {path: _by_hand(path) for label in opened for path in (step_file(POSTGRES, label, "up"),)}
-    texts |= {step_file(POSTGRES, label, "down"): _by_hand(step_file(POSTGRES, label, "down")) for label in opened}
+    texts = {path: _by_hand(path) for label in opened for path in (step_file(STEPS, label, "up"),)}
+    texts |= {step_file(STEPS, label, "down"): _by_hand(step_file(STEPS, label, "down")) for label in opened}
     if changed:
-        up, down = (step_file(POSTGRES, opened[-1], half) for half in ("up", "down"))
+        up, down = (step_file(STEPS, opened[-1], half) for half in ("up", "down"))
         _keep_signatures(changed, before, "".join(texts.values()))
         texts[up] += MARK + "".join(f"\n-- functions/{name}.sql\n\n{source(name)}" for name in changed) + TAIL
         # First what was there before: the tables of this step go when nothing looks at them any more.
@@ -191,7 +199,8 @@ def _squeezed(text: str) -> str:
 
 def release() -> None:
     """Notes each step as released, as it is."""
-    rows = [f"{store.name} {label} {digest(store, label)}\n" for store in STORES for label in labels(store)]
+    found = folders().items()
+    rows = [f"{name} {label} {digest(folder, label)}\n" for name, folder in found for label in labels(folder)]
     RELEASED.write_text("".join(rows), encoding="utf-8")
 
 

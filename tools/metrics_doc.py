@@ -5,10 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from redrive.observe.metrics import TABLE, Metric, Scope
+from redrive import features
+from redrive.observe.feature_metrics import table_of
+from redrive.observe.metrics import Metric, Scope
 
-MARK = "<!-- From here on written by ./dev docs from src/redrive/observe/metrics.py. -->"
+if TYPE_CHECKING:
+    from redrive.kernel.feature import Feature
+
+MARK = "<!-- From here on written by ./dev docs from src/redrive/observe/metrics.py and the features' metrics.py. -->"
 
 
 def render(text: str) -> str:
@@ -20,9 +26,14 @@ def render(text: str) -> str:
         Scope.FLEET: "Of the fleet (all with the label `connection`)",
     }
     for scope, title in titles.items():
-        rows = [_row(metric) for metric in TABLE if metric.scope is scope]
+        rows = [_row(metric) for metric in table_of(_built_in()) if metric.scope is scope]
         parts += [f"## {title}", "", "| name | type | labels | meaning |", "|---|---|---|---|", *rows, ""]
     return "\n".join(parts)
+
+
+def _built_in() -> list[Feature]:
+    """Returns the features that come with redrive, whatever else is installed here."""
+    return [features.load(name) for name in features.BUILT_IN]
 
 
 def _row(metric: Metric) -> str:
@@ -40,7 +51,7 @@ def main() -> int:
     if given.write:
         path.write_text(render(text), encoding="utf-8")
     elif MARK not in text or text != render(text):
-        sys.stderr.write(f"{path} differs from observe/metrics.py; run ./dev docs\n")
+        sys.stderr.write(f"{path} differs from the tables of metrics; run ./dev docs\n")
         return 1
     return 0
 

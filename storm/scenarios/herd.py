@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import datetime
 
@@ -10,8 +11,10 @@ from storm.scenario import Scenario
 from storm.verdict import Result
 from storm.world import World
 
-# How soon most of the fleet is to be back. The last of fifty processes on two cores may have waited for a core.
+# How soon most of the fleet is to be back, where there are cores for it: a worker and its new sessions, which compile
+# and plan anew, need a quarter of a second of one. Fifty on two cores are judged by what they do, not by how soon.
 BACK_WITHIN_S, ALL_BACK_WITHIN_S = 1.0, 3.0
+WORKERS_PER_CORE = 8
 SLICE_S = 0.1
 # What one slice may see of all connections that come back: of a second, a tenth each would be even.
 MOST_AT_ONCE = 0.4
@@ -72,12 +75,13 @@ class Herd(Scenario):
         if not self.pace.judges_times:
             return
         figures = world.figures
-        median, slowest = figures["back_median_s"], figures["back_slowest_s"]
-        result.judge("half are back", median <= BACK_WITHIN_S, f"after {median:.2f} s")
-        result.judge("all are back", slowest <= ALL_BACK_WITHIN_S, f"after {slowest:.2f} s")
         most, total = figures["most_at_once"], figures["connections"]
         detail = f"{most} of {total} connections within {SLICE_S:g} s"
         result.judge("no herd", most <= MOST_AT_ONCE * total, detail)
+        if self.count <= WORKERS_PER_CORE * (os.cpu_count() or 1):
+            median, slowest = figures["back_median_s"], figures["back_slowest_s"]
+            result.judge("half are back", median <= BACK_WITHIN_S, f"after {median:.2f} s")
+            result.judge("all are back", slowest <= ALL_BACK_WITHIN_S, f"after {slowest:.2f} s")
 
 
 def _most_within(moments: list[float], seconds: float) -> int:
