@@ -142,6 +142,8 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REDRIVE_LOG", "off")
+    for setting in ("TASK_WORKER_LEASE_MS", "TASK_WORKER_RECOVERY_INTERVAL_MS"):
+        monkeypatch.setenv(setting, "30000")  # outbox work says them in the environment: nothing of that stays
 
     def run(*arguments: str) -> Any:
         capsys.readouterr()

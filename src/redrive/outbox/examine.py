@@ -30,7 +30,7 @@ async def examine(store: Store, settings: Settings) -> list[Finding]:
             found.append(Finding(Level.WARNING, "outbox_behind", text, f"redrive outbox work {name}", ("queue", queue)))
         if one.failed:
             text = f"projection {name}: {one.failed} failed, and missing in its sink"
-            fix = f"redrive failed --queue {queue} says why; mend that, then redrive replay --queue {queue}"
+            fix = f"redrive failed --queue {queue} says why; mend that, then redrive outbox replay {name}"
             found.append(Finding(Level.WARNING, "outbox_failed", text, fix, ("queue", queue)))
     return found
 
@@ -97,6 +97,6 @@ ALERTS = (
         failed,
         hold=300,
         unit=Unit.TASKS,
-        fix="redrive failed --queue outbox:NAME says why; mend that, then redrive replay --queue outbox:NAME",
+        fix="redrive failed --queue outbox:NAME says why; mend that, then redrive outbox replay NAME",
     ),
 )

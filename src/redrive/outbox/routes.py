@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from redrive.feature.api import PROBLEMS, Out, TheOperator
+from redrive.feature.api import PROBLEMS, In, Out, TheOperator
+from redrive.outbox.replaying import DEFAULT_LIMIT
 from redrive.outbox.service import MOST_HITS, OutboxService
 
 router = APIRouter(prefix="/api/outbox", tags=["outbox"], responses=PROBLEMS)
@@ -26,6 +27,25 @@ class ProjectionOut(Out):
 
 class ProjectionsOut(Out):
     items: list[ProjectionOut]
+
+
+class ReplayIn(In):
+    limit: int = DEFAULT_LIMIT
+    dry_run: bool = False
+    reason: str | None = None
+    actor: str | None = None
+
+
+class ReplayedOut(Out):
+    """``matched`` events were meant; of a dry run they are what would be replayed."""
+
+    matched: int
+    cancelled: int
+    retried: int
+    skipped: int
+    dry_run: bool
+    needs_approval: str | None
+    bulk_ids: list[str]
 
 
 class HitOut(Out):
@@ -53,3 +73,13 @@ async def search_projection(
 ) -> dict[str, Any]:
     """Search the documents of a projection, where its sink can."""
     return {"items": await operator.of(OutboxService).search(projection, text, limit)}
+
+
+@router.post("/{projection}/replay")
+async def replay_projection(projection: str, body: ReplayIn, operator: TheOperator) -> ReplayedOut:
+    """Try failed events again, those that failed first, up to ``limit``. What needs a second operator is refused with
+    409: begin it as an operation."""
+    own = operator.named(body.actor).of(OutboxService)
+    plan = await own.plan_replay([projection], body.limit)
+    done = plan.told(dry_run=True) if body.dry_run else await own.replay(plan, body.reason)
+    return ReplayedOut.model_validate(done)

@@ -1,15 +1,19 @@
-"""What people may do with projections, by role: look at them, and search what they project."""
+"""What people may do with projections, by role: look at them, search what they project, replay what failed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from redrive.errors import InvalidInput
 from redrive.ops.access import Role
+from redrive.ops.failed import Replayed
 from redrive.ops.operator.session import Service
+from redrive.outbox import replaying
 from redrive.outbox.numbers import Numbers, numbers
 from redrive.outbox.projection import Projection
 from redrive.outbox.projections import projection_in, projections_of
+from redrive.outbox.replaying import ReplayPlan
 from redrive.outbox.sink import Searchable
 
 MOST_HITS = 1000
@@ -40,6 +44,30 @@ class OutboxService(Service):
             )
         hits = await sink.search(text, limit)
         return [{"key": hit.key, "score": round(hit.score, 6), "document": hit.document} for hit in hits]
+
+    async def plan_replay(self, projections: Sequence[str] = (), limit: int = replaying.DEFAULT_LIMIT) -> ReplayPlan:
+        """Returns what a replay of these projections' failed events would be about (of none named: of all), and whether
+        a second operator would have to agree. Changes nothing."""
+        self._session.may(Role.OPERATOR)
+        if not 1 <= limit <= replaying.MOST:
+            raise InvalidInput(f"limit is from 1 to {replaying.MOST:,}")
+        return await replaying.plan_replay(self._session, await self._named(projections), limit)
+
+    async def replay(
+        self, plan: ReplayPlan, reason: str | None = None, progress: Callable[[int], None] = lambda _: None
+    ) -> Replayed:
+        """Replays exactly what the plan says, here and now."""
+        return await replaying.replay(self._session, plan, reason, progress)
+
+    async def _named(self, projections: Sequence[str]) -> list[str]:
+        """Returns these projections, or all; refuses one that nobody declared and nothing was published to."""
+        known = set(projections_of(self._session.registry))
+        if not known.issuperset(projections) or not projections:
+            known |= {one.projection for one in await numbers(self._store, self._session.settings)}
+        for name in projections:
+            if name not in known:
+                projection_in(self._session.registry, name)
+        return list(dict.fromkeys(projections)) or sorted(known)
 
 
 def _shown(name: str, projection: Projection | None, one: Numbers) -> dict[str, Any]:
