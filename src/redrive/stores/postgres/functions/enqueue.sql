@@ -100,6 +100,24 @@ begin
   return v_id;
 end $$;
 
+-- The same for a caller that has a W3C traceparent, by name: each attempt's span then is a child of the caller's.
+--   select redrive.enqueue('SEND_EMAIL', '{"to": "a@b.c"}', traceparent => '00-4bf9…-00f0…-01', queue => 'mail');
+-- One that is malformed is ignored, as the standard asks. A form of its own, not one more argument with a default: that would
+-- make calls of fourteen untyped parameters, as drivers send them for many tasks, ambiguous. Whoever does not name "traceparent" never
+-- gets here: of two texts in the third place PostgreSQL prefers "text" to a domain, and all other places have the types of the form above.
+create or replace function redrive.enqueue(
+  kind text, payload jsonb, traceparent redrive.traceparent, priority integer default 0,
+  max_attempts integer default 5, delay interval default null, run_at timestamptz default null,
+  timeout interval default null, task_group text default null, scope text default null, queue text default 'default',
+  idempotency_key text default null, id uuid default null
+) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return redrive.enqueue(kind, payload, queue, priority, max_attempts, delay, run_at, timeout, task_group, scope,
+    case when char_length(traceparent) <= 512 and traceparent ~ '^[ -~]*$' then redrive.trace_parent(traceparent) end,
+    idempotency_key, id);
+end $$;
+
 -- One task with a key, a time or a timeout.
 create or replace function redrive.enqueue_with_options(
   kind text, payload jsonb, queue text, priority integer, max_attempts integer, delay interval, run_at timestamptz,

@@ -13,6 +13,8 @@ begin
   execute format('grant select on redrive.migration to %I', p_role);
   execute format('grant execute on function redrive.enqueue(text, jsonb, text, integer, integer, interval, timestamptz, '
     'interval, text, text, text, text, uuid) to %I', p_role);
+  execute format('grant execute on function redrive.enqueue(text, jsonb, redrive.traceparent, integer, integer, interval, '
+    'timestamptz, interval, text, text, text, text, uuid) to %I', p_role);
   execute format('grant execute on function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], '
     'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
   for v_function in

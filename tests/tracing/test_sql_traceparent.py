@@ -1,0 +1,146 @@
+"""``traceparent`` of the SQL function ``redrive.enqueue``: what it does, and that nobody who does not say it notices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+
+from redrive import App, Context
+from redrive.ids import new_id
+from redrive.settings import load_settings
+from redrive.stores.postgres.store import PostgresStore
+from redrive.testing.conformance.harness import FEATURES
+from tests.databases import Databases
+from tests.tracing.conftest import Spans
+from tests.tracing.test_ways_in import PARENT, TRACE
+from tests.worker.conftest import drain
+
+pytestmark = pytest.mark.anyio
+BEFORE = 11  # the step before the one that brings it
+MANY = "select id, existing, conflict from redrive.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+
+
+def rows(connection: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
+    return connection.execute("select queue, trace_id, trace_parent from redrive.task order by id").fetchall()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "",
+        ", idempotency_key => 'k'",
+        ", delay => interval '1 min'",
+        ", queue => 'mail', priority => 3, max_attempts => 2",
+    ],
+)
+def test_a_task_is_in_the_trace_of_its_parent(postgres_url: str, more: str) -> None:
+    given = f"{PARENT} congo=t61rcWkgMzE"
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(f"select redrive.enqueue('A', '{{}}', traceparent => %s{more})", (given,))
+        connection.execute(
+            f"select redrive.enqueue(kind => 'A', payload => '{{}}', traceparent => %s::text{more})", (given,)
+        )
+        found = rows(connection)
+    assert found[0] == ("mail" if "mail" in more else "default", TRACE, given)
+    assert len(found) == (1 if "'k'" in more else 2), "and all other arguments mean what they always do"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        None,
+        "",
+        "00-broken",
+        "order-17",
+        PARENT.upper(),
+        f"01{PARENT[2:]}-{'x' * 1000}",
+        f"{PARENT} a=\n",
+        f"{PARENT} a=é",
+    ],
+)
+def test_a_malformed_one_is_ignored_as_the_header_of_http_is(postgres_url: str, broken: str | None) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("select redrive.enqueue('A', null, traceparent => %s)", (broken,))
+        assert rows(connection) == [("default", None, None)]
+
+
+async def test_an_attempts_span_is_a_child_of_it(postgres_url: str, spans: Spans) -> None:
+    app = App(settings=load_settings(url=postgres_url, tracing="on", log_format="off"))
+
+    @app.task("TRACED")
+    async def traced(ctx: Context) -> None: ...
+
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("select redrive.enqueue('TRACED', '{}', traceparent => %s)", (PARENT,))
+    await drain(app)
+    await app.close()
+    span = spans.one("process TRACED")
+    assert span.parent is not None
+    assert (f"{span.parent.trace_id:032x}", f"{span.parent.span_id:016x}") == (TRACE, PARENT[36:52])
+
+
+async def test_calls_of_the_other_forms_mean_what_they_did(postgres_url: str) -> None:
+    """Also those whose parameters have no types, as drivers send them: PostgreSQL decides by where they stand."""
+    connection = await asyncpg.connect(postgres_url)
+    id = new_id()
+    for text, values in (
+        ("select redrive.enqueue('A', '{}', 'mail')", ()),
+        ("select redrive.enqueue($1, $2, $3)", ("A", "{}", "mail")),
+        ("select redrive.enqueue($1, $2, $3, $4, $5)", ("A", "{}", "mail", 1, 2)),
+        ("select redrive.enqueue('A', '{}', 'mail'::varchar)", ()),
+        ("select redrive.enqueue('A', '{}', 'mail'::name)", ()),
+        ("select redrive.enqueue('A', null, queue => 'mail', trace_id => $1)", (None,)),
+        (
+            "select redrive.enqueue($1, $2, $3, $4, $5, make_interval(secs => $6), $7, make_interval(secs => $8),"
+            " $9, $10, $11, null, $12)",
+            ("A", "{}", "mail", 0, 5, None, None, None, None, None, None, id),
+        ),
+    ):
+        await connection.execute("delete from redrive.task")
+        await connection.fetchval(text, *values)
+        found = await connection.fetch("select queue, trace_id from redrive.task")
+        assert [tuple(row) for row in found] == [("mail", None)], text
+    await connection.fetch(MANY, *many())
+    assert await connection.fetchval("select count(*) from redrive.task") == 2
+    await connection.close()
+
+
+def many() -> list[Any]:
+    return [[new_id()], ["A"], ["mail"], ["{}"], [0], [5], None, None, None, None, None, None, None, False]
+
+
+async def test_roles_that_could_enqueue_can_do_so_with_it(databases: Databases, fresh_store_url: str) -> None:
+    store = PostgresStore(fresh_store_url, features=FEATURES)
+    await store.migrations.down(BEFORE)
+    name = fresh_store_url.rpartition("/")[2].partition("?")[0]
+    with databases.role("producer") as producer, databases.role("byhand") as by_hand, databases.role("other") as other:
+        with psycopg.connect(fresh_store_url, autocommit=True) as owner:
+            owner.execute(f"select redrive.grant_producer('{producer}')")
+            owner.execute(f"grant usage on schema redrive to {by_hand}, {other}")
+            owner.execute(
+                "grant execute on function redrive.enqueue(text, jsonb, text, integer, integer, interval, timestamptz,"
+                f" interval, text, text, text, text, uuid) to {by_hand}"
+            )
+            worker = await asyncpg.connect(fresh_store_url)  # of the version before, with its statement prepared
+            prepared = await worker.prepare(MANY)
+            await prepared.fetch(*many())
+            await store.migrations.up()
+            await prepared.fetch(*many())
+            await worker.close()
+            for role in (producer, by_hand):
+                with psycopg.connect(databases.url(name, user=role)) as connection:
+                    connection.execute("select redrive.enqueue('A', '{}', traceparent => %s)", (PARENT,))
+                    connection.execute("select redrive.enqueue('A', '{}', 'mail')")
+            with psycopg.connect(databases.url(name, user=other)) as connection:
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute("select redrive.enqueue('A', '{}', traceparent => %s)", (PARENT,))
+            assert owner.execute("select count(*) from redrive.task where trace_parent is not null").fetchone() == (2,)
+            await store.migrations.down(BEFORE)
+            with psycopg.connect(databases.url(name, user=by_hand)) as connection:
+                connection.execute("select redrive.enqueue('A', '{}', queue => 'mail')")
+            for role in (producer, by_hand, other):
+                owner.execute(f"drop owned by {role}")
+    await store.close()
