@@ -1,4 +1,4 @@
-"""``traceparent`` of the SQL function ``redrive.enqueue``: what it does, and that nobody who does not say it notices."""
+"""``traceparent`` of the SQL function ``redrive.enqueue``: what it does, and that nobody else notices."""
 
 from __future__ import annotations
 
