@@ -1,7 +1,8 @@
 """An upgrade under load: workers of the version before run while the database is migrated, and every task is found.
 
-The version before is the last commit that had fewer migration steps, taken from this repository's history. Where that
-is absent (a copy without history, a shallow clone) nothing of this can be tested, and the test says so.
+The version before is the last commit whose store had fewer migration steps and whose commands start, taken from this
+repository's history. Where that is absent (a copy without history, a shallow clone) nothing of this can be tested, and
+the test says so.
 """
 
 from __future__ import annotations
@@ -69,12 +70,13 @@ async def main():
     while not STOP.exists():
         load += [str(task.id) for task in await app.enqueue_many([("QUICK", {"n": n + i}) for i in range(20)])]
         n += 20
+        ENQUEUED.write_text(str(n))
         await asyncio.sleep(0.1)
     print(json.dumps(load), flush=True)
     await app.close()
 
 from pathlib import Path
-STOP = Path(sys.argv[1])
+STOP, ENQUEUED = Path(sys.argv[1]), Path(sys.argv[2])
 asyncio.run(main())
 """
 
@@ -83,31 +85,40 @@ def git(*args: str) -> bytes:
     return subprocess.run(["git", "-C", str(ROOT), *args], check=True, capture_output=True).stdout
 
 
-def commit_before_the_newest_step() -> str:
-    """Returns the last commit whose stores had fewer steps each than now."""
-    added = []
-    for store in ("postgres", "sqlite"):
-        newest = max((ROOT / STORES / store / "migrations").glob("*.up.sql"))
-        added += git("log", "--format=%H", "--diff-filter=A", "--", str(newest.relative_to(ROOT))).decode().split()[-1:]
-    order = git("rev-list", "--topo-order", "HEAD").decode().split()
-    first = max(added, key=order.index) if len(added) == 2 else None
-    if first is None or order.index(first) + 1 >= len(order):
+def commits_before_the_newest_step(store: str) -> list[str]:
+    """Returns the commits that lack the store's newest step, the latest first."""
+    newest = max((ROOT / STORES / store / "migrations").glob("*.up.sql"))
+    added = git("log", "--format=%H", "--diff-filter=A", "--", str(newest.relative_to(ROOT))).decode().split()[-1:]
+    if not added:
         raise LookupError("this repository's history does not reach back to the version before")
-    return git("rev-parse", f"{first}^").decode().strip()
+    return git("rev-list", "--first-parent", "--max-count=20", f"{added[0]}^").decode().split()
 
 
-@pytest.fixture(scope="session")
-def version_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sources_before(store: str, folder: Path) -> Path:
+    """Returns the sources of the version before. Of changes that were taken apart into several commits not each one
+    starts: then it is the one before them."""
+    for commit in commits_before_the_newest_step(store):
+        with tarfile.open(fileobj=BytesIO(git("archive", commit, "src"))) as files:
+            files.extractall(folder / commit, filter="data")
+        sources = folder / commit / "src"
+        loads = "from redrive.features import installed; installed(); import redrive.cli.entry"
+        if subprocess.run([sys.executable, "-c", loads], env=environment(sources), capture_output=True).returncode == 0:
+            return sources
+    raise LookupError("none of the last commits before the newest step starts")
+
+
+def environment(*sources: Path) -> dict[str, str]:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("REDRIVE_", "TASK_"))}
+    return ours | {"PYTHONPATH": os.pathsep.join(map(str, sources))}
+
+
+@pytest.fixture
+def version_before(url: str, tmp_path: Path) -> Path:
     """The sources of the version before."""
     try:
-        commit = commit_before_the_newest_step()
-        archive = git("archive", commit, "src")
+        return sources_before("sqlite" if url.startswith("sqlite") else "postgres", tmp_path / "before")
     except (LookupError, OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"UPGRADES WERE NOT TESTED: {error}")
-    folder = tmp_path_factory.mktemp("before")
-    with tarfile.open(fileobj=BytesIO(archive)) as files:
-        files.extractall(folder, filter="data")
-    return folder / "src"
 
 
 class Version:
@@ -115,8 +126,7 @@ class Version:
 
     def __init__(self, sources: Path, folder: Path, url: str) -> None:
         self._environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("REDRIVE_", "TASK_"))},
-            "PYTHONPATH": f"{sources}{os.pathsep}{folder}",
+            **environment(sources, folder),
             "REDRIVE_URL": url,
             "REDRIVE_LOG": "json",
             "TASK_WORKER_LEASE_MS": "3000",
@@ -177,6 +187,16 @@ async def until(true: Callable[[], bool], seconds: float = 60) -> None:
         await asyncio.sleep(0.1)
 
 
+async def more(enqueued: Path, tasks: int = 100) -> None:
+    """Returns when the producer has enqueued so many more."""
+
+    def count() -> int:
+        return int((enqueued.read_text() if enqueued.exists() else "") or 0)
+
+    before = count()
+    await until(lambda: count() >= before + tasks)
+
+
 async def states(app: App, ids: list[str]) -> dict[str, State]:
     found = [await app.get(one) for one in ids]
     assert None not in found, "a task is gone"
@@ -190,24 +210,25 @@ async def test_every_task_is_found_after_an_upgrade_under_load(
     before.redrive("migrate")
     ended += [before.worker(), before.worker()]
     stop = tmp_path / "stop"
-    producer = before.python("producer.py", str(stop), stdout=subprocess.PIPE)
+    enqueued = tmp_path / "enqueued"
+    producer = before.python("producer.py", str(stop), str(enqueued), stdout=subprocess.PIPE)
     ended.append(producer)
     assert producer.stdout is not None
     made: dict[str, str] = json.loads(await asyncio.to_thread(producer.stdout.readline))
-    await asyncio.sleep(1)  # load, and the slow one is running
+    await more(enqueued)
 
     assert "schema version" in before.redrive("migrate", "--status")
     now.redrive("migrate")
-    await asyncio.sleep(2)  # old workers and an old producer go on after the step
+    await more(enqueued)  # old workers and an old producer go on after the step
     ended.append(now.worker())
-    await asyncio.sleep(1)
+    await more(enqueued)
     ended[1].kill()  # a worker of the version before dies with what it runs
-    await asyncio.sleep(1)
+    await more(enqueued)
     stop.touch()
     load: list[str] = json.loads(await asyncio.to_thread(producer.stdout.readline))
-    assert producer.wait(30) == 0 and len(load) > 60
+    assert producer.wait(60) == 0
     ended[0].send_signal(signal.SIGTERM)  # its successor is there
-    assert ended[0].wait(30) == 0
+    assert ended[0].wait(60) == 0
 
     app = App(url)
     try:
