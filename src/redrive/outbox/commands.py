@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.feature.cli import AppName, Json, Url, look_at, operate, output
+from redrive.outbox.load_command import load_events
 from redrive.outbox.replay_command import replay
 from redrive.outbox.service import OutboxService
 from redrive.outbox.trigger_command import trigger
@@ -19,6 +20,7 @@ cli = typer.Typer(
 )
 cli.command("work")(work)
 cli.command("trigger")(trigger)
+cli.command("load")(load_events)
 cli.command("replay")(replay)
 COLUMNS = ("projection", "pending", "processing", "done", "failed", "stuck")
 LONGEST_SHOWN = 120

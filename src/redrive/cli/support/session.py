@@ -50,7 +50,7 @@ def operate(
     if name is None and not finds and url is None:
         _say_which(loaded.app)
     if not creates and not finds:
-        _insist_on_file(loaded, served.url)
+        insist_on_file(loaded, served.url)
 
     elsewhere = "" if finds else f"is it in another store than {served.shown_url}?"
 
@@ -92,7 +92,7 @@ def opens(loaded: Loaded, caller: Caller) -> Callable[[str], Awaitable[Operator]
     """Returns what opens a connection for a caller who only looks: a file that is not there is not made."""
 
     async def operator(name: str) -> Operator:
-        _insist_on_file(loaded, loaded.app.at(name).url)
+        insist_on_file(loaded, loaded.app.at(name).url)
         return await loaded.app.operator(caller, name)
 
     return operator
@@ -117,7 +117,7 @@ def refuse_memory(loaded: Loaded, connection: str | None = None) -> None:
         raise ConfigError("a database in memory lives only as long as this command", hint="use sqlite:///redrive.db")
 
 
-def _insist_on_file(loaded: Loaded, url: str) -> None:
+def insist_on_file(loaded: Loaded, url: str) -> None:
     """Refuses a SQLite file that is not there: looking for tasks in the wrong directory is a mistake to point out, not
     a reason to make an empty database."""
     path = missing_file(url)

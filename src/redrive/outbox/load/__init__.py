@@ -1,0 +1,1 @@
+"""A load generator: writes notes and their events, as an application would."""
