@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from redrive import app, sync
-from redrive.batches.producing import Batches
+from redrive.batches.app_batch import Batches
 from redrive.batches.remote.application import RemoteBatches
 from redrive.ledger.application import AppLedger
 from redrive.outbox.application import Outbox

@@ -9,9 +9,9 @@ import pytest
 
 from redrive import App
 from redrive.batches import BatchCancelled, BatchConflict, BatchState
-from redrive.batches import given as giving
-from redrive.batches.forgotten import mark_agreed
-from redrive.batches.service import TaskBatchService
+from redrive.batches import task_input as giving
+from redrive.batches.open_batches import mark_agreed
+from redrive.batches.task_batch_service import TaskBatchService
 from redrive.errors import InvalidInput, RedriveError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.task import State

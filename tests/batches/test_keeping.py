@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from redrive.batches import BatchState, metrics
-from redrive.batches.duty import duties
-from redrive.batches.forgotten import examine
-from redrive.batches.service import TaskBatchService
+from redrive.batches.doctor import examine_open as examine
+from redrive.batches.duties import duties
 from redrive.batches.settings import BatchSettings
+from redrive.batches.task_batch_service import TaskBatchService
 from redrive.kernel.commit import Commit
 from redrive.kernel.erase import Erase
 from redrive.ops.retention import retention_of

@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from redrive import App
+from redrive.batches.app_batch import Batches
 from redrive.batches.batch import BatchConflict
-from redrive.batches.producing import Batches
 from redrive.batches.remote.application import RemoteBatches
 from redrive.errors import BatchUnknown, Conflict
 from redrive.kernel.failed import FailureFilter

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 # A command line that reads two items at once, and whose store goes away at the third time.
 BREAKS = """
 from redrive.batches import results
-from redrive.batches.either import BatchService
+from redrive.batches.batch_service import BatchService
 from redrive.cli.entry import main
 from redrive.errors import StoreError
 

@@ -13,7 +13,7 @@ from redrive.batches.remote import phases
 from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
 from redrive.batches.remote.names import SETTLE
 from redrive.batches.remote.resuming import bring_steps
-from redrive.batches.remote.stuck import examine
+from redrive.batches.remote.stuck import examine_remote as examine
 from redrive.errors import InvalidTransition, RedriveError
 from redrive.ids import new_id
 from redrive.kernel.classify import FailureType

@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from redrive.batches.alerts import ALERTS
-from redrive.batches.duty import duties
-from redrive.batches.handlers import kinds
+from redrive.batches.duties import duties
+from redrive.batches.kinds import kinds
 from redrive.batches.remote.guard import GUARD
 from redrive.batches.remote.kinds import declare, declare_provider
 from redrive.batches.remote.lanes import belongs, react
@@ -24,15 +24,15 @@ from redrive.kernel.feature import Belongs, Feature, Members, Need
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from redrive.batches.app_batch import Batches as Batches
+    from redrive.batches.app_batch import NewBatch as NewBatch
     from redrive.batches.batch import Batch as Batch
     from redrive.batches.batch import BatchCancelled as BatchCancelled
     from redrive.batches.batch import BatchConflict as BatchConflict
     from redrive.batches.batch import BatchState as BatchState
     from redrive.batches.batch import BatchUnknown as BatchUnknown
-    from redrive.batches.either import BatchService as BatchService
+    from redrive.batches.batch_service import BatchService as BatchService
     from redrive.batches.own_batch import OwnBatch as OwnBatch
-    from redrive.batches.producing import Batches as Batches
-    from redrive.batches.producing import NewBatch as NewBatch
     from redrive.kernel.approved import Asked, Land
     from redrive.kernel.diagnosis import Finding
     from redrive.kernel.ports.store import Store
@@ -40,18 +40,17 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "batch": ("Batch", "BatchCancelled", "BatchConflict", "BatchState", "BatchUnknown"),
-    "producing": ("Batches", "NewBatch"),
+    "app_batch": ("Batches", "NewBatch"),
     "own_batch": ("OwnBatch",),
-    "either": ("BatchService",),
+    "batch_service": ("BatchService",),
 }
 
 
 async def examine(store: Store, settings: Settings) -> Sequence[Finding]:
     """Returns what is wrong with batches, for doctor."""
-    from redrive.batches import forgotten
-    from redrive.batches.remote import stuck
+    from redrive.batches import doctor
 
-    return [*await forgotten.examine(store, settings), *await stuck.examine(store, settings)]
+    return await doctor.examine(store, settings)
 
 
 async def members(store: Store, batch: UUID) -> Members | None:
@@ -86,7 +85,7 @@ BATCHES = Feature(
     declare=declare,
     provider=declare_provider,
     services={
-        "batch": "redrive.batches.producing:Batches",
+        "batch": "redrive.batches.app_batch:Batches",
         "remote_batches": "redrive.batches.remote.application:RemoteBatches",
     },
     routes="redrive.batches.routes:routers",

@@ -8,10 +8,10 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from redrive.batches.either import Acted, BatchService, Preview
+from redrive.batches.batch_service import Acted, BatchService, Preview
+from redrive.batches.cli_output import said_charge
+from redrive.batches.documents import batch_document
 from redrive.batches.follow_batch import Id, has, to_the_end
-from redrive.batches.said import said_charge
-from redrive.batches.shown import batch_document
 from redrive.cli.support.confirm import DryRun, Yes, confirm
 from redrive.cli.support.follow import follow, say_begun
 from redrive.cli.support.operation_words import say_asked

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from redrive.batches import said
+from redrive.batches import cli_output
 from redrive.batches.act_commands import cancel, retry_failed
 from redrive.batches.batch import Batch, BatchState
+from redrive.batches.batch_service import BatchService
 from redrive.batches.create_command import create
-from redrive.batches.either import BatchService
+from redrive.batches.documents import batch_document, failures_document, waits_document
 from redrive.batches.follow_batch import Id, has, to_the_end
 from redrive.batches.items import Item, item_document
 from redrive.batches.remote.model import ITEM_STATES
 from redrive.batches.results import WantedItems, results
-from redrive.batches.service import Failures
-from redrive.batches.shown import batch_document, failures_document, waits_document
+from redrive.batches.task_batch_service import Failures
 from redrive.feature import Operator
 from redrive.feature.cli import AppName, Json, Url, look_at, operate, output
 from redrive.ops.why import Reason
@@ -56,8 +56,8 @@ def list_batches(
         none = "no batches fit" if any(value is not None for value in chosen.values()) else "there are no batches"
         output.say(f"{none}{looked.without}")
         return
-    columns = ["id", *looked.column, *said.COLUMNS]
-    output.table(columns, [[str(one.id), *looked.cell(name), *said.row_of(one)] for name, one in found])
+    columns = ["id", *looked.column, *cli_output.COLUMNS]
+    output.table(columns, [[str(one.id), *looked.cell(name), *cli_output.row_of(one)] for name, one in found])
     if more is not None:
         output.say("", f"more: --before {more}")
 
@@ -75,9 +75,9 @@ def show(batch: Id, url: Url = None, app: AppName = None, json: Json = False) ->
         about = {"waits_for": waits_document(waits), "failures": failures_document(failures)}
         output.emit({**batch_document(found), **about})
         return
-    said.say(found)
-    said.say_waits(waits)
-    said.say_failures(found, failures)
+    cli_output.say(found)
+    cli_output.say_waits(waits)
+    cli_output.say_failures(found, failures)
 
 
 @cli.command("watch")
@@ -127,7 +127,7 @@ def items(
     elif not found:
         output.say("no items fit" if states or kind or failure_type else "there are no items")
     else:
-        said.show_items(found)
+        cli_output.show_items(found)
         if following is not None:
             output.say("", f"more: --after {following}")
 

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from redrive.batches import said
+from redrive.batches import cli_output
 from redrive.batches.batch import Batch
-from redrive.batches.either import BatchService
-from redrive.batches.lines import read_items
+from redrive.batches.batch_request import Wanted
+from redrive.batches.batch_service import BatchService
+from redrive.batches.documents import batch_document, waits_document
 from redrive.batches.remote.lines import items_of, lines_of
-from redrive.batches.shown import batch_document, waits_document
-from redrive.batches.wanted import Wanted
+from redrive.batches.task_file import read_items
 from redrive.errors import InvalidInput
 from redrive.feature import Operator
 from redrive.feature.cli import AppName, By, Json, Url, operate, output
@@ -84,8 +84,8 @@ def create(
     if json:
         output.emit({**batch_document(made), "waits_for": waits_document(waits)})
         return
-    said.say(made)
-    said.say_waits(waits)
+    cli_output.say(made)
+    cli_output.say_waits(waits)
     output.say(output.suggest(f"watch it with: redrive batch watch {made.id}"))
 
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from redrive.batches import said
+from redrive.batches import cli_output
 from redrive.batches.batch import Batch, BatchState
-from redrive.batches.either import BatchService
-from redrive.batches.shown import batch_document
+from redrive.batches.batch_service import BatchService
+from redrive.batches.documents import batch_document
 from redrive.cli.support.progress import bar
 from redrive.feature import Operator
 from redrive.feature.cli import operate, output
@@ -49,7 +49,7 @@ def to_the_end(batch: str, url: str | None, app: str | None, json: bool) -> None
     if json:
         output.emit(batch_document(found))
     else:
-        said.say(found)
+        cli_output.say(found)
     if found.state is not BatchState.COMPLETED:
         raise typer.Exit(1)
 
@@ -69,7 +69,7 @@ class Told:
         if seen != self._seen:
             self._seen, self._since = seen, now
             if self._print_lines:
-                output.say(said.line_of(batch))
+                output.say(cli_output.line_of(batch))
                 sys.stdout.flush()  # whoever reads a pipe waits for it
         if now - self._since < STILL_AFTER_S:
             return False

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from uuid import UUID
 
-from redrive.batches.adding import add_items, check_open, way_of
+from redrive.batches.add_items import add_items, check_open, way_of
 from redrive.batches.batch import BATCH, FEATURE, Batch, BatchUnknown, of_row
-from redrive.batches.followed import followed_by, items_of
-from redrive.batches.given import Digest, Given, Many, in_pieces, members
+from redrive.batches.follow_up import followed_by
 from redrive.batches.items import Item
+from redrive.batches.read_items import items_of
 from redrive.batches.remote.model import batch_of
+from redrive.batches.task_input import Digest, Given, Many, in_pieces, members
 from redrive.errors import InvalidInput
 from redrive.feature import App, Commit, Store
 from redrive.ops import actions

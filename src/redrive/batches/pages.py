@@ -9,11 +9,11 @@ from fastapi import Response
 from fastapi.responses import StreamingResponse
 
 from redrive.batches.batch import Batch, BatchState
-from redrive.batches.either import BatchService
+from redrive.batches.batch_service import BatchService
 from redrive.batches.remote.pages import one_remote, panel
 from redrive.batches.remote.regions import sample_items, sample_remote
 from redrive.batches.results import FORMS, check_form, results
-from redrive.batches.service import TaskBatchService
+from redrive.batches.task_batch_service import TaskBatchService
 from redrive.console.filters import refuse_unknown
 from redrive.errors import InvalidInput
 from redrive.feature import Operator, Role, State

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from redrive.batches.either import BatchService
+from redrive.batches.batch_service import BatchService
 from redrive.batches.items import Item, item_document, items_csv
 from redrive.errors import InvalidInput
 

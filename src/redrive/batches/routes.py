@@ -10,14 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from redrive.api.encode import respond
-from redrive.batches.body import BODY, Said, given_by
-from redrive.batches.either import Acted, BatchService, Preview
-from redrive.batches.items import item_document, items_csv
-from redrive.batches.remote.callback_route import router as callback
-from redrive.batches.remote.pass_route import router as internal
-from redrive.batches.results import FORMS, WantedItems, check_form, results
-from redrive.batches.shown import batch_document, failures_document, waits_document
-from redrive.batches.wire import (
+from redrive.batches.api_models import (
     ActedOut,
     BatchPageOut,
     BatchRetryIn,
@@ -26,6 +19,13 @@ from redrive.batches.wire import (
     ItemPageOut,
     ShownBatchOut,
 )
+from redrive.batches.batch_service import Acted, BatchService, Preview
+from redrive.batches.documents import batch_document, failures_document, waits_document
+from redrive.batches.items import item_document, items_csv
+from redrive.batches.remote.callback_route import router as callback
+from redrive.batches.remote.pass_route import router as internal
+from redrive.batches.request_body import BODY, Said, given_by
+from redrive.batches.results import FORMS, WantedItems, check_form, results
 from redrive.errors import InvalidInput
 from redrive.feature import Operator
 from redrive.feature.api import PROBLEMS, TheOperator

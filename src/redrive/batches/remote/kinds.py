@@ -31,7 +31,8 @@ _HERE = "redrive.batches.remote"
 # Imported by a worker before it claims: what the steps, the duties of the feature, and items do.
 STEPS = (
     *(f"{_HERE}.{name}" for name in ("handlers", "stuck", "overdue", "moving", "resuming")),
-    "redrive.batches.forgotten",
+    "redrive.batches.open_batches",
+    "redrive.batches.doctor",
 )
 ITEMS = (f"{_HERE}.items", f"{_HERE}.called")
 

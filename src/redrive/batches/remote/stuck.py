@@ -13,7 +13,7 @@ from redrive.feature import Finding, Level, Settings, Store
 MOST = 20  # of a sort are named
 
 
-async def examine(store: Store, settings: Settings) -> list[Finding]:
+async def examine_remote(store: Store, settings: Settings) -> list[Finding]:
     """Returns a finding for each batch of which nothing has moved for ``BATCH_STUCK_HOURS``, and for each whose next
     step is failed."""
     hours = settings.of(BatchSettings).stuck_hours

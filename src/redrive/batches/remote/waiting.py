@@ -7,7 +7,7 @@ import shlex
 from redrive.batches.batch import BatchState
 from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.names import DISPATCH, RELEASE, SETTLE, item_kind
-from redrive.batches.waiting import WAITING, reasons_of
+from redrive.batches.wait_reasons import WAITING, reasons_of
 from redrive.feature import Store
 from redrive.kernel.reads import Query
 from redrive.ledger.accounts import available

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.adding import KeysTaken, Way, add_items, check_open
+from redrive.batches.add_items import KeysTaken, Way, add_items, check_open
 from redrive.batches.batch import FEATURE, Batch, BatchCancelled, BatchConflict, of_row
-from redrive.batches.cancelling import give_up
-from redrive.batches.followed import following
-from redrive.batches.given import Digest, Given, Many, as_new, in_pieces, members
-from redrive.batches.handlers import ended
+from redrive.batches.cancel_batch import give_up
+from redrive.batches.follow_up import following
+from redrive.batches.kinds import ended
+from redrive.batches.task_input import Digest, Given, Many, as_new, in_pieces, members
 from redrive.errors import InvalidInput, StoreError
 from redrive.feature import CloseJoin, Commit, NewJoin, NewTask, Rows, encode
 from redrive.handlers.registry import Registry

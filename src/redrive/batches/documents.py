@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from redrive.batches.batch import Batch, RemotePart
-from redrive.batches.service import Failures
+from redrive.batches.task_batch_service import Failures
 from redrive.ops.views import View
 from redrive.ops.why import Reason
 

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from redrive.api.body_limit import is_lines
-from redrive.batches.given import Many
+from redrive.batches.api_models import BatchIn, TaskIn
+from redrive.batches.batch_request import Wanted
 from redrive.batches.remote.lines import lines_of
-from redrive.batches.wanted import Wanted
-from redrive.batches.wire import BatchIn, TaskIn
+from redrive.batches.task_input import Many
 from redrive.errors import InvalidInput
 
 LINES = "application/x-ndjson"

@@ -9,8 +9,8 @@ import pytest
 
 from redrive import App, Context
 from redrive.batches import BatchService, BatchState
-from redrive.batches.producing import Batches
-from redrive.batches.wanted import Wanted
+from redrive.batches.app_batch import Batches
+from redrive.batches.batch_request import Wanted
 from redrive.errors import InvalidInput
 from redrive.ops.access import Caller, Role
 from redrive.webhooks.service import Endpoints

@@ -1,5 +1,4 @@
-"""Batches that were left open: told by doctor, and cancelled after ``BATCH_OPEN_HOURS``; and those whose cancel was
-agreed to."""
+"""Batches that were left open: found, and cancelled after ``BATCH_OPEN_HOURS``; and what was agreed to cancel."""
 
 from __future__ import annotations
 
@@ -8,34 +7,16 @@ from collections.abc import Callable
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE, Batch, of_row
-from redrive.batches.cancelling import give_up, marking
-from redrive.batches.settings import BatchSettings
-from redrive.feature import Finding, Level, Settings, Store
+from redrive.batches.cancel_batch import give_up, marking
+from redrive.feature import Store
 from redrive.kernel.operation import COLLECTION, Status
 
 logger = logging.getLogger("redrive.batches")
-TOLD_AFTER_HOURS = 1.0
 
 
 async def forgotten(store: Store, hours: float) -> list[Batch]:
     """Returns open batches that nobody has added to for so long."""
     return [of_row(row) for row in await store.feature_rows(FEATURE, "forgotten", hours)]
-
-
-async def examine(store: Store, settings: Settings) -> list[Finding]:
-    """Returns a finding for each batch that was left open: nothing follows its items until it is sealed."""
-    hours = settings.of(BatchSettings).open_hours
-    return [
-        Finding(
-            Level.WARNING,
-            "batches_forgotten",
-            f"batch {batch.id} is open, and nobody has added to it since {batch.added_at:%Y-%m-%d %H:%M} UTC:"
-            f" {batch.total} items, and nothing follows them; it is cancelled after {hours:g} h",
-            f"is its maker still at work? else: redrive batch cancel {batch.id}",
-            ("page", f"/batches/{batch.id}"),
-        )
-        for batch in await forgotten(store, min(TOLD_AFTER_HOURS, hours / 2))
-    ]
 
 
 async def cancel_forgotten(store: Store, hours: float, stopping: Callable[[], bool]) -> None:

@@ -8,13 +8,13 @@ from types import TracebackType
 from typing import Any, TypeVar
 from uuid import UUID
 
-from redrive.batches.adding import way_of
+from redrive.batches.add_items import way_of
 from redrive.batches.batch import BATCH, Batch, BatchCancelled
-from redrive.batches.followed import items_of
-from redrive.batches.given import Given, Many
+from redrive.batches.batch_builder import Maker, plan
 from redrive.batches.items import Item
-from redrive.batches.making import Maker, plan
 from redrive.batches.own_batch import OwnBatch, find_either
+from redrive.batches.read_items import items_of
+from redrive.batches.task_input import Given, Many
 from redrive.feature import App, Context, new_id
 from redrive.ops.inspect import parse_id
 

@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.adding import Way
+from redrive.batches.add_items import Way
+from redrive.batches.app_batch import NewBatch
 from redrive.batches.batch import FEATURE, STRETCHES, Batch, BatchState, of_row, without_words
-from redrive.batches.cancelling import marking
-from redrive.batches.given import Given, Many, as_new
-from redrive.batches.making import Maker, plan
+from redrive.batches.batch_builder import Maker, plan
+from redrive.batches.cancel_batch import marking
 from redrive.batches.own_batch import find_batch
-from redrive.batches.producing import NewBatch
+from redrive.batches.task_input import Given, Many, as_new
 from redrive.errors import InvalidTransition
 from redrive.feature import Commit, Conflict, InvalidInput, Role, Rows, Service, Store, new_id
 from redrive.kernel.failed import FailureFilter

@@ -22,7 +22,7 @@ def duties(settings: Settings) -> list[Duty]:
     hours = own.open_hours
 
     async def look(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
-        from redrive.batches.forgotten import cancel_forgotten, mark_agreed
+        from redrive.batches.open_batches import cancel_forgotten, mark_agreed
 
         await cancel_forgotten(store, hours, stopping)
         await mark_agreed(store)

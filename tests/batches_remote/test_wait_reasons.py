@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redrive import App, State
-from redrive.batches.either import BatchService
+from redrive.batches.batch_service import BatchService
 from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.moving import tell_ledger
 from redrive.kernel.commit import Commit, Hold, Target

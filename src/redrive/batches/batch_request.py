@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from redrive.batches.given import Given
+from redrive.batches.task_input import Given
 from redrive.errors import InvalidInput
 
 _OF_JOBS = ("provider", "account", "price", "webhook_url")
