@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from redrive import App
-from redrive.batches.remote.handlers import Steps
+from redrive.batches.remote.step_handlers import Steps
 from redrive.batches.settings import BatchSettings
 from redrive.kernel.commit import Commit
 from redrive.remote.checked import RemoteProvider

@@ -14,7 +14,7 @@ import uvicorn
 from redrive import App
 from redrive.api.app import make_api
 from redrive.batches.remote.application import RemoteBatches
-from redrive.batches.remote.late import recorded
+from redrive.batches.remote.late_results import recorded
 from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.settings import BatchSettings
 from redrive.remote import RemoteItem, Status

@@ -11,7 +11,7 @@ import pytest
 
 from redrive import App
 from redrive.batches.batch import BatchState
-from redrive.batches.remote import handlers, phases
+from redrive.batches.remote import commits, step_handlers
 from redrive.batches.remote.model import Counts, RemoteBatch, count_items, find_remote
 from redrive.errors import MayHaveLanded, StoreError
 from redrive.kernel.commit import Commit
@@ -27,7 +27,7 @@ async def cancelled_without_release(app: App, provider: Scripted) -> RemoteBatch
     provider.hold = True
     batch = await work(app, await made(app, [{}] * 10))
     store = await app.store()
-    await store.apply(replace(phases.cancelled(batch, "ann", "enough", await count_items(store, batch)), enqueues=[]))
+    await store.apply(replace(commits.cancelled(batch, "ann", "enough", await count_items(store, batch)), enqueues=[]))
     provider.hold = False
     return await find_remote(store, batch.id)
 
@@ -44,11 +44,11 @@ async def test_a_release_that_lands_while_a_settlement_looks_does_not_stop_it(
         seen = await count_items(store, found)
         if len(looks) < times:
             looks.append(found.version)
-            moved = phases.released(found, seen.unreleased) if seen.unreleased else Commit(rows=[found.moved()])
+            moved = commits.released(found, seen.unreleased) if seen.unreleased else Commit(rows=[found.moved()])
             await store.apply(moved)
         return seen
 
-    monkeypatch.setattr(handlers, "count_items", overtaken)
+    monkeypatch.setattr(step_handlers, "count_items", overtaken)
     batch = await settled(app, batch)
     assert (batch.state, batch.released, batch.frozen, len(looks)) == (BatchState.CANCELLED, 100, 0, times)
     assert await money(app) == (1000, 0, 0)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from redrive import App
-from redrive.batches.remote.moving import tell_ledger
-from redrive.batches.remote.overdue import cancel_unwanted, end_overdue
+from redrive.batches.remote.ledger_activity import tell_ledger
+from redrive.batches.remote.overdue_items import cancel_unwanted, end_overdue
 from redrive.kernel.circuit import SetCircuit
 from redrive.kernel.commit import Commit
 from redrive.ledger import at_risk

@@ -8,7 +8,7 @@ import pytest
 
 from redrive import App, Context, State
 from redrive.batches.batch import BatchState
-from redrive.batches.remote import handlers, superseded
+from redrive.batches.remote import forget_failed, step_handlers
 from redrive.batches.remote.model import RemoteBatch
 from redrive.errors import InvalidTransition
 from redrive.kernel import operation
@@ -135,7 +135,7 @@ async def test_what_was_started_again_is_failed_no_more(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Pieces of one: the first lands with the new round, the others are done by a worker.
-    monkeypatch.setattr(superseded, "TASKS_PER_PIECE", 1)
+    monkeypatch.setattr(forget_failed, "TASKS_PER_PIECE", 1)
     monkeypatch.setattr(operation, "TASKS_PER_PIECE", 1)
     await rich(app)
     batch = await work(app, await made(app, [{}, {"fail": "bad luck", "once": True}, {"fail": "always"}]))
@@ -182,7 +182,7 @@ async def test_a_settlement_waits_for_who_was_quicker_than_the_guard(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On PostgreSQL a join may end between the look and the retry. Then the item is charged in the same round."""
-    monkeypatch.setattr(handlers, "AGAIN_S", 0.05)
+    monkeypatch.setattr(step_handlers, "AGAIN_S", 0.05)
     await rich(app)
     batch = await made(app, [{}, {"fail": "bad luck"}])
     await drain(app, queues=BEFORE_THE_END)
@@ -203,7 +203,7 @@ async def test_a_settlement_waits_for_who_was_quicker_than_the_guard(
 
 def test_a_guard_needs_its_statement() -> None:
     from redrive.batches import BATCHES
-    from redrive.batches.remote.guard import GUARD
+    from redrive.batches.remote.retry_guard import GUARD
     from redrive.errors import ConfigError
     from redrive.stores.features import Features
 

@@ -11,8 +11,8 @@ import pytest
 
 from redrive import App, State
 from redrive.batches.batch_service import BatchService
+from redrive.batches.remote.ledger_activity import tell_ledger
 from redrive.batches.remote.model import RemoteBatch
-from redrive.batches.remote.moving import tell_ledger
 from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.handler_notes import UNHANDLED_COLLECTION
 from redrive.kernel.machine import Event, Transition

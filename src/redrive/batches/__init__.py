@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from redrive.batches.alerts import ALERTS
 from redrive.batches.duties import duties
 from redrive.batches.kinds import kinds
-from redrive.batches.remote.guard import GUARD
 from redrive.batches.remote.kinds import declare, declare_provider
 from redrive.batches.remote.lanes import belongs, react
 from redrive.batches.remote.names import CALLBACK_PATH, RESERVED_KINDS
+from redrive.batches.remote.retry_guard import GUARD
 from redrive.batches.settings import BatchSettings, retention
 from redrive.kernel.approved import ApprovedAction
 from redrive.kernel.feature import Belongs, Feature, Members, Need
@@ -62,14 +62,14 @@ async def members(store: Store, batch: UUID) -> Members | None:
 
 async def _cancel(session: Any, asked: Asked, land: Land) -> None:
     """Cancels a remote batch that a second operator has agreed to."""
-    from redrive.batches.remote.approved import CANCEL, ApprovedBatches
+    from redrive.batches.remote.approved_actions import CANCEL, ApprovedBatches
 
     await ApprovedBatches(session).carry_out(CANCEL, asked, land)
 
 
 async def _retry_failed(session: Any, asked: Asked, land: Land) -> None:
     """Starts what failed of a remote batch again, which a second operator has agreed to."""
-    from redrive.batches.remote.approved import RETRY_FAILED, ApprovedBatches
+    from redrive.batches.remote.approved_actions import RETRY_FAILED, ApprovedBatches
 
     await ApprovedBatches(session).carry_out(RETRY_FAILED, asked, land)
 
@@ -104,10 +104,10 @@ BATCHES = Feature(
     retry_guard=GUARD,
     reserved_kinds=RESERVED_KINDS,
     approved=(ApprovedAction("cancel", _cancel), ApprovedAction("retry_failed", _retry_failed)),
-    verify="redrive.batches.remote.checks:check",
-    holds="redrive.batches.remote.checks:holds",
-    unheld="redrive.batches.remote.checks:unheld",
-    erase_guard="redrive.batches.remote.checks:erasable",
+    verify="redrive.batches.remote.ledger_checks:check",
+    holds="redrive.batches.remote.ledger_checks:holds",
+    unheld="redrive.batches.remote.ledger_checks:unheld",
+    erase_guard="redrive.batches.remote.ledger_checks:erasable",
     needs=(Need.JOINS, Need.LEDGER),
 )
 

@@ -12,11 +12,11 @@ from uuid import UUID
 from redrive.batches.batch import BATCH, FEATURE, STRETCHES, Batch, BatchUnknown
 from redrive.batches.batch_request import Wanted
 from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_states
-from redrive.batches.remote.approved import CANCEL, RETRY_FAILED, ApprovedBatches
-from redrive.batches.remote.creating import Payloads
+from redrive.batches.remote.approved_actions import CANCEL, RETRY_FAILED, ApprovedBatches
+from redrive.batches.remote.create_batch import Payloads
 from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.service import RemoteBatchService
-from redrive.batches.remote.waiting import MONEY
+from redrive.batches.remote.wait_reasons import MONEY
 from redrive.batches.task_batch_service import Failures, TaskBatchService, Trend, causes_in, check_listed
 from redrive.batches.task_input import Given, Many
 from redrive.batches.wait_reasons import tasks_wait_for

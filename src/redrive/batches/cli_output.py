@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from redrive.batches.batch import Batch, BatchState, RemotePart
 from redrive.batches.items import Item
-from redrive.batches.remote.waiting import MONEY
+from redrive.batches.remote.wait_reasons import MONEY
 from redrive.batches.task_batch_service import Failures
 from redrive.cli.support.sparkline import sparkline
 from redrive.feature.cli import output

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redrive.batches.open_batches import forgotten
-from redrive.batches.remote.stuck import examine_remote
+from redrive.batches.remote.doctor import examine_remote
 from redrive.batches.settings import BatchSettings
 from redrive.feature import Finding, Level, Settings, Store
 

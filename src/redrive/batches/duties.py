@@ -28,25 +28,25 @@ def duties(settings: Settings) -> list[Duty]:
         await mark_agreed(store)
 
     async def ends(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
-        from redrive.batches.remote.overdue import cancel_unwanted, end_overdue
-        from redrive.batches.remote.resuming import bring_steps
+        from redrive.batches.remote.missing_steps import bring_steps
+        from redrive.batches.remote.overdue_items import cancel_unwanted, end_overdue
 
         await bring_steps(store, stopping)
         await cancel_unwanted(store, stopping)
         await end_overdue(store, own.max_item_seconds, stopping)
 
     async def moving(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
-        from redrive.batches.remote.moving import tell_ledger
+        from redrive.batches.remote.ledger_activity import tell_ledger
 
         await tell_ledger(store, settings, stopping)
 
     async def called(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
-        from redrive.batches.remote.called import make_called_due
+        from redrive.batches.remote.callbacks import make_called_due
 
         await make_called_due(store, stopping)
 
     async def any_called(store: Store, worker: str) -> object:
-        from redrive.batches.remote.called import any_called
+        from redrive.batches.remote.callbacks import any_called
 
         return await any_called(store)
 

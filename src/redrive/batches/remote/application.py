@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.remote.creating import Payloads
+from redrive.batches.remote.create_batch import Payloads
 from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.service import RemoteBatchService
 from redrive.feature import App, Caller, Role

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from redrive.api.access import TheApp, wrong_tokens
-from redrive.batches.remote.called import Calls
+from redrive.batches.remote.callbacks import Calls
 from redrive.batches.remote.names import CALLBACK_PATH
 from redrive.feature.api import PROBLEMS
 from redrive.remote.callbacks import CallbackRefused

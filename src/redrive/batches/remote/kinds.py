@@ -25,16 +25,16 @@ from redrive.kernel.circuit import Circuit
 
 if TYPE_CHECKING:
     from redrive.app import App
-    from redrive.batches.remote.items import Items
+    from redrive.batches.remote.item_handler import Items
 
 _HERE = "redrive.batches.remote"
 # Imported by a worker before it claims: what the steps, the duties of the feature, and items do.
 STEPS = (
-    *(f"{_HERE}.{name}" for name in ("handlers", "stuck", "overdue", "moving", "resuming")),
+    *(f"{_HERE}.{name}" for name in ("step_handlers", "overdue_items", "ledger_activity", "missing_steps")),
     "redrive.batches.open_batches",
     "redrive.batches.doctor",
 )
-ITEMS = (f"{_HERE}.items", f"{_HERE}.called")
+ITEMS = (f"{_HERE}.item_handler", f"{_HERE}.callbacks")
 
 CALLS_BESIDE = 3  # starts, cancels and something to spare: those of all items go out together
 
@@ -77,7 +77,7 @@ def declare_provider(app: App, provider: str) -> None:
 
 def _step(app: App, kind: str) -> Callable[[Bulk], Awaitable[None]]:
     async def step(bulk: Bulk) -> None:
-        from redrive.batches.remote.handlers import Steps
+        from redrive.batches.remote.step_handlers import Steps
 
         steps = app.of(Steps)
         await {DISPATCH: steps.dispatch, SETTLE: steps.settle, RELEASE: steps.release, LATE: steps.late}[kind](bulk)
@@ -90,7 +90,7 @@ def _items(app: App, provider: str) -> Callable[[Bulk], Awaitable[None]]:
 
     async def items(bulk: Bulk) -> None:
         if not made:
-            from redrive.batches.remote.items import Items
+            from redrive.batches.remote.item_handler import Items
 
             made.append(Items(app, provider))
         await made[0].run(bulk)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Response
 
 from redrive.batches.remote.model import ITEM_STATES, RemoteBatch
-from redrive.batches.remote.regions import ROWS, shown
+from redrive.batches.remote.page_regions import ROWS, shown
 from redrive.batches.remote.service import RemoteBatchService
 from redrive.console.filters import refuse_unknown
 from redrive.errors import InvalidInput

@@ -9,12 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from redrive.batches.batch import BatchConflict
-from redrive.batches.remote import phases
-from redrive.batches.remote.creating import MAX_META_BYTES, MOST_PRICE, Bounds, Draft, Payloads, Plan
+from redrive.batches.remote import commits
+from redrive.batches.remote.create_batch import MAX_META_BYTES, MOST_PRICE, Bounds, Draft, Payloads, Plan
+from redrive.batches.remote.forget_failed import put_away
 from redrive.batches.remote.model import RemoteBatch, count_items
 from redrive.batches.remote.names import item_kind
-from redrive.batches.remote.reading import RemoteBatchReads
-from redrive.batches.remote.superseded import put_away
+from redrive.batches.remote.reads import RemoteBatchReads
 from redrive.batches.settings import BatchSettings
 from redrive.errors import Overdrawn
 from redrive.feature import Commit, InvalidInput, Land, RedriveError, Role, encode
@@ -82,7 +82,7 @@ class RemoteBatchService(RemoteBatchReads):
             if found.settled or found.cancelled_at is not None:
                 state = found.state if found.settled else "being cancelled"
                 raise BatchConflict(f"batch {found.id} is {state}", hint="only one that has not ended is cancelled")
-            return phases.cancelled(found, who, reason, await count_items(self._store, found))
+            return commits.cancelled(found, who, reason, await count_items(self._store, found))
 
         return await self._change(batch, change, land)
 
@@ -104,7 +104,7 @@ class RemoteBatchService(RemoteBatchReads):
                 )
             if not failed:
                 raise BatchConflict(f"no item of batch {now.id} is failed", hint="there is nothing to retry")
-            return phases.retried(now, failed, who, reason, old)
+            return commits.retried(now, failed, who, reason, old)
 
         try:
             return await self._change(batch, change, land)
@@ -113,7 +113,7 @@ class RemoteBatchService(RemoteBatchReads):
 
     async def _too_little(self, error: Overdrawn, wanted: RemoteBatch) -> RedriveError:
         """Returns why a round is not begun, in words about the account that should pay for it."""
-        money = phases.charged(wanted)
+        money = commits.charged(wanted)
         rows = await self._store.feature_rows("ledger", "account", wanted.account)
         return error if money is None or not rows else explained(error, account_of(rows[0]), money)
 

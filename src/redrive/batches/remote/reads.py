@@ -21,7 +21,7 @@ from redrive.batches.remote.model import (
     find_remote,
     item_of,
 )
-from redrive.batches.remote.waiting import remote_waits_for
+from redrive.batches.remote.wait_reasons import remote_waits_for
 from redrive.feature import InvalidInput, Role, Service
 from redrive.kernel.classify import FailureType
 from redrive.kernel.task import check_int

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redrive.batches.remote.history import History
-from redrive.batches.remote.reading import Progress
+from redrive.batches.remote.reads import Progress
 from redrive.batches.remote.service import RemoteBatchService
 from redrive.console.sample import Sample
 from redrive.errors import InvalidInput

@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE
+from redrive.batches.remote.commits import resumed
 from redrive.batches.remote.model import find_remote
-from redrive.batches.remote.phases import resumed
 from redrive.errors import RedriveError
 from redrive.kernel.ports.store import Store
 

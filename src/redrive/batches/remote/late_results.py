@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from redrive.batches.batch import FEATURE
-from redrive.batches.remote.kept import kept_result
+from redrive.batches.remote.job_result import kept_result
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.outcome import Fail

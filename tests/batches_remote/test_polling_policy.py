@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from redrive.batches.remote.spacing import Seen, Spacing, not_started, polled, started
+from redrive.batches.remote.polling_policy import PollingPolicy, Seen, not_started, polled, started
 from redrive.kernel.outcome import Cancel, Fail, Snooze
 from redrive.remote import ProviderError, Status
 
-USUAL = Spacing()
+USUAL = PollingPolicy()
 BUSY = ProviderError("busy", provider="video", status_code=503)
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from redrive.batches.batch import FEATURE, BatchState
-from redrive.batches.remote import spacing as rules
+from redrive.batches.remote import polling_policy
 from redrive.batches.remote.lanes import BATCH_CANCELLED, BATCH_SETTLED
 from redrive.batches.remote.names import CALLBACK_PATH
 from redrive.batches.remote.passes import Pass, Passes
-from redrive.batches.remote.unsure import may_have_started, unsure
+from redrive.batches.remote.uncertain_starts import may_have_started, unsure
 from redrive.batches.settings import BatchSettings
 from redrive.kernel.outcome import Cancel, Snooze, StopReason
 from redrive.kernel.payload import decode
@@ -73,9 +73,9 @@ class Row:
         and a retry by an operator another."""
         return f"{self.id}:{self.round}" + (f":r{retries}" if retries else "")
 
-    def seen(self, asked: bool) -> rules.Seen:
+    def seen(self, asked: bool) -> polling_policy.Seen:
         assert self.job is not None
-        return rules.Seen(self.job, self.polls, self.progress, self.age, asked, self.called)
+        return polling_policy.Seen(self.job, self.polls, self.progress, self.age, asked, self.called)
 
 
 class Items:
@@ -86,7 +86,7 @@ class Items:
         self._name = provider
         self._callbacks = Callbacks.of(app.settings, CALLBACK_PATH)
         own = app.settings.of(BatchSettings)
-        self._spacing = rules.Spacing(
+        self._policy = polling_policy.PollingPolicy(
             own.poll_first, own.poll_next, own.poll_later, own.max_poll_count, own.max_item_seconds
         )
 
@@ -102,13 +102,13 @@ class Items:
             if row is not None and row.settled:
                 item.answer(Cancel(BATCH_SETTLED))
             elif row is not None and row.shared_with is not None:
-                item.answer(rules.shared(row.job, row.shared_with))
+                item.answer(polling_policy.shared(row.job, row.shared_with))
             elif row is None or (row.job is None and not row.wanted and not _unsure(item)):
                 item.answer(Cancel(BATCH_CANCELLED))
             elif row.erased:
                 item.answer(Cancel(PAYLOAD_ERASED))
             elif own is not None and not _allowed(own, item, row):
-                item.answer(rules.put_off(item.context.state))
+                item.answer(polling_policy.put_off(item.context.state))
             else:
                 (new if row.job is None else begun).append((item, row))
         starts = await asyncio.gather(*(self._start(provider, *one) for one in new), self._poll(provider, begun))
@@ -131,9 +131,9 @@ class Items:
             # Its worker stops and hands it back, and gives the attempt back too: nothing else would tell the next one
             # that the request may have gone out.
             if item.context.stop_reason is not StopReason.TIMEOUT:
-                item.answer(rules.interrupted(item.context.state))
+                item.answer(polling_policy.interrupted(item.context.state))
             raise
-        item.answer(rules.started(job, self._spacing))
+        item.answer(polling_policy.started(job, self._policy))
         return True
 
     def _not_started(self, item: BulkItem, row: Row, error: ProviderError) -> Any:
@@ -141,7 +141,7 @@ class Items:
         if not row.wanted and not error.transient:
             return Cancel(BATCH_CANCELLED)
         tries = (item.context.state or {}).get("tries", 0)
-        found = rules.not_started(error, tries, row.age, self._spacing)
+        found = polling_policy.not_started(error, tries, row.age, self._policy)
         if isinstance(found, Snooze) and (_unsure(item) or may_have_started(error)):
             return Snooze(found.seconds, state={**found.state, "unsure": True}, down=found.down)
         return found
@@ -166,7 +166,7 @@ class Items:
         for item, row in begun:
             assert row.job is not None
             try:
-                item.answer(rules.polled(row.seen(asked[item.id]), found.get(row.job), self._spacing))
+                item.answer(polling_policy.polled(row.seen(asked[item.id]), found.get(row.job), self._policy))
             except Exception as error:  # whatever is wrong with one is not the others', who may be another customer's
                 item.answer(error)
 

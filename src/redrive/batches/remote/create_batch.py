@@ -14,9 +14,9 @@ from typing import Any
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE, BatchConflict
+from redrive.batches.remote.commits import step_task
 from redrive.batches.remote.model import BadItem, RemoteBatch, find_remote, remote_of
 from redrive.batches.remote.names import DISPATCH
-from redrive.batches.remote.phases import step_task
 from redrive.errors import InvalidInput, RedriveError
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit

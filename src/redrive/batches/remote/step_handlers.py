@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from redrive.batches.batch import FEATURE, BatchState, BatchUnknown
-from redrive.batches.remote import phases
-from redrive.batches.remote.late import look_at_late
+from redrive.batches.remote import commits
+from redrive.batches.remote.late_results import look_at_late
 from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
-from redrive.batches.remote.overdue import cancel_unwanted
+from redrive.batches.remote.overdue_items import cancel_unwanted
 from redrive.batches.remote.passes import Passes
 from redrive.batches.settings import BatchSettings
 from redrive.errors import ChangedMeanwhile, InvalidInput, RedriveError
@@ -78,13 +78,13 @@ class Steps:
         short = await self._too_little(store, batch)
         if short is None:
             try:
-                await store.apply(phases.dispatched(batch, self._settings.max_start))
+                await store.apply(commits.dispatched(batch, self._settings.max_start))
                 return {"state": BatchState.PROCESSING}
             except InvalidInput:  # perhaps somebody else spent it in between
                 short = await self._too_little(store, batch)
                 if short is None:
                     raise
-        await store.apply(phases.unaffordable(batch, short))
+        await store.apply(commits.unaffordable(batch, short))
         return {"state": BatchState.FAILED}
 
     async def _too_little(self, store: Store, batch: RemoteBatch) -> int | None:
@@ -102,7 +102,7 @@ class Steps:
         if left["alive"]:
             return Snooze(AGAIN_S)
         counts = await count_items(store, batch)
-        await store.apply(phases.settled(batch, counts))
+        await store.apply(commits.settled(batch, counts))
         return dict(counts.states)
 
     async def _release(self, store: Store, batch: RemoteBatch) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Steps:
         await cancel_unwanted(store, lambda: False, batch.id)
         counts = await count_items(store, batch)
         if counts.unreleased:
-            await store.apply(phases.released(batch, counts.unreleased))
+            await store.apply(commits.released(batch, counts.unreleased))
         return {"released": counts.unreleased}
 
 

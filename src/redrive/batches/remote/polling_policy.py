@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from redrive.batches.remote.kept import kept_result
+from redrive.batches.remote.job_result import kept_result
 from redrive.batches.remote.names import TOO_LONG
 from redrive.errors import InvalidInput
 from redrive.kernel.circuit import DOWN_REASONS, DOWN_TYPES
@@ -26,7 +26,7 @@ BY_PROVIDER = "the provider cancelled the job"
 
 
 @dataclass(slots=True, frozen=True)
-class Spacing:
+class PollingPolicy:
     """How long to wait between polls, and how many, and how many seconds, an item may take."""
 
     first: float = 5.0
@@ -52,9 +52,9 @@ class Seen:
     called: bool = False  # its provider has said that it has ended
 
 
-def started(job: str, spacing: Spacing) -> Snooze:
+def started(job: str, policy: PollingPolicy) -> Snooze:
     """Returns what follows from a start: the first poll, after a while."""
-    return Snooze(spacing.first, state={"job": job, "new": True, "polls": 0})
+    return Snooze(policy.first, state={"job": job, "new": True, "polls": 0})
 
 
 def put_off(state: Any) -> Snooze:
@@ -73,14 +73,14 @@ def interrupted(state: Any) -> Snooze:
     return Snooze(0.0, state={**(state or {}), "unsure": True})
 
 
-def not_started(error: ProviderError, tries: int, age: float, spacing: Spacing) -> Snooze | Fail:
+def not_started(error: ProviderError, tries: int, age: float, policy: PollingPolicy) -> Snooze | Fail:
     """Returns what follows from a start that failed. Where the same call may succeed later it is repeated with the same
     key, and uses up no attempt: it is the provider that is in trouble, not the item."""
     if not error.transient:
         return Fail(_code(error.code, START_REFUSED), error.message, failure_type=error.failure_type)
-    if age >= spacing.max_seconds:
-        return _too_long(spacing, error.message)
-    wait = _wish(error) or min(max(spacing.first, 1.0) * 2.0 ** min(tries, 10), MOST_BACKOFF)
+    if age >= policy.max_seconds:
+        return _too_long(policy, error.message)
+    wait = _wish(error) or min(max(policy.first, 1.0) * 2.0 ** min(tries, 10), MOST_BACKOFF)
     state = {"tries": tries + 1, "why": f"it could not be started: {error.message}"[:MOST_WORDS]}
     return Snooze(wait, state=state, down=_down(error))
 
@@ -92,29 +92,29 @@ def shared(job: str | None, other: int) -> Fail:
     return Fail(JOB_SHARED, message, failure_type=FailureType.MODEL_ERROR)
 
 
-def polled(seen: Seen, found: Status | ProviderError | None, spacing: Spacing) -> Any:
+def polled(seen: Seen, found: Status | ProviderError | None, policy: PollingPolicy) -> Any:
     """Returns what follows from a poll: a result, or Snooze, Fail, Cancel. ``found`` is None where the provider does
     not know the job: that counts as a poll, and ends by their number."""
     if isinstance(found, ProviderError):
-        return _unseen(seen, found, spacing)
+        return _unseen(seen, found, policy)
     if found is not None and found.state is JobState.SUCCEEDED:
         return kept_result(seen.job, found.result)
     if found is not None and found.state is JobState.FAILED:
         return _failed(found.failure or JobFailure("the provider does not say why"))
     if found is not None and found.state is JobState.CANCELLED:
         return Cancel(BY_PROVIDER)
-    return _goes_on(seen, found, spacing)
+    return _goes_on(seen, found, policy)
 
 
-def _goes_on(seen: Seen, found: Status | None, spacing: Spacing) -> Snooze | Fail:
+def _goes_on(seen: Seen, found: Status | None, policy: PollingPolicy) -> Snooze | Fail:
     polls, progress = seen.polls + 1, None if found is None else found.progress
     unknown = f"the provider does not know job {seen.job}: it has lost or removed it" if found is None else None
-    if polls >= spacing.max_polls:
-        code = f"MAX_POLL_COUNT_REACHED:{spacing.max_polls}"
+    if polls >= policy.max_polls:
+        code = f"MAX_POLL_COUNT_REACHED:{policy.max_polls}"
         message = unknown or f"job {seen.job} had not ended"
-        return Fail(code, f"{message}, after {spacing.max_polls} polls", failure_type=FailureType.TIMEOUT)
-    if seen.age >= spacing.max_seconds:
-        return _too_long(spacing, unknown or f"job {seen.job} had not ended")
+        return Fail(code, f"{message}, after {policy.max_polls} polls", failure_type=FailureType.TIMEOUT)
+    if seen.age >= policy.max_seconds:
+        return _too_long(policy, unknown or f"job {seen.job} had not ended")
     # At once when it is all done, but only the first time that this is said: a provider that says so and does not end
     # would use up all polls within a second.
     done = progress is not None and progress >= ALL_DONE and (seen.progress is None or seen.progress < ALL_DONE)
@@ -122,17 +122,17 @@ def _goes_on(seen: Seen, found: Status | None, spacing: Spacing) -> Snooze | Fai
     if seen.called:
         state["heard"] = True
     if unknown is not None:
-        state["why"] = f"{unknown} (poll {polls} of {spacing.max_polls})"
-    return Snooze(0.0 if done else spacing.wait(polls), state=state)
+        state["why"] = f"{unknown} (poll {polls} of {policy.max_polls})"
+    return Snooze(0.0 if done else policy.wait(polls), state=state)
 
 
-def _unseen(seen: Seen, error: ProviderError, spacing: Spacing) -> Snooze | Fail:
+def _unseen(seen: Seen, error: ProviderError, policy: PollingPolicy) -> Snooze | Fail:
     """A poll that failed says nothing about the job: it is not counted, and ends only what takes too long."""
-    if seen.age >= spacing.max_seconds:
-        return _too_long(spacing, error.message)
+    if seen.age >= policy.max_seconds:
+        return _too_long(policy, error.message)
     why = f"job {seen.job} could not be looked at: {error.message}"
     state = {"job": seen.job, "polls": seen.polls, "asked": seen.asked, "why": why[:MOST_WORDS]}
-    return Snooze(max(_wish(error), spacing.wait(seen.polls)), state=state, down=_down(error))
+    return Snooze(max(_wish(error), policy.wait(seen.polls)), state=state, down=_down(error))
 
 
 def _down(error: ProviderError) -> str | None:
@@ -145,8 +145,8 @@ def _failed(failure: JobFailure) -> Fail:
     return Fail(_code(failure.code, JOB_FAILED), failure.message, failure_type=failure.failure_type)
 
 
-def _too_long(spacing: Spacing, said: str) -> Fail:
-    message = f"it had not ended after {spacing.max_seconds:g} seconds; last: {said}"
+def _too_long(policy: PollingPolicy, said: str) -> Fail:
+    message = f"it had not ended after {policy.max_seconds:g} seconds; last: {said}"
     return Fail(TOO_LONG, message, failure_type=FailureType.TIMEOUT)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from redrive.batches.batch import FEATURE
-from redrive.batches.remote.resuming import steps
+from redrive.batches.remote.missing_steps import steps
 from redrive.batches.settings import BatchSettings
 from redrive.feature import Finding, Level, Settings, Store
 

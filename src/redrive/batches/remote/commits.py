@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from redrive.batches.batch import FEATURE, BatchState
-from redrive.batches.remote.ending import counted, ended, lost_items, unstarted, without_lost
+from redrive.batches.remote.end_items import counted, ended, lost_items, unstarted, without_lost
 from redrive.batches.remote.lanes import Lane, brought
 from redrive.batches.remote.model import NO_MONEY, Counts, RemoteBatch
 from redrive.batches.remote.names import (
@@ -22,7 +22,7 @@ from redrive.batches.remote.names import (
     STEP_ATTEMPTS,
     item_kind,
 )
-from redrive.batches.remote.telling import notice
+from redrive.batches.remote.webhook_notice import notice
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
