@@ -20,7 +20,7 @@ from redrive.remote.checked import RemoteProvider
 from redrive.settings import load_settings
 from redrive.stores.postgres.store import PostgresStore
 from redrive.stores.sqlite.store import SqliteStore
-from redrive.webhooks import delivering
+from redrive.webhooks import delivery_attempt
 
 STORES = (SqliteStore, PostgresStore)
 PLACES: dict[str, tuple[Any, str]] = {
@@ -33,8 +33,8 @@ PLACES: dict[str, tuple[Any, str]] = {
     "release task": (Steps, "release"),
     "settle": (Steps, "_settle"),
     "settle task": (Steps, "settle"),
-    "request": (delivering, "post"),  # of a webhook
-    "log": (delivering.Delivering, "_write_down"),  # that it was sent, and what was answered
+    "request": (delivery_attempt, "post"),  # of a webhook
+    "log": (delivery_attempt.DeliveryAttempt, "_write_down"),  # that it was sent, and what was answered
 }
 
 

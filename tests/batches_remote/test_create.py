@@ -16,8 +16,8 @@ from redrive.kernel.reads import Query
 from redrive.ledger.accounts import AccountUnknown
 from redrive.ops.access import Caller, Role
 from redrive.remote import ProviderUnknown
-from redrive.webhooks.direct import NoSecret
-from redrive.webhooks.guard import AddressRefused
+from redrive.webhooks.address_guard import AddressRefused
+from redrive.webhooks.direct_urls import NoSecret
 from redrive.webhooks.service import Endpoints
 from tests.batches_remote.conftest import ANN, Scripted, counts, made, make_app, rich, service
 

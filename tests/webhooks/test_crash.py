@@ -25,18 +25,18 @@ SOURCES = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH"
 DIES = """
 import asyncio, os, signal, sys
 from redrive import App
-from redrive.webhooks import delivering
+from redrive.webhooks import delivery_attempt
 
 if sys.argv[1] == "before_log":
     async def die(*_):
         os.kill(os.getpid(), signal.SIGKILL)
-    delivering.Delivering._write_down = die
+    delivery_attempt.DeliveryAttempt._write_down = die
 else:
-    wrote = delivering.Delivering._write_down
+    wrote = delivery_attempt.DeliveryAttempt._write_down
     async def die(*given):
         await wrote(*given)
         os.kill(os.getpid(), signal.SIGKILL)
-    delivering.Delivering._write_down = die
+    delivery_attempt.DeliveryAttempt._write_down = die
 
 async def main():
     await App().worker(queues="webhooks", sleep=0.05).run()

@@ -10,9 +10,9 @@ from standardwebhooks.webhooks import Webhook
 from redrive import App
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
-from redrive.webhooks.deliver import wait_after
 from redrive.webhooks.deliveries import DeliveryNotPossible
-from redrive.webhooks.expand import event_task
+from redrive.webhooks.delivery_handler import wait_after
+from redrive.webhooks.event_handler import event_task
 from tests.webhooks.conftest import added, deliveries, ended, endpoints, make_app, only, run_all
 from tests.webhooks.receiver import Receiver, Reply
 

@@ -16,8 +16,8 @@ from redrive.ops.access import Caller, Role
 from redrive.ops.retention import retention_of
 from redrive.stores.sql import statements
 from redrive.webhooks import WEBHOOKS, event_task
-from redrive.webhooks.examine import disable_failing
-from redrive.webhooks.guard import AddressRefused
+from redrive.webhooks.address_guard import AddressRefused
+from redrive.webhooks.duties import disable_failing
 from redrive.webhooks.metrics import fleet
 from redrive.webhooks.service import EndpointUnknown
 from redrive.webhooks.settings import WebhookSettings

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from redrive.feature import ApprovedAction, Feature, Need
-from redrive.ledger.at_risk import ALERTS, examine
+from redrive.ledger.alerts import ALERTS
+from redrive.ledger.doctor import examine
 from redrive.ledger.settings import LedgerSettings
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from redrive.feature import App, Audit, Commit, Rows
 from redrive.ledger import movements, statement
 from redrive.ledger.accounts import Account, account_of, check_account, unknown
 from redrive.ledger.movements import Movement
-from redrive.ledger.refused import not_frozen, refused_within
 from redrive.ledger.service import check_label, check_reason, once
+from redrive.ledger.store_errors import not_frozen, refused_within
 
 APP = "app"
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from redrive.feature import AlertRule, Finding, Level
 from redrive.ledger.settings import LedgerSettings
 
 if TYPE_CHECKING:
     from redrive.feature import Settings, Store
-
-SHOWN = 20  # findings that name one reference each; the rest is a number
 
 
 async def totals(store: Store, settings: Settings) -> dict[str, int]:
@@ -29,31 +26,3 @@ async def at_risk(store: Store, settings: Settings) -> float | None:
 def limit(settings: Settings) -> float:
     """Returns how much may be at risk before somebody is told."""
     return float(settings.of(LedgerSettings).at_risk_limit)
-
-
-async def examine(store: Store, settings: Settings) -> list[Finding]:
-    """Returns a finding for each reference under which money does not move, the largest amounts first."""
-    hours = settings.of(LedgerSettings).at_risk_hours
-    rows = await store.feature_rows("ledger", "at_risk", hours, SHOWN)
-    return [
-        Finding(
-            Level.WARNING,
-            "ledger_at_risk",
-            f"{row['amount']} of account {row['account']} are frozen for {row['reference']}, "
-            f"which has not moved for {hours:g} hours",
-            f"redrive ledger show {row['account']}",
-            ("page", f"/ledger/{row['account']}"),
-        )
-        for row in rows
-    ]
-
-
-ALERTS = (
-    AlertRule(
-        "ledger_at_risk",
-        "money that is frozen for work that does not move",
-        at_risk,
-        threshold=limit,
-        fix="redrive ledger at-risk names it; mend what it is frozen for, or release it: redrive ledger release",
-    ),
-)

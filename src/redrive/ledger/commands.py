@@ -13,7 +13,7 @@ from redrive.cli.support.operation_words import say_asked
 from redrive.feature import Operator
 from redrive.feature.cli import AppName, By, Json, Looked, Url, look_at, operate, output
 from redrive.ledger.accounts import Account, Freeze
-from redrive.ledger.said import document, say, say_unit, show_freezes
+from redrive.ledger.cli_output import document, say, say_unit, show_freezes
 from redrive.ledger.service import Ledger
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from redrive.ledger import movements
 from redrive.ledger.accounts import Account, AccountExists, Freeze, check_account
 from redrive.ledger.movements import Movement
 from redrive.ledger.reads import LedgerReads
-from redrive.ledger.refused import find_freeze, not_frozen, nothing_frozen
+from redrive.ledger.store_errors import find_freeze, not_frozen, nothing_frozen
 
 MOST_LABEL = 200
 

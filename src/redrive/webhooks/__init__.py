@@ -5,8 +5,10 @@ of a settlement.
 """
 
 from redrive.kernel.feature import Feature
-from redrive.webhooks.examine import ALERTS, duties, examine
-from redrive.webhooks.expand import event_task
+from redrive.webhooks.alerts import ALERTS
+from redrive.webhooks.doctor import examine
+from redrive.webhooks.duties import duties
+from redrive.webhooks.event_handler import event_task
 from redrive.webhooks.kinds import kinds
 from redrive.webhooks.reaction import belongs, react
 from redrive.webhooks.settings import WebhookSettings, retention

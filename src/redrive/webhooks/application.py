@@ -8,9 +8,9 @@ from typing import Any
 from redrive.app import App
 from redrive.kernel.task import NewTask
 from redrive.ops.access import Caller, Role
-from redrive.webhooks.direct import check_signed
+from redrive.webhooks.direct_urls import check_signed
+from redrive.webhooks.event_handler import event_task
 from redrive.webhooks.events import DEFAULT_ACCOUNT, Event
-from redrive.webhooks.expand import event_task
 from redrive.webhooks.fan_out import fan_out, told
 from redrive.webhooks.service import Endpoints
 from redrive.webhooks.settings import WebhookSettings

@@ -10,9 +10,9 @@ import typer
 from redrive.cli.support.options import Reason
 from redrive.errors import InvalidInput
 from redrive.feature.cli import AppName, By, Json, Url, look_at, operate, output
+from redrive.webhooks.cli_output import print_delivery, print_endpoint
 from redrive.webhooks.deliveries import Deliveries
 from redrive.webhooks.events import DEFAULT_ACCOUNT
-from redrive.webhooks.printed import print_delivery, print_endpoint
 from redrive.webhooks.service import Endpoints
 
 cli = typer.Typer(

@@ -20,12 +20,12 @@ from redrive.ops.allowance import PlannedAction
 from redrive.ops.inspect import parse_id
 from redrive.ops.operator.session import Service
 from redrive.ops.operator.tasks import TaskService
-from redrive.webhooks.deliver import body_of, moment_of
+from redrive.webhooks.delivery_handler import body_of, moment_of
 from redrive.webhooks.delivery_tasks import deliveries, delivery, made_rows
-from redrive.webhooks.direct import check_signed
+from redrive.webhooks.direct_urls import check_signed
+from redrive.webhooks.documents import attempt_view, delivery_view
 from redrive.webhooks.events import DEFAULT_ACCOUNT, FEATURE, PING, Event
 from redrive.webhooks.fan_out import fan_out, told
-from redrive.webhooks.rows import attempt_view, delivery_view
 from redrive.webhooks.service import EndpointUnknown
 from redrive.webhooks.settings import WebhookSettings
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from redrive.kernel.commit import Commit
 from redrive.kernel.reactions import Rows
 from redrive.kernel.task import NewTask
-from redrive.webhooks.deliver import deliver
+from redrive.webhooks.delivery_handler import deliver
 from redrive.webhooks.events import FEATURE, Event
 
 

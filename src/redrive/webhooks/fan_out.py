@@ -9,9 +9,9 @@ from redrive.errors import InvalidInput
 from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
 from redrive.kernel.reactions import Rows
+from redrive.webhooks.address_guard import check_url
 from redrive.webhooks.delivery_tasks import deliveries
 from redrive.webhooks.events import FEATURE, Event, chosen, direct_endpoint
-from redrive.webhooks.guard import check_url
 from redrive.webhooks.settings import WebhookSettings
 from redrive.webhooks.signing import check_secret
 

@@ -16,13 +16,13 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.reactions import Rows
 from redrive.ops.access import Role
 from redrive.ops.operator.session import Service
-from redrive.webhooks.delivering import keys_of
+from redrive.webhooks.address_guard import check_url
+from redrive.webhooks.delivery_attempt import keys_of
+from redrive.webhooks.documents import endpoint_view, moment, origin
 from redrive.webhooks.events import FEATURE, MOST_ENDPOINTS, check_account, check_events
-from redrive.webhooks.guard import check_url
-from redrive.webhooks.resolving import judge_url
-from redrive.webhooks.rows import endpoint_view, moment, origin
 from redrive.webhooks.settings import WebhookSettings
 from redrive.webhooks.signing import check_secret, new_secret, shown_secret
+from redrive.webhooks.url_check import judge_url
 
 MOST_DESCRIPTION = 500
 MOST_AT_ONCE = 500

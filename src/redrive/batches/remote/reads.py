@@ -28,7 +28,7 @@ from redrive.kernel.task import check_int
 from redrive.ledger.settings import LedgerSettings
 from redrive.ops.inspect import parse_id
 from redrive.ops.why import Reason
-from redrive.webhooks.rows import origin
+from redrive.webhooks.documents import origin
 
 MOST_ITEMS = 1001  # a page of 1,000, and one more that says whether it goes on
 

@@ -22,7 +22,7 @@ from redrive.kernel.task import check_int, check_text
 from redrive.ledger.accounts import account_of, check_account, unknown
 from redrive.ledger.movements import explained
 from redrive.remote import ProviderUnknown
-from redrive.webhooks.direct import check_direct
+from redrive.webhooks.direct_urls import check_direct
 from redrive.webhooks.events import DEFAULT_ACCOUNT
 from redrive.webhooks.settings import WebhookSettings
 

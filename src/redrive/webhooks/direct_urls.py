@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from redrive.errors import InvalidInput
-from redrive.webhooks.delivering import UNSIGNED, keys_of
+from redrive.webhooks.address_guard import check_url
+from redrive.webhooks.delivery_attempt import UNSIGNED, keys_of
+from redrive.webhooks.documents import origin
 from redrive.webhooks.events import FEATURE, direct_endpoint
-from redrive.webhooks.guard import check_url
-from redrive.webhooks.resolving import judge_url
-from redrive.webhooks.rows import origin
 from redrive.webhooks.settings import WebhookSettings
+from redrive.webhooks.url_check import judge_url
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store

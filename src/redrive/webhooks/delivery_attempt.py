@@ -16,9 +16,9 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.outcome import Cancel, Fail
 from redrive.kernel.reactions import Rows
 from redrive.observe.counted import count
-from redrive.webhooks.covering import COVERED, covered
+from redrive.webhooks.mask_secrets import COVERED, covered
 from redrive.webhooks.metrics import ATTEMPTS
-from redrive.webhooks.sending import Answer, post
+from redrive.webhooks.send_request import Answer, post
 from redrive.webhooks.settings import WebhookSettings
 from redrive.webhooks.signing import signatures_in, signed_headers, without_signatures
 
@@ -30,14 +30,14 @@ _SECRET_HEADERS = frozenset({"set-cookie", "authorization", "proxy-authorization
 
 
 @dataclass(slots=True, frozen=True)
-class Delivering:
+class DeliveryAttempt:
     ctx: Context
     endpoint: Mapping[str, Any]
     keys: Sequence[str]
     settings: WebhookSettings
 
     @classmethod
-    async def load(cls, ctx: Context, endpoint_id: str, forced: bool) -> Delivering:
+    async def load(cls, ctx: Context, endpoint_id: str, forced: bool) -> DeliveryAttempt:
         """Returns the endpoint with its secrets; ends the delivery where it gets nothing any more."""
         rows = await ctx.store.feature_rows("webhooks", "endpoint", endpoint_id)
         ending = disabled(rows[0] if rows else None)

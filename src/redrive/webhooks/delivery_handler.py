@@ -26,7 +26,7 @@ _TYPES = {"timeout": "timeout", "dns": "network", "connect": "network", "tls": "
     queue=QUEUE,
     max_attempts=4,
     public=("endpoint_id", "event_id", "event_type"),
-    preload=("redrive.webhooks.delivering", *CLIENT),
+    preload=("redrive.webhooks.delivery_attempt", *CLIENT),
 )
 async def deliver(
     ctx: Context,
@@ -40,9 +40,9 @@ async def deliver(
     """Sends one event to one endpoint."""
     if find_spec("httpx") is None:
         raise Fail(NO_CLIENT, "httpx is not installed: pip install '/path/to/checkout[http]', then redeliver")
-    from redrive.webhooks.delivering import Delivering
+    from redrive.webhooks.delivery_attempt import DeliveryAttempt
 
-    found = await Delivering.load(ctx, endpoint_id, forced)
+    found = await DeliveryAttempt.load(ctx, endpoint_id, forced)
     body = body_of(event_type, at or moment_of(ctx.task.created_at), data)
     answer = await found.send(event_id, int(time.time()), body)
     if answer.delivered:

@@ -7,9 +7,9 @@ from ipaddress import ip_address
 import pytest
 
 from redrive.errors import InvalidInput
-from redrive.webhooks.guard import AddressRefused, check_port, check_url, judged, why_refused
-from redrive.webhooks.lookups import lookups
-from redrive.webhooks.sending import post
+from redrive.webhooks.address_guard import AddressRefused, check_port, check_url, judged, why_refused
+from redrive.webhooks.dns_lookups import lookups
+from redrive.webhooks.send_request import post
 from redrive.webhooks.settings import WebhookSettings
 
 PUBLIC = [

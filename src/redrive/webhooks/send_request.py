@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from redrive.kernel.retry_after import parse_retry_after
 from redrive.version import __version__
-from redrive.webhooks.guard import AddressRefused, judged
-from redrive.webhooks.lookups import Lookup, LookupHangs, lookups
+from redrive.webhooks.address_guard import AddressRefused, judged
+from redrive.webhooks.dns_lookups import Lookup, LookupHangs, lookups
 
 if TYPE_CHECKING:
     import httpx

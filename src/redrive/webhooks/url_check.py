@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 from urllib.parse import urlsplit
 
-from redrive.webhooks.guard import judged
-from redrive.webhooks.lookups import lookups
+from redrive.webhooks.address_guard import judged
+from redrive.webhooks.dns_lookups import lookups
 from redrive.webhooks.settings import WebhookSettings
 
 PATIENCE_S = 2.0

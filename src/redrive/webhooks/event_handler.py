@@ -6,10 +6,10 @@ from typing import Any
 
 from redrive.handlers.context import Context
 from redrive.kernel.task import NewTask
-from redrive.webhooks.deliver import moment_of
+from redrive.webhooks.address_guard import check_url
+from redrive.webhooks.delivery_handler import moment_of
 from redrive.webhooks.events import DEFAULT_ACCOUNT, Event
 from redrive.webhooks.fan_out import fan_out
-from redrive.webhooks.guard import check_url
 from redrive.webhooks.kinds import QUEUE, kinds
 from redrive.webhooks.settings import WebhookSettings
 

@@ -9,7 +9,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from redrive.webhooks.covering import COVERED, covered
+from redrive.webhooks.mask_secrets import COVERED, covered
 from redrive.webhooks.signing import SIGNATURE, key_of, shown_secret, signatures_in, signed_headers, without_signatures
 from tests.webhooks.conftest import added, make_app, only, run_all
 from tests.webhooks.receiver import Receiver, Reply

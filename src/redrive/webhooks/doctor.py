@@ -1,0 +1,48 @@
+"""What is wrong with endpoints, for doctor: those that fail, were given up, or cannot be signed for."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from redrive.kernel.diagnosis import Finding, Level
+from redrive.webhooks.settings import WebhookSettings
+
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
+    from redrive.settings import Settings
+
+
+async def examine(store: Store, settings: Settings) -> list[Finding]:
+    """Returns what is wrong with endpoints: those that only fail, were given up, or cannot be signed for."""
+    own = settings.of(WebhookSettings)
+    found = [_failing(row) for row in await store.feature_rows("webhooks", "failing", own.failing_hours * 3600)]
+    found += [_given_up(row) for row in await store.feature_rows("webhooks", "given_up")]
+    if own.secret is None:
+        found += [_unsigned(row) for row in await store.feature_rows("webhooks", "unsigned")]
+    if find_spec("httpx") is None and await store.feature_rows("webhooks", "endpoint_numbers"):
+        fix = "pip install '/path/to/checkout[http]'"
+        found.append(
+            Finding(Level.CRITICAL, "webhooks_no_client", "there are endpoints, and httpx is not installed", fix)
+        )
+    return found
+
+
+def _failing(row: Any) -> Finding:
+    text = f"webhook endpoint {row['id']} of {row['account']} has only failed for a while"
+    return _about(row, Level.WARNING, "webhooks_failing", text, f"redrive webhooks deliveries {row['id']}")
+
+
+def _given_up(row: Any) -> Finding:
+    text = f"webhook endpoint {row['id']} of {row['account']} was disabled: {row['disabled_reason']}"
+    fix = f"redrive webhooks enable {row['id']}, or remove it; redrive webhooks disable {row['id']} takes note of it"
+    return _about(row, Level.WARNING, "webhooks_disabled", text, fix)
+
+
+def _unsigned(row: Any) -> Finding:
+    text = f"webhook endpoint {row['id']} of {row['account']} has no secret: nothing can be sent to it"
+    return _about(row, Level.CRITICAL, "webhooks_unsigned", text, f"redrive webhooks rotate {row['id']}")
+
+
+def _about(row: Any, level: Level, code: str, text: str, fix: str) -> Finding:
+    return Finding(level, code, text, fix, ("page", f"/webhooks/endpoints/{row['id']}"))
