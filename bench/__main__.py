@@ -44,6 +44,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--batch-tasks", type=int, metavar="N", help="how many tasks the batch of `batch` has")
     parser.add_argument("--remote-items", type=int, metavar="N", help="how many items the batches of `remote` have")
+    parser.add_argument(
+        "--outbox-events", type=int, metavar="N", help="how many events wait in the backlog of `outbox`"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
     parser.add_argument(
         "--out",
@@ -59,6 +62,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         chosen.plan = replace(chosen.plan, batch=(chosen.plan.batch[0], chosen.batch_tasks))
     if chosen.remote_items is not None:
         chosen.plan = replace(chosen.plan, remote=(FULL.remote[0], chosen.remote_items))
+    if chosen.outbox_events is not None:
+        rounds, events, _ = chosen.plan.outbox
+        chosen.plan = replace(chosen.plan, outbox=(rounds, min(events, chosen.outbox_events), chosen.outbox_events))
     chosen.sections, chosen.peers = selection(parser, chosen.only)
     return chosen
 

@@ -19,6 +19,7 @@ SECTIONS = (
     "scraped",
     "batch",
     "remote",
+    "outbox",
 )
 
 
@@ -46,6 +47,9 @@ class Plan:
     scraped: tuple[int, float]  # pairs of drains with metrics and without, and how long each should take
     batch: tuple[int, int]  # pairs of drains with one batch and without, and of how many tasks
     remote: tuple[int, int]  # batches at a provider, and their items together
+    outbox: tuple[
+        int, int, int
+    ]  # rounds of drains, the events of each, and how many wait behind them in a long backlog
     deadline: float | None  # what would end later than this is reported as not measured
 
 
@@ -72,6 +76,7 @@ QUICK = Plan(
     scraped=(3, 3.0),
     batch=(2, 40_000),
     remote=(10, 500),
+    outbox=(1, 10_000, 30_000),
     deadline=150,
 )
 
@@ -98,6 +103,7 @@ FULL = Plan(
     scraped=(9, 5.0),
     batch=(3, 1_000_000),
     remote=(50, 100_000),
+    outbox=(5, 60_000, 1_000_000),
     deadline=None,
 )
 
@@ -125,5 +131,6 @@ SMOKE = Plan(
     scraped=(1, 0.1),
     batch=(1, 1_000),
     remote=(3, 30),
+    outbox=(1, 1_000, 2_000),
     deadline=None,
 )

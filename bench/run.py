@@ -17,6 +17,7 @@ from bench.measure import (
     idle,
     not_measured,
     operating,
+    outbox,
     pickup,
     remote,
     scraped,
@@ -45,6 +46,7 @@ class Run:
             "scraped": {},
             "batch": {},
             "remote": {},
+            "outbox": {},
         }
         self.adapters: dict[str, type[Peer]] = {}
         for name in MODULES:
@@ -74,6 +76,7 @@ class Run:
         await self.scrapes()
         await self.in_one_batch()
         await self.at_a_provider()
+        await self.projected()
         others = [name for name in self.adapters if name not in self.results_of("drain")]
         for name in others:
             await self.drains([name], self.bench.plan.processes, 1)
@@ -164,6 +167,10 @@ class Run:
                 self.results["remote"][name] = await self._attempt(
                     lambda adapter=adapter: remote.measure(self.bench, adapter), needed=30
                 )
+
+    async def projected(self) -> None:
+        if "outbox" in self.sections and POSTGRES in self.adapters:
+            self.results["outbox"] = await self._attempt(lambda: outbox.measure(self.bench), needed=60)
 
     async def horizons(self) -> None:
         names = (POSTGRES, "pgqueuer") if self.bench.plan.deadline is None else (POSTGRES,)

@@ -14,6 +14,9 @@ Results = dict[str, Any]
 LONG_ENOUGH = 120.0  # seconds that the horizon must have been pinned
 MANY = 1_000_000  # tasks that the target for growth speaks of
 FLAT = -0.05  # a trend above this is no downward trend
+ITEMS = 100_000  # items that the target for remote batches speaks of
+MOST_GROWTH = 20  # MB that a worker may grow by while it drives them
+MOST_EVENTS = 5_000  # of an outbox, in the memory of one worker
 MOST_STATEMENTS = 4  # for a claim and a settlement of any size; a batch may be worked on in a few parts
 
 
@@ -220,6 +223,45 @@ def batch_rows(results: Results) -> list[Row]:
     return [row("redrive-postgres", "PostgreSQL"), row("redrive-sqlite", "SQLite")]
 
 
+def remote_rows(results: Results) -> list[Row]:
+    """Many batches at a slow provider: memory stays flat, and no batch is left behind."""
+    rows = []
+    for name, label in (("redrive-postgres", "PostgreSQL"), ("redrive-sqlite", "SQLite")):
+        found = dig(results, "remote", name) or {}
+        items, memory, least, most = (found.get(one) for one in ("items", "rss_mb", "least", "most"))
+        said = "–" if not memory else f"{shown(items)} items in {found['batches']} batches, {shown(memory[-1])} MB"
+        grown = at_most(f"Remote batches, {label}, growth of a worker", said, found.get("growth_mb"), MOST_GROWTH, "MB")
+        share = None if least is None or not most else least / most
+        halfway = "–" if least is None else f"{least:.0%} to {most:.0%} of each batch when half had ended"
+        fair = at_least(f"Remote batches, {label}, the last batch against the first", halfway, _percent(share), 50, "%")
+        rows += [judged_at(grown, items, ITEMS), judged_at(fair, items, ITEMS)]
+    return rows
+
+
+def outbox_rows(results: Results) -> list[Row]:
+    """Events into sinks, held against a bulk kind that does nothing."""
+    found = dig(results, "outbox") or {}
+    plain, backlog = dig(found, "bulk", "per_s"), found.get("backlog")
+    rows = []
+    for sink, label in (("fts5", "full text"), ("http", "HTTP")):
+        ours, behind = dig(found, sink, "per_s"), dig(found, "behind", sink, "per_s")
+        share, flat = (_percent(dig(found, one, sink)) for one in ("shares", "flat"))
+        rows.append(
+            at_least(f"Outbox into {label}, share of a plain bulk kind", rates(ours, plain, "bulk"), share, 60, "%")
+        )
+        row = at_least(
+            f"… with {backlog or MANY:,} events of backlog, share of without",
+            rates(behind, ours, "none"),
+            flat,
+            90,
+            "%",
+        )
+        rows.append(judged_at(row, backlog, MANY))
+    most = found.get("most_events")
+    row = at_most("Outbox, events in a worker's memory", "the most that were counted", most, MOST_EVENTS, "events")
+    return [*rows, judged_at(row, backlog, MANY)]
+
+
 def scraped_rows(results: Results) -> list[Row]:
     found = dig(results, "scraped") or {}
     plain, read = (found.get(name) for name in ("plain", "scraped"))
@@ -252,6 +294,8 @@ TABLES: tuple[Callable[[Results], list[Row]], ...] = (
     operating_rows,
     scraped_rows,
     batch_rows,
+    remote_rows,
+    outbox_rows,
 )
 
 

@@ -110,9 +110,9 @@ begin
         when r.lane = '' and (r.kind = any (v_lanes) or (p_handles is not null and r.kind <> all (p_handles))) then 'away'
         else 'run' end as verdict
     from ready r
-  ), cut as (
+  ), cut as materialized (
     -- A lane that was read as far as "reach" and had to set rows aside goes on behind them: nothing that comes later in
-    -- line may run before that was looked at.
+    -- line may run before that was looked at. Computed once: inlined, it would be for each row of a claim.
     select j.ord, max(j.priority) as priority, max(j.position) filter (where j.priority = j.last) as position
     from (select x.*, max(x.priority) over (partition by x.ord, x.lane) as last from judged x) j
     group by j.ord, j.lane having count(*) = max(j.reach) and bool_or(j.verdict <> 'run')
