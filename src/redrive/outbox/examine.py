@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from redrive.kernel.alerts.brought import AlertRule
@@ -58,6 +59,16 @@ def oldest_limit(settings: Settings) -> float:
     return settings.of(OutboxSettings).oldest_alert_seconds
 
 
+def hold(usual: float) -> Callable[[Settings], float]:
+    """Returns how long something has to be wrong before its alert fires: as it is set, else as usual."""
+
+    def seconds(settings: Settings) -> float:
+        given = settings.of(OutboxSettings).alert_hold_seconds
+        return usual if given is None else given
+
+    return seconds
+
+
 async def dependencies(store: Store, settings: Settings) -> list[Dependency]:
     """Returns whether the sinks can be reached that this process writes to."""
     from redrive.outbox.projections import sinks_in_use
@@ -78,7 +89,7 @@ ALERTS = (
         "events that are stuck in processing",
         stuck,
         level=Level.CRITICAL,
-        hold=60,
+        hold=hold(60),
         unit=Unit.TASKS,
         fix="redrive doctor names the projection; a worker for it takes them back: redrive outbox work",
     ),
@@ -87,7 +98,7 @@ ALERTS = (
         "age of the oldest event that is not in its sink",
         oldest_age,
         threshold=oldest_limit,
-        hold=60,
+        hold=hold(60),
         unit=Unit.SECONDS,
         fix="redrive outbox names the projection; is its sink reachable, and a worker at it?",
     ),
@@ -95,7 +106,7 @@ ALERTS = (
         "outbox_failed",
         "events that failed, and are missing in their sink",
         failed,
-        hold=300,
+        hold=hold(300),
         unit=Unit.TASKS,
         fix="redrive failed --queue outbox:NAME says why; mend that, then redrive outbox replay NAME",
     ),

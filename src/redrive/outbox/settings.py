@@ -64,6 +64,8 @@ class OutboxSettings(FeatureSettings):
     batch_seconds: float = setting("OUTBOX_BATCH_SECONDS", 5.0, gt=0, le=3_600)
     # Somebody is told when an event is not in its sink for so long.
     oldest_alert_seconds: float = setting("OUTBOX_OLDEST_ALERT_SECONDS", 300.0, gt=0, le=36_500 * DAY_S)
+    # Or rather: when something is wrong for so long. None: as each rule says.
+    alert_hold_seconds: float | None = setting("OUTBOX_ALERT_HOLD_SECONDS", None, ge=0, le=DAY_S)
     projections: dict[str, dict[str, Any]] = setting(
         "OUTBOX_PROJECTIONS", {}, parse=_projections, examples=[PROJECTIONS_EXAMPLE], repr=False
     )

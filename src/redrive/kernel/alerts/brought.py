@@ -22,8 +22,8 @@ Examine = Callable[["Store", Any], Awaitable[Sequence[Finding]]]
 class AlertRule:
     """``look`` gets the store and the settings and returns a number; None: there is nothing to judge. Without it the
     number is how many findings of this name the feature's ``examine`` returns. Compared by ``op`` with ``threshold``
-    (a number, or a function of the settings) it has to be true for ``hold`` seconds. ``summary`` says what is counted,
-    ``fix`` what to do, ``runbook`` where that is written."""
+    (a number, or a function of the settings) it has to be true for ``hold`` seconds (likewise). ``summary`` says what is
+    counted, ``fix`` what to do, ``runbook`` where that is written."""
 
     name: str
     summary: str
@@ -31,7 +31,7 @@ class AlertRule:
     threshold: float | Callable[[Any], float] = 0.0
     op: str = ">"
     level: Level = Level.WARNING
-    hold: float = 0.0
+    hold: float | Callable[[Any], float] = 0.0
     unit: Unit = Unit.NUMBER
     fix: str = "redrive doctor"
     runbook: str = ""
@@ -57,7 +57,7 @@ class AlertRule:
             query="",
             op=self.op,
             threshold=self.threshold(settings) if callable(self.threshold) else self.threshold,
-            hold=self.hold,
+            hold=self.hold(settings) if callable(self.hold) else self.hold,
             level=self.level,
             summary=self.summary,
             look=self._reading(examine, settings),

@@ -1,0 +1,1 @@
+"""The six experiments, a file each."""

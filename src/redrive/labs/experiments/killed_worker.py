@@ -1,0 +1,56 @@
+"""Lab 1: a worker is killed with events in its hands; another one takes them back when the lease is over."""
+
+from __future__ import annotations
+
+import asyncio
+
+from redrive.labs.experiments.experiment import Experiment
+from redrive.labs.kit.lab import Lab
+
+EVENTS = 100
+HANGS_S = 300.0  # how long the sink takes to answer: the worker is killed long before
+
+
+async def run(lab: Lab, _: float) -> None:
+    world = lab.world
+    await world.publish(EVENTS)
+    await world.sink.slow(HANGS_S)
+    await lab.look("before")
+    first = await world.worker("first")
+    lab.note("the sink hangs: what the worker has claimed stays in processing")
+    held = await lab.until("events are in processing at the kill", "at the kill", lambda now: now.processing > 0)
+    await asyncio.to_thread(first.kill)
+    lab.note(f"kill -9 {first.pid}")
+    await lab.until("stuck > 0 once the lease is over", "lease over, nobody there", lambda now: now.stuck > 0)
+    await world.sink.slow(0)
+    second = await world.worker("second")
+    lab.note("another worker starts, and the sink answers again")
+    await lab.until("stuck is 0 again", "taken back", lambda now: now.stuck == 0)
+
+    async def reclaimed() -> list[dict[str, object]]:
+        return second.logged("outbox.reclaimed")
+
+    lines = await lab.wait_for("the log has outbox.reclaimed", reclaimed)
+    for line in lines:
+        lab.log({name: line[name] for name in ("event", "projection", "reclaimed", "lease", "max_processing")})
+    taken = sum(line["reclaimed"] for line in lines)
+    lab.expect("as many were taken back as were in processing", taken >= held.processing, f"{taken} of {held.processing}")
+    after = await lab.until(
+        "pending and processing end at 0",
+        "after",
+        lambda now: now.lag == 0 and now.metrics.get("outbox_processed_total", 0) > 0,
+    )
+    processed = after.metrics.get("outbox_processed_total", 0)
+    lab.expect("processed_total has grown", processed == EVENTS, f"0 → {processed:g}")
+    lab.expect("every event is done, none is failed", after.done == EVENTS and not after.failed, after.words())
+    await lab.same_as_source()
+
+
+KILLED_WORKER = Experiment(
+    1,
+    "kill -9 a worker → reclaim",
+    "processing at the kill; stuck > 0, then 0; outbox.reclaimed; all is processed in the end",
+    run,
+    full={"OUTBOX_LEASE_SECONDS": "10", "OUTBOX_RECLAIM_INTERVAL_SECONDS": "2", "OUTBOX_MAX_PROCESSING_SECONDS": "60"},
+    quick={"OUTBOX_LEASE_SECONDS": "2", "OUTBOX_RECLAIM_INTERVAL_SECONDS": "0.5", "OUTBOX_MAX_PROCESSING_SECONDS": "60"},
+)

@@ -1,0 +1,1 @@
+"""What experiments share: processes that can be killed, sinks that can be stopped, facts, and the record."""

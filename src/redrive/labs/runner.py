@@ -1,0 +1,153 @@
+"""Runs experiments: makes the world of each, ends it whatever happens, and writes the record."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from redrive.errors import Conflict, RedriveError
+from redrive.kernel.alerts.thresholds import Limits
+from redrive.labs.experiments.experiment import Experiment
+from redrive.labs.kit.lab import Lab, Unmet
+from redrive.labs.kit.processes import TooLate
+from redrive.labs.kit.sinks import ForwardedSink, LabSink, SimulatedSink
+from redrive.labs.kit.world import World
+from redrive.labs.report import write_report
+from redrive.ops.access import Caller, Role
+from redrive.ops.workers import Standing, standing
+from redrive.outbox.numbers import numbers
+from redrive.stores import shown_url
+
+ACTOR, OVER = "lab", "the lab is over"
+LEAVES_WITHIN_S = 60.0
+
+
+@dataclass(slots=True, frozen=True)
+class Run:
+    """What the command line says about all of them. ``url``: a store that is there; None makes a fresh one each."""
+
+    url: str | None
+    sink: str | None
+    quick: bool
+    by: str
+    report: Path
+    say: Callable[[str], None]
+
+
+async def run_all(experiments: Sequence[Experiment], run: Run, at_once: int) -> list[Lab]:
+    """Runs experiments, so many at a time; returns how they went, in their order."""
+    places = asyncio.Semaphore(at_once)
+
+    async def one(experiment: Experiment) -> Lab:
+        async with places:
+            return await run_one(experiment, run, several=at_once > 1)
+
+    return list(await asyncio.gather(*map(one, experiments)))
+
+
+async def run_one(experiment: Experiment, run: Run, *, several: bool = False) -> Lab:
+    """Runs one; never raises for what it finds. ``several``: others speak at the same time."""
+    with tempfile.TemporaryDirectory(prefix=f"redrive-{experiment.name}-", ignore_cleanup_errors=True) as folder:
+        lab = _prepared(experiment, run, Path(folder), several)
+        began = time.monotonic()
+        try:
+            await _conduct(experiment, lab, run)
+        except (Unmet, TooLate, RedriveError, OSError, RuntimeError) as error:
+            if not isinstance(error, Unmet):
+                lab.broken = f"{type(error).__name__}: {error}"
+                lab.say(f"  BROKEN: {lab.broken}")
+        finally:
+            await _close(lab)
+        lab.seconds = time.monotonic() - began
+        path = write_report(lab, run)
+        lab.say(f"lab {lab.number}: {'OK' if lab.ok else 'FAIL'} in {lab.seconds:.0f} s, {lab.conclusion}; see {path}")
+        return lab
+
+
+def _prepared(experiment: Experiment, run: Run, folder: Path, several: bool) -> Lab:
+    mark = f"{experiment.name}_{uuid4().hex[:8]}"
+    index = f"redrive-{mark.replace('_', '-')}"
+    sink: LabSink = SimulatedSink(folder, index) if run.sink is None else ForwardedSink(run.sink, index)
+    settings = dict(experiment.quick if run.quick else experiment.full)
+    world = World(run.url or f"sqlite:///{folder}/redrive.db", folder, experiment.name, mark, sink, settings, not run.url)
+    if experiment.thresholds is not None:
+        world.limits = Limits(queues={world.queue: experiment.thresholds})
+
+    def say(text: str) -> None:
+        run.say(f"[{experiment.number}] {text}" if several else text)
+
+    return Lab(experiment.number, experiment.title, _parameters(experiment, run, world), world, say)
+
+
+def _parameters(experiment: Experiment, run: Run, world: World) -> dict[str, str]:
+    seconds = experiment.quick_seconds if run.quick else experiment.seconds
+    found = {
+        "store": shown_url(world.url) if run.url else "a fresh SQLite file",
+        "sink": world.sink.shown,
+        "projection": f"{world.projection}, entity type {world.mark}",
+        **world.settings,
+    }
+    return {**found, "what is broken stays so for": f"{seconds:g} s"} if seconds else found
+
+
+async def _conduct(experiment: Experiment, lab: Lab, run: Run) -> None:
+    lab.say(f"lab {lab.number}: {lab.title}")
+    for name, value in lab.parameters.items():
+        lab.say(f"  {name}: {value}")
+    await lab.world.sink.start()
+    await lab.world.app.migrate()
+    await _refuse_busy(lab.world)
+    await experiment.run(lab, experiment.quick_seconds if run.quick else experiment.seconds)
+
+
+async def _refuse_busy(world: World) -> None:
+    """Refuses a store in which somebody else is at the same experiment: neither could believe what it sees. A worker
+    that was killed a moment ago is waited out."""
+    give_up = time.monotonic() + LEAVES_WITHIN_S
+    while (busy := await _busy(world)) and time.monotonic() < give_up:
+        await asyncio.sleep(1)
+    if busy:
+        raise Conflict(
+            f"somebody else uses the projection {world.projection} of this store: {busy}",
+            hint=f"wait for them; or redrive list --queue {world.queue} shows what a lab left that was killed",
+        )
+
+
+async def _busy(world: World) -> str:
+    """Returns who else is there."""
+    store = await world.store()
+    for one in await numbers(store, world.app.settings):
+        if one.projection == world.projection and (one.lag or one.failed):
+            return f"{one.lag} events wait, {one.failed} are failed"
+    figures = await store.figures()
+    alive = [one for one in figures.workers if standing(one, figures.now) in (Standing.ALIVE, Standing.SILENT)]
+    return ", ".join(f"worker {one.id}" for one in alive if world.queue in one.queues)
+
+
+async def _close(lab: Lab) -> None:
+    """Ends what runs. In a store that is not ours nothing is left that waits or is failed; what is done goes by
+    itself, after 15 minutes."""
+    world = lab.world
+    try:
+        if not world.fresh:
+            await _leave_nothing(world)
+    except RedriveError as error:
+        lab.say(f"  could not be cleaned: {error.message}")
+    finally:
+        await world.close()
+
+
+async def _leave_nothing(world: World) -> None:
+    for worker in world.workers:
+        await asyncio.to_thread(worker.kill)
+    operator = await world.app.operator(Caller(ACTOR, Role.ADMIN))
+    failed, *waiting = [await world.events(status) for status in ("failed", "pending", "processing")]
+    if failed:
+        await operator.failures.forget([UUID(str(row["id"])) for row in failed], reason=OVER)
+    if ids := [UUID(str(row["id"])) for rows in waiting for row in rows]:
+        await operator.tasks.cancel(ids, reason=OVER)
