@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,10 +58,12 @@ async def run_one(experiment: Experiment, run: Run, *, several: bool = False) ->
         began = time.monotonic()
         try:
             await _conduct(experiment, lab, run)
-        except (Unmet, TooLate, RedriveError, OSError, RuntimeError) as error:
-            if not isinstance(error, Unmet):
-                lab.broken = f"{type(error).__name__}: {error}"
-                lab.say(f"  BROKEN: {lab.broken}")
+        except Unmet:
+            pass  # it is among what was not seen
+        except Exception as error:  # whatever it is: the others are run, and the record says so
+            lab.broken = f"{type(error).__name__}: {error}"
+            known = isinstance(error, TooLate | RedriveError)
+            lab.say(f"  BROKEN: {lab.broken if known else traceback.format_exc()}")
         finally:
             await _close(lab)
         lab.seconds = time.monotonic() - began
@@ -75,6 +78,7 @@ def _prepared(experiment: Experiment, run: Run, folder: Path, several: bool) -> 
     sink: LabSink = SimulatedSink(folder, index) if run.sink is None else ForwardedSink(run.sink, index)
     settings = dict(experiment.quick if run.quick else experiment.full)
     world = World(run.url or f"sqlite:///{folder}/redrive.db", folder, experiment.name, mark, sink, settings, not run.url)
+    world.several = several
     if experiment.thresholds is not None:
         world.limits = Limits(queues={world.queue: experiment.thresholds})
 

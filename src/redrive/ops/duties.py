@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 
 from redrive.kernel.duty import Duty
@@ -13,6 +14,7 @@ from redrive.kernel.ports.store import Store
 from redrive.ops import approvals, audit, audit_chain, growth
 from redrive.ops import operation_runner as operations
 from redrive.ops import retention as failed
+from redrive.ops.alerts.answers import ASKED_EVERY
 from redrive.ops.alerts.evaluate import EVERY_S, Evaluator
 from redrive.ops.alerts.messages import Place, Wording
 from redrive.ops.alerts.more_rules import more_rules
@@ -68,9 +70,14 @@ async def _measure(store: Store, worker: str, stopping: Stopping) -> None:
 
 
 def alerts_duty(
-    settings: Settings, store: str, connection: str, features: Sequence[Feature] = (), app: str | None = None
+    settings: Settings,
+    store: str,
+    connection: str,
+    features: Sequence[Feature] = (),
+    app: str | None = None,
+    asked_every: timedelta = ASKED_EVERY,
 ) -> Duty:
-    """Returns the duty that evaluates alerts; the arguments are those of ``duties_of``."""
+    """Returns the duty that evaluates alerts; the arguments are those of ``duties_of`` and of ``Evaluator``."""
     several = connection if len(settings.connections) > 1 else None
     place = Place(store, socket.gethostname(), settings.env, several)
     wording = Wording(settings.alert_runbooks, place, settings.triage)
@@ -79,7 +86,7 @@ def alerts_duty(
     # One address, one evaluator: with two, the one would hide that the other is gone.
     heartbeat = settings.alert_heartbeat if connection == settings.default_connection else None
     starts = partial(start_command, settings, connection, app=settings.app or app or "module:app")
-    evaluator = Evaluator(settings.alerts.limits, to, heartbeat, own, settings.slo, starts)
+    evaluator = Evaluator(settings.alerts.limits, to, heartbeat, own, settings.slo, starts, asked_every)
     return Duty("alerts", EVERY_S, evaluator.run)
 
 

@@ -7,12 +7,15 @@ rounds follow each other faster than the 15 s of a worker. What fires ends 30 s 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from uuid import UUID
 
 from redrive.kernel.alerts.book import Book
 from redrive.kernel.duty import Duty
-from redrive.kernel.failed import FailureFilter
 from redrive.labs.kit.lab import PATIENCE_S, Lab
 from redrive.labs.kit.workers import OutboxWorker
 from redrive.ops.access import Caller, Role
@@ -37,10 +40,37 @@ async def fire_and_end(lab: Lab, longest_hold: float) -> None:
         lab.note("left out: stuck, which holds for a minute before it fires")
     lab.note("left out: surge, which ends ten minutes after the last failure")
     rounds = Rounds(lab)
-    await _break_everything(lab)
-    await rounds.until(rules, "fires", lambda book: {one.key for one in book.firing}, PATIENCE_S + longest_hold)
-    await _mend_everything(lab)
-    await rounds.until(rules, "ends", lambda book: {one.key for one in book.ended}, PATIENCE_S)
+    with _kept_in(lab):
+        await _break_everything(lab)
+        await rounds.until(rules, "fires", lambda book: {one.key for one in book.firing}, PATIENCE_S + longest_hold)
+        await _mend_everything(lab)
+        await rounds.until(rules, "ends", lambda book: {one.key for one in book.ended}, PATIENCE_S)
+
+
+class _LabLog(logging.Handler):
+    """Puts what the evaluator logs into the record."""
+
+    def __init__(self, lab: Lab) -> None:
+        super().__init__(logging.INFO)
+        self._lab = lab
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lab.log({"event": getattr(record, "event", record.levelname), "message": record.getMessage()})
+
+
+@contextmanager
+def _kept_in(lab: Lab) -> Iterator[None]:
+    logger, handler = logging.getLogger("redrive.alerts"), _LabLog(lab)
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
 
 
 class Rounds:
@@ -49,11 +79,11 @@ class Rounds:
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
         app = lab.world.app
-        self._duty: Duty = alerts_duty(app.settings, "labs", app.settings.default_connection, app.features)
+        connection, often = app.settings.default_connection, timedelta(seconds=ROUND_EVERY_S)
+        self._duty: Duty = alerts_duty(app.settings, "labs", connection, app.features, asked_every=often)
 
-    async def until(self, rules: Sequence[str], what: str, keys: object, patience: float) -> None:
+    async def until(self, rules: Sequence[str], what: str, keys: Callable[[Book], set[str]], patience: float) -> None:
         """Evaluates until all of these are so; asserts each."""
-        assert callable(keys)
         found: set[str] = set()
         give_up = time.monotonic() + patience
         while not found >= set(rules) and time.monotonic() < give_up:
@@ -90,7 +120,7 @@ async def _mend_everything(lab: Lab) -> None:
     await world.sink.slow(0)
     last: OutboxWorker = await world.worker("last")
     operator = await world.app.operator(Caller(ACTOR, Role.ADMIN))
-    failed = await operator.failures.list_failed(FailureFilter(queue=world.queue))
-    await operator.failures.forget([task.id for task in failed], reason="made by lab 6")
+    failed = await world.events("failed")
+    await operator.failures.forget([UUID(str(row["id"])) for row in failed], reason="made by lab 6")
     lab.note(f"worker {last.name} takes the rest over; {len(failed)} failed events are given up")
     await lab.until("all is done", "mended", lambda now: now.lag == 0 and now.failed == 0)

@@ -21,7 +21,7 @@ async def run(lab: Lab, _: float) -> None:
     held = await lab.until("events are in processing at the kill", "at the kill", lambda now: now.processing > 0)
     await asyncio.to_thread(first.kill)
     lab.note(f"kill -9 {first.pid}")
-    await lab.until("stuck > 0 once the lease is over", "lease over, nobody there", lambda now: now.stuck > 0)
+    await lab.until("stuck > 0 once the lease is over", "lease over", lambda now: now.stuck == now.processing > 0)
     await world.sink.slow(0)
     second = await world.worker("second")
     lab.note("another worker starts, and the sink answers again")

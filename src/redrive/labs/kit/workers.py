@@ -22,10 +22,20 @@ Metrics = dict[str, float]
 class OutboxWorker(Program):
     """A worker of one projection."""
 
-    def __init__(self, name: str, projection: str, env: Mapping[str, str], directory: Path, cwd: Path | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        projection: str,
+        env: Mapping[str, str],
+        directory: Path,
+        *,
+        cwd: Path | None = None,
+        port: int = 0,
+    ) -> None:
+        """``port``: of its metrics; 0 takes any that is free."""
         log = directory / f"worker-{name}.log"
         arguments = ["redrive.cli", "outbox", "work", projection, "--id", f"{projection}-{name}"]
-        arguments += ["--metrics-port", str(_free_port())]
+        arguments += ["--metrics-port", str(port)]
         super().__init__(name, arguments, env, log, cwd=cwd)
         self.projection = projection
         self._at: str | None = None
@@ -76,8 +86,8 @@ def samples_of(page: str, projection: str) -> Metrics:
     return found
 
 
-def _free_port() -> int:
-    """Returns the usual port of labs if it is free, else 0: any."""
+def usual_port() -> int:
+    """Returns the usual port of labs if it is free, else 0."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", USUAL_PORT))

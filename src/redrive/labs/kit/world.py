@@ -16,7 +16,7 @@ from redrive.kernel.ports.store import Store
 from redrive.labs.kit import facts
 from redrive.labs.kit.environment import environment
 from redrive.labs.kit.sinks import LabSink
-from redrive.labs.kit.workers import OutboxWorker
+from redrive.labs.kit.workers import OutboxWorker, usual_port
 from redrive.outbox.application import Outbox
 from redrive.outbox.event import OPS, queue_of
 from redrive.outbox.settings import OutboxSettings
@@ -38,6 +38,7 @@ class World:
     sink: LabSink
     settings: dict[str, str]
     fresh: bool
+    several: bool = False  # others run at the same time: the usual port is not ours alone
     limits: Limits | None = None
     source: dict[str, int] = field(default_factory=dict)  # what the sink has to have: versions by key
     workers: list[OutboxWorker] = field(default_factory=list)
@@ -104,7 +105,14 @@ class World:
 
     async def worker(self, name: str, *, ready: bool = True) -> OutboxWorker:
         """Starts ``redrive outbox work``; waits until it is ready."""
-        made = OutboxWorker(name, self.projection, self.environment(), self.directory, self.cwd)
+        made = OutboxWorker(
+            name,
+            self.projection,
+            self.environment(),
+            self.directory,
+            cwd=self.cwd,
+            port=0 if self.several else usual_port(),
+        )
         self.workers.append(made)
         if ready:
             await made.ready()

@@ -69,12 +69,16 @@ def _number(found: object, whose: str = "its query") -> Answer:
 
 
 async def ask_all(
-    store: Store, rules: Mapping[str, OwnRule], known: Mapping[str, Answer], now: datetime
+    store: Store,
+    rules: Mapping[str, OwnRule],
+    known: Mapping[str, Answer],
+    now: datetime,
+    every: timedelta = ASKED_EVERY,
 ) -> dict[str, Answer]:
-    """Returns the answers of all, those asked again that are a minute old."""
+    """Returns the answers of all, those asked again that are a minute old, or as old as ``every`` says."""
     found: dict[str, Answer] = {}
     for name, rule in rules.items():
         last = known.get(name)
-        fresh = last is not None and last.at is not None and now - last.at < ASKED_EVERY
+        fresh = last is not None and last.at is not None and now - last.at < every
         found[name] = last if last is not None and fresh else (await ask_rule(store, rule)).asked(now)
     return found

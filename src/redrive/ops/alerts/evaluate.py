@@ -32,7 +32,7 @@ from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
-from redrive.ops.alerts.answers import ask_all
+from redrive.ops.alerts.answers import ASKED_EVERY, ask_all
 from redrive.ops.alerts.details import with_details
 from redrive.ops.alerts.look import BOOK, COLLECTION, book_of, look, silences_of
 from redrive.ops.alerts.send import NotSent, Send, call, deliver, in_thread
@@ -50,7 +50,7 @@ class Evaluator:
     """Evaluates the rules of one configuration. ``send``: to whom, by name; ``heartbeat``: an address that is called
     after each round, so that somebody notices when nobody evaluates; ``own``: rules of the application and its
     features, ``objectives``: service levels of queues. ``starts``: returns the command that starts a worker for a
-    queue."""
+    queue. ``asked_every``: how often rules are asked that have to look for themselves."""
 
     def __init__(
         self,
@@ -60,8 +60,10 @@ class Evaluator:
         own: Mapping[str, OwnRule] = MappingProxyType({}),
         objectives: Mapping[str, Objective] = MappingProxyType({}),
         starts: Callable[[str], str] | None = None,
+        asked_every: timedelta = ASKED_EVERY,
     ) -> None:
         self._starts = starts
+        self._asked_every = asked_every
         self._objectives = objectives
         self._limits = limits
         self._own = own
@@ -77,7 +79,7 @@ class Evaluator:
         if before.at is not None and figures.now <= before.at:
             return  # somebody was quicker
         facts, after = await look(store, self._limits, figures, before, self._objectives)
-        answers = await ask_all(store, self._own, before.answers, figures.now)
+        answers = await ask_all(store, self._own, before.answers, figures.now, self._asked_every)
         known, theirs = of_others(before, self._own.keys(), figures.now)
         broken = [*conditions(facts, self._limits), *own_conditions(self._own, answers), *theirs]
         judged = step(after, self._with_commands(broken), figures.now)
