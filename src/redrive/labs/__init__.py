@@ -10,7 +10,7 @@ LABS = Feature(
     "labs",
     __name__,
     commands="redrive.labs.commands:lab",
-    about="Experiments that anyone can repeat: workers are killed, the sink is stopped, and what must be seen is asserted.",
+    about="Experiments that anyone can repeat: workers are killed, sinks are stopped, what must be seen is asserted.",
     command="lab",
     tasks=False,
 )

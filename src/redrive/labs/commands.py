@@ -27,8 +27,8 @@ Store = Annotated[
     typer.Option(
         "--url",
         metavar="URL",
-        help="A store that is there: SQLite or PostgreSQL. Labs use projections of their own (lab1 to lab6) in it, bring "
-        "its schema up to date, and leave nothing that waits or is failed. Without it each has a fresh SQLite file.",
+        help="A store that is there: SQLite or PostgreSQL. Labs use projections of their own (lab1 to lab6) in it, "
+        "bring its schema up to date, and leave nothing that waits or is failed. Without it each has a fresh SQLite file.",
     ),
 ]
 Sink = Annotated[
@@ -59,7 +59,7 @@ def lab(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Experiments that anyone can repeat: workers are killed, the sink is stopped, and what must be seen is asserted.
+    """Experiments that anyone can repeat: workers are killed, sinks are stopped, what must be seen is asserted.
     Each writes a record in Markdown. Exit code 1 when something was not seen."""
     if not which:
         _list(json)
@@ -70,7 +70,8 @@ def lab(
         if jobs > 1:
             raise InvalidInput("labs on one store run one after the other", hint="leave out --jobs, or --url")
     from redrive.labs.report import prepare
-    from redrive.labs.runner import Run, run_all
+    from redrive.labs.run import Run
+    from redrive.labs.runner import run_all
 
     prepare(report)
     say = (lambda _: None) if json else output.say

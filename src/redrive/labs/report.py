@@ -5,16 +5,13 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from redrive.errors import InvalidInput
 from redrive.files import PRIVATE_FOLDER, write_private
 from redrive.labs.kit.facts import oldest_words
 from redrive.labs.kit.lab import Lab
+from redrive.labs.run import Run
 from redrive.version import __version__
-
-if TYPE_CHECKING:
-    from redrive.labs.runner import Run
 
 COLUMNS = ("when", "time", "pending", "processing", "done", "failed", "stuck", "oldest pending")
 

@@ -6,8 +6,7 @@ import asyncio
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -19,6 +18,7 @@ from redrive.labs.kit.processes import TooLate
 from redrive.labs.kit.sinks import ForwardedSink, LabSink, SimulatedSink
 from redrive.labs.kit.world import World
 from redrive.labs.report import write_report
+from redrive.labs.run import Run
 from redrive.ops.access import Caller, Role
 from redrive.ops.workers import Standing, standing
 from redrive.outbox.numbers import numbers
@@ -26,18 +26,6 @@ from redrive.stores import shown_url
 
 ACTOR, OVER = "lab", "the lab is over"
 LEAVES_WITHIN_S = 60.0
-
-
-@dataclass(slots=True, frozen=True)
-class Run:
-    """What the command line says about all of them. ``url``: a store that is there; None makes a fresh one each."""
-
-    url: str | None
-    sink: str | None
-    quick: bool
-    by: str
-    report: Path
-    say: Callable[[str], None]
 
 
 async def run_all(experiments: Sequence[Experiment], run: Run, at_once: int) -> list[Lab]:
@@ -77,7 +65,9 @@ def _prepared(experiment: Experiment, run: Run, folder: Path, several: bool) -> 
     index = f"redrive-{mark.replace('_', '-')}"
     sink: LabSink = SimulatedSink(folder, index) if run.sink is None else ForwardedSink(run.sink, index)
     settings = dict(experiment.quick if run.quick else experiment.full)
-    world = World(run.url or f"sqlite:///{folder}/redrive.db", folder, experiment.name, mark, sink, settings, not run.url)
+    world = World(
+        run.url or f"sqlite:///{folder}/redrive.db", folder, experiment.name, mark, sink, settings, not run.url
+    )
     world.several = several
     if experiment.thresholds is not None:
         world.limits = Limits(queues={world.queue: experiment.thresholds})
@@ -113,7 +103,7 @@ async def _refuse_busy(world: World) -> None:
     """Refuses a store in which somebody else is at the same experiment: neither could believe what it sees. A worker
     that was killed a moment ago is waited out."""
     give_up = time.monotonic() + LEAVES_WITHIN_S
-    while (busy := await _busy(world)) and time.monotonic() < give_up:
+    while (busy := await _busy(world)) and time.monotonic() < give_up:  # noqa: ASYNC110
         await asyncio.sleep(1)
     if busy:
         raise Conflict(

@@ -22,8 +22,8 @@ Examine = Callable[["Store", Any], Awaitable[Sequence[Finding]]]
 class AlertRule:
     """``look`` gets the store and the settings and returns a number; None: there is nothing to judge. Without it the
     number is how many findings of this name the feature's ``examine`` returns. Compared by ``op`` with ``threshold``
-    (a number, or a function of the settings) it has to be true for ``hold`` seconds (likewise). ``summary`` says what is
-    counted, ``fix`` what to do, ``runbook`` where that is written."""
+    (a number, or a function of the settings) it has to be true for ``hold`` seconds (likewise). ``summary`` says what
+    is counted, ``fix`` what to do, ``runbook`` where that is written."""
 
     name: str
     summary: str

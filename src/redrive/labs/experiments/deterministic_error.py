@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from redrive.labs.experiments.experiment import Experiment
-from redrive.labs.kit.lab import Lab
 from redrive.labs.kit.database import Database
+from redrive.labs.kit.lab import Lab
 
 EVENTS = 20
 OP = "not-a-real-op"

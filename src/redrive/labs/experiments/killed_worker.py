@@ -13,10 +13,10 @@ HANGS_S = 300.0  # how long the sink takes to answer: the worker is killed long 
 
 async def run(lab: Lab, _: float) -> None:
     world = lab.world
-    await world.publish(EVENTS)
-    await world.sink.slow(HANGS_S)
-    await lab.look("before")
     first = await world.worker("first")
+    await lab.look("before")
+    await world.sink.slow(HANGS_S)
+    await world.publish(EVENTS)
     lab.note("the sink hangs: what the worker has claimed stays in processing")
     held = await lab.until("events are in processing at the kill", "at the kill", lambda now: now.processing > 0)
     await asyncio.to_thread(first.kill)
@@ -34,7 +34,9 @@ async def run(lab: Lab, _: float) -> None:
     for line in lines:
         lab.log({name: line[name] for name in ("event", "projection", "reclaimed", "lease", "max_processing")})
     taken = sum(line["reclaimed"] for line in lines)
-    lab.expect("as many were taken back as were in processing", taken >= held.processing, f"{taken} of {held.processing}")
+    lab.expect(
+        "as many were taken back as were in processing", taken >= held.processing, f"{taken} of {held.processing}"
+    )
     after = await lab.until(
         "pending and processing end at 0",
         "after",
@@ -52,5 +54,9 @@ KILLED_WORKER = Experiment(
     "processing at the kill; stuck > 0, then 0; outbox.reclaimed; all is processed in the end",
     run,
     full={"OUTBOX_LEASE_SECONDS": "10", "OUTBOX_RECLAIM_INTERVAL_SECONDS": "2", "OUTBOX_MAX_PROCESSING_SECONDS": "60"},
-    quick={"OUTBOX_LEASE_SECONDS": "2", "OUTBOX_RECLAIM_INTERVAL_SECONDS": "0.5", "OUTBOX_MAX_PROCESSING_SECONDS": "60"},
+    quick={
+        "OUTBOX_LEASE_SECONDS": "2",
+        "OUTBOX_RECLAIM_INTERVAL_SECONDS": "0.5",
+        "OUTBOX_MAX_PROCESSING_SECONDS": "60",
+    },
 )

@@ -17,7 +17,7 @@ async def redrive(world: World, *arguments: str) -> tuple[int, str]:
 
 
 def _run(world: World, arguments: tuple[str, ...]) -> tuple[int, str]:
-    done = subprocess.run(  # noqa: S603 (our own command line)
+    done = subprocess.run(
         [sys.executable, "-m", "redrive.cli", *arguments],
         env=world.environment(),
         cwd=world.cwd,

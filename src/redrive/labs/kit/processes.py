@@ -49,7 +49,7 @@ class Program:
         self.log = log
         pipe = subprocess.PIPE if talks else subprocess.DEVNULL
         with log.open("ab") as output:
-            self.process: subprocess.Popen[str] = subprocess.Popen(  # noqa: S603 (our own modules)
+            self.process: subprocess.Popen[str] = subprocess.Popen(
                 [sys.executable, "-m", *arguments],
                 cwd=cwd,
                 env=dict(env),
