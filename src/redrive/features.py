@@ -25,6 +25,7 @@ BUILT_IN: tuple[str, ...] = (
     "redrive.batches:BATCHES",
     "redrive.outbox:OUTBOX",
     "redrive.labs:LABS",
+    "redrive.labs:SOAK",
 )
 # Commands, addresses of the API and pages of the console that redrive has itself. A test keeps them complete, and also
 # the first words of its tables: a worker's role may write to tables that are named after a feature.

@@ -28,7 +28,7 @@ Store = Annotated[
         "--url",
         metavar="URL",
         help="A store that is there: SQLite or PostgreSQL. Labs use projections of their own (lab1 to lab6) in it, "
-        "bring its schema up to date, and leave nothing that waits or is failed. Without it each has a fresh SQLite file.",
+        "bring its schema up to date, and leave nothing that waits or is failed. Without it: a fresh SQLite file each.",
     ),
 ]
 Sink = Annotated[
