@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from redrive.errors import RedriveError
+from redrive.labs.kit.journal import Journal
 from storm.app import app
-from storm.journal import Journal
 
 TICK = 0.02
 # Callers that wait for an answer. When all of them wait, nobody is left to offer more.

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 from storm.account import audit
-from storm.journal import Journal, read
+from redrive.labs.kit.journal import Journal, read
 from storm.pace import FAST
 from storm.rows import Row, read_rows
 from storm.scenarios.sqlite import OnSqlite

@@ -171,7 +171,7 @@ class Soak:
             self._quiet_points += 1
             took, documents = time.monotonic() - began, len(self._books.documents)
             self._plan.say(
-                f"quiet point {self._quiet_points}: {looked_at:,} tasks and events, {documents:,} documents in the sink:"
+                f"quiet point {self._quiet_points}: {looked_at:,} tasks and events, {documents:,} in the sink:"
                 f" all balances ({took:.1f} s after the last fault)"
             )
 
