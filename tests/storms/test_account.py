@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import pytest
 from storm.account import audit
-from redrive.labs.kit.journal import Journal, read
 from storm.pace import FAST
 from storm.rows import Row, read_rows
 from storm.scenarios.sqlite import OnSqlite
@@ -15,6 +14,7 @@ from storm.stage import Stage
 from storm.verdict import Result
 from storm.world import World
 
+from redrive.labs.kit.journal import Journal, read
 from tests import cluster
 
 pytestmark = [pytest.mark.storms, pytest.mark.xdist_group("storms"), pytest.mark.timeout(120)]
