@@ -134,3 +134,16 @@ async def test_the_same_over_http_and_in_the_console(app: App, provider: Scripte
         assert (await client.get(f"/api/batches/{batch.id}")).json()["state"] == "cancelled"
     async with console(app) as browser:
         assert "cancel 3 items of batch May" in text_of(await page(browser, "/approvals"))
+
+
+async def test_pages_say_beforehand_that_a_second_person_has_to_agree(app: App, provider: Scripted) -> None:
+    await rich(app, amount=100)
+    broken = await settled(app, await made(app, [BROKEN] * 3))
+    large, small = await made(app, [{}] * 3), await made(app, [{}] * 2)
+    tasks = await app.batch([{"kind": "SYSTEM_HEALTH_CHECK", "delay": 3600}] * 3)
+    async with console(app) as client:
+        for batch, words in ((large, "Ask to cancel"), (tasks, "Ask to cancel"), (broken, "Ask to start 3 again")):
+            seen = text_of(await page(client, f"/batches/{batch.id}"))
+            assert "A second person has to agree: 3 tasks are more than 2." in seen and words in seen
+        alone = text_of(await page(client, f"/batches/{small.id}"))
+        assert "A second person" not in alone and "Cancel what has not ended" in alone

@@ -25,6 +25,7 @@ from redrive.ops.access import Caller, Role
 from redrive.ops.alerts.evaluate import Evaluator
 from redrive.ops.failed import failures
 from redrive.settings import Options, load_settings
+from tests.browser.catalogue import add_catalogue, furnish_catalogue, with_catalogue
 from tests.browser.farm import add_farm, furnish_farm, with_farm
 
 KINDS = ("EPISODE_CUT", "SHOT_RENDER", "SHOT_UPLOAD", "VIDEO_GEN", "VOICE_SYNTH", "SUBTITLE_ALIGN", "THUMBNAIL_MAKE",
@@ -52,9 +53,11 @@ async def _fail(kind: str, name: str) -> None:
 def make_studio(url: str | None = None) -> App:
     """An application of twelve kinds, five of which fail for good."""
     levels = {"default": Objective(wait_seconds=30.0, target=0.95, days=7)}
-    settings = with_farm(load_settings(url=url).with_values(approvals_above=100, slo=levels))
+    settings = with_catalogue(with_farm(load_settings(url=url).with_values(approvals_above=100, slo=levels)))
     made = App(settings=settings, url=url, name="studio")
     add_farm(made)
+    file = made.connections.main.file
+    add_catalogue(made, Path.cwd() if file is None else file.parent)
     for kind in KINDS:
 
         async def run(ctx: Context, name: str, kind: str = kind, **more: Any) -> str:
@@ -103,6 +106,7 @@ async def furnish(made: App, file: Path, size: int = 20) -> None:
         + [{"kind": "SCORE_MIX", "payload": {"name": f"m-{n}"}, "delay": 3600} for n in range(size)]
     )
     await furnish_farm(made)
+    await furnish_catalogue(made, size)
     _past(file)
     await Evaluator(Limits(Thresholds(failed_for=0, no_worker_for=0)), {}).run(await made.store(), "w1")
     await operator.alerts.silence(
@@ -121,7 +125,12 @@ def _past(file: Path) -> None:
     with sqlite3.connect(file, timeout=30) as connection:
         for back in range(1, 24 * 60):
             at = _stored(now - timedelta(minutes=back))
-            for queue, kind, share in (("", "", 1.0), ("default", "", 1.0), *(("default", k, 1 / 12) for k in KINDS)):
+            for queue, kind, share in (
+                ("", "", 1.0),
+                ("default", "", 1.0),
+                ("outbox:catalogue", "", 0.4),
+                *(("default", k, 1 / 12) for k in KINDS),
+            ):
                 tally = _minute(back, share)
                 row = ("minute", at, queue, kind, tally.completed, tally.failed, json.dumps(tally.document()))
                 connection.execute("insert or ignore into redrive_series values (?, ?, ?, ?, ?, ?, ?)", row)

@@ -14,6 +14,7 @@ from redrive.kernel.operation import Action
 from redrive.ops.access import Caller, Role
 from redrive.ops.failed import failures
 from redrive.settings import load_settings
+from tests.browser.catalogue import add_catalogue, furnish_catalogue, with_catalogue
 from tests.browser.farm import add_farm, furnish_farm, with_farm
 from tests.console.conftest import HOME, work
 
@@ -40,6 +41,7 @@ async def world(client: httpx.AsyncClient) -> World:
     cause = await first("/failures", r'href="/ops/queue(/causes/[0-9a-f]{16})"')
     operation = await first("/operations", r'href="/ops/queue(/operations/[0-9a-f-]+)"')
     pages = await paid(first)
+    projection = await first("/outbox", r'href="/ops/queue(/outbox/(?!partners)[\w.:-]+)"')
     pages |= {
         "overview": "",
         "a day": "?period=24h",
@@ -63,6 +65,11 @@ async def world(client: httpx.AsyncClient) -> World:
         "workers": "/workers",
         "schedules": "/schedules",
         "settings": "/settings",
+        "projections": "/outbox",
+        "projection": projection,
+        "sink down": "/outbox/partners?period=24h",
+        "replay": f"{projection}/replay",
+        "documents": f"{projection}/search?q=5",
         "find": "/find?q=episode",
         "who": "/who",
     }
@@ -99,8 +106,9 @@ async def paid(first: Callable[[str, str], Awaitable[str]]) -> dict[str, str]:
 
 async def make_hostile(file: Path) -> App:
     """An application whose names and texts want to break the page."""
-    made = App(settings=with_farm(load_settings(url=f"sqlite:///{file}")), name="hostile")
+    made = App(settings=with_catalogue(with_farm(load_settings(url=f"sqlite:///{file}"))), name="hostile")
     add_farm(made)
+    add_catalogue(made, file.parent, "P" * 100)
 
     @made.task("K" * 100, max_attempts=1)
     async def run(ctx: Context, **payload: str) -> None:
@@ -124,4 +132,5 @@ async def make_hostile(file: Path) -> App:
     await operator.causes.annotate(cause.row.fingerprint, None, note=LONG, owner="O" * 90)
     await made.enqueue("K" * 100, {"a": LONG}, scope=LONG[:200])
     await furnish_farm(made, name=LONG, label=LONG[:90] + "<b>")
+    await furnish_catalogue(made, 1, "P" * 100, LONG)
     return made

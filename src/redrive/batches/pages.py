@@ -10,6 +10,7 @@ from fastapi.responses import StreamingResponse
 
 from redrive.batches.batch import Batch, BatchState
 from redrive.batches.batch_service import BatchService
+from redrive.batches.remote.approved_actions import CANCEL, ApprovedBatches
 from redrive.batches.remote.page_regions import sample_items, sample_remote
 from redrive.batches.remote.pages import one_remote, panel
 from redrive.batches.results import FORMS, check_form, results
@@ -74,6 +75,7 @@ async def one_batch(page: ThePage, batch: str) -> Response:
     return await page.render(
         "batches/batch.html",
         **await _progress(page.operator, shown),
+        approval=await _second_person(page, shown),
         state=state,
         kind=kind,
         states=[one.value for one in State],
@@ -127,6 +129,13 @@ async def _act_on_remote(page: TheForm, batch: str) -> Response:
     if done.approval is not None:
         return page.go(page.link("/approvals"), "It waits for a second person.")
     return page.go(page.link(f"/batches/{done.batch.id}"), told)
+
+
+async def _second_person(page: ThePage, batch: Batch) -> str | None:
+    """Returns why a second person has to agree to a cancel; None where nobody has to, or it cannot be cancelled."""
+    if not page.may_act or batch.state is not BatchState.PROCESSING or batch.asked:
+        return None
+    return await page.operator.of(ApprovedBatches).needs(CANCEL, batch.pending)
 
 
 async def _progress(operator: Operator, batch: Batch) -> dict[str, Any]:

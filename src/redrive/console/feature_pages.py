@@ -15,6 +15,7 @@ from redrive.console.navigation import SECTIONS, Section, joined
 from redrive.console.place import HOME
 from redrive.console.sample import Number, Sampler
 from redrive.console.templates_env import add_templates, fragment
+from redrive.console.usage import Usage, Used
 from redrive.errors import ConfigError, RedriveError
 from redrive.kernel.feature import Feature
 from redrive.kernel.task import Task
@@ -46,6 +47,8 @@ class FeaturePages:
     panel: MakePanel | None = None
     topics: Mapping[str, Sampler] = field(default_factory=dict)
     number: Number | None = None  # stands beside its items that say ``badge="NAME"``, on every page
+    # Whether anybody uses it: until then the menu leaves its pages out. Without it they are always there.
+    used: Used | None = None
     # What others call things of this feature, as patterns, and the page of each: {r"order:(\w+)": r"/orders/\1"}.
     references: Mapping[str, str] = field(default_factory=dict)
 
@@ -60,6 +63,7 @@ class Extensions:
     panels: Mapping[str, MakePanel]
     numbers: Mapping[str, Number]
     references: Mapping[str, str] = field(default_factory=dict)
+    usage: Usage = field(default_factory=lambda: Usage({}))
 
     def page_of(self, reference: str) -> str | None:
         """Returns the address of what somebody calls so, below the console; None where no feature knows it."""
@@ -99,6 +103,7 @@ def extensions_of(brought: Iterable[Feature]) -> Extensions:
         {feature.name: pages.panel for feature, pages in found.items() if pages.panel is not None},
         {feature.name: pages.number for feature, pages in found.items() if pages.number is not None},
         {pattern: path for pages in found.values() for pattern, path in pages.references.items()},
+        Usage({feature.name: pages.used for feature, pages in found.items() if pages.used is not None}),
     )
 
 

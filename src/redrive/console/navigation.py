@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from redrive.console.place import home
@@ -103,7 +103,11 @@ def joined(sections: Iterable[Section]) -> tuple[Section, ...]:
     return tuple(found.values())
 
 
-def shown_to(role: Role, sections: Iterable[Section]) -> list[Section]:
-    """Returns the sections with what this role may see."""
-    seen = [replace(one, items=tuple(item for item in one.items if item.role <= role)) for one in sections]
+def shown_to(role: Role, sections: Iterable[Section], unused: Collection[str] = ()) -> list[Section]:
+    """Returns the sections with what this role may see, without the pages of features that nobody uses."""
+
+    def is_shown(item: Item) -> bool:
+        return item.role <= role and item.path.strip("/").partition("/")[0] not in unused
+
+    seen = [replace(one, items=tuple(filter(is_shown, one.items))) for one in sections]
     return [section for section in seen if section.items]

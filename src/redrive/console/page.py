@@ -41,6 +41,7 @@ class Page:
         self.operator = operator
         self.now = now
         self.form: Form = Form([])
+        self.unused: frozenset[str] = frozenset()  # features
 
     @property
     def path(self) -> str:
@@ -68,7 +69,7 @@ class Page:
     @property
     def sections(self) -> list[Section]:
         """The menu, as far as the visitor may see it."""
-        return shown_to(self.visitor.caller.role, self.extensions.sections)
+        return shown_to(self.visitor.caller.role, self.extensions.sections, self.unused)
 
     @property
     def shell(self) -> Shell:
@@ -217,6 +218,7 @@ async def a_page(request: Request) -> Page:
         raise PageUnknown(f"there is no connection {named!r}", hint=f"there are: {', '.join(app.connections)}")
     operator = for_pages(app, await app.operator(visitor.caller, named))
     page = Page(request, visitor, operator, await operator.health.now())
+    page.unused = await page.extensions.usage.unused(operator)
     request.state.page = page  # for what goes wrong later: its menu is shown with it
     return page
 

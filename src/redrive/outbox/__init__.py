@@ -18,6 +18,7 @@ OUTBOX = Feature(
     services={"outbox": "redrive.outbox.application:Outbox"},
     routes="redrive.outbox.routes:router",
     commands="redrive.outbox.commands:cli",
+    pages="redrive.outbox.pages:pages",
     settings=OutboxSettings,
     retention=retention,
     examine=examine,

@@ -11,6 +11,7 @@ from redrive.feature.cli import AppName, Json, Url, look_at, operate, output
 from redrive.outbox.load_command import load_events
 from redrive.outbox.replay_command import replay
 from redrive.outbox.service import OutboxService
+from redrive.outbox.show_command import age, show
 from redrive.outbox.trigger_command import trigger
 from redrive.outbox.work_command import work
 
@@ -19,10 +20,11 @@ cli = typer.Typer(
     invoke_without_command=True,
 )
 cli.command("work")(work)
+cli.command("show")(show)
 cli.command("trigger")(trigger)
 cli.command("load")(load_events)
 cli.command("replay")(replay)
-COLUMNS = ("projection", "pending", "processing", "done", "failed", "stuck")
+COLUMNS = ("projection", "pending", "retries", "processing", "done", "failed", "stuck")
 LONGEST_SHOWN = 120
 
 
@@ -45,14 +47,10 @@ def list_projections(url: Url = None, app: AppName = None, json: Json = False) -
     output.table(
         [*found.column, *COLUMNS, "oldest", "sink"],
         [
-            (*found.cell(name), *(str(one[each]) for each in COLUMNS), _age(one), one["sink"] or "-")
+            (*found.cell(name), *(str(one[each]) for each in COLUMNS), age(one), one["sink"] or "-")
             for name, one in rows
         ],
     )
-
-
-def _age(one: dict[str, Any]) -> str:
-    return "-" if one["oldest_age"] is None else f"{one['oldest_age']:.0f} s"
 
 
 @cli.command("search")

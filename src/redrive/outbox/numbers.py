@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 @dataclass(slots=True, frozen=True)
 class Numbers:
     """The events of a projection, in the words of the outbox. ``stuck``: processing, and its lease is over or it takes
-    longer than ``OUTBOX_MAX_PROCESSING_SECONDS``. ``oldest_age``: seconds since the oldest that is not done was
-    published."""
+    longer than ``OUTBOX_MAX_PROCESSING_SECONDS``. ``retries``: of the pending ones, those that
+    wait for another attempt. ``oldest_age``: seconds since the oldest that is not done was published."""
 
     projection: str
     pending: int = 0
@@ -25,6 +25,7 @@ class Numbers:
     done: int = 0
     inflight: int = 0
     stuck: int = 0
+    retries: int = 0
     oldest_age: float | None = None
 
     @property

@@ -26,7 +26,7 @@ with running as materialized (
   from redrive.task t where t.state = 'running' and t.lease_expires_at > '-infinity' and t.queue like 'outbox:%'
 )
 select substr(c.kind, 8) as projection, c.queued + c.delayed + c.paused as pending, c.running as processing, c.failed,
-  c.completed as done, coalesce(r.inflight, 0) as inflight, coalesce(r.stuck, 0) as stuck,
+  c.completed as done, c.delayed as retries, coalesce(r.inflight, 0) as inflight, coalesce(r.stuck, 0) as stuck,
   extract(epoch from clock_timestamp() - least(r.oldest, q.oldest, d.oldest))::double precision as oldest_age
 from redrive.v_counts c
 left join lateral (
@@ -41,6 +41,37 @@ left join lateral (
     select t.created_at from redrive.task t where t.state = 'delayed' and t.queue = c.queue
     order by t.next_attempt_at limit 1000) x) d on true
 where c.kind like 'OUTBOX:%' order by 1
+
+-- failed_by_reason: how many events of a queue are failed, by reason; totals, whatever their number
+select c.error_reason as reason, sum(c.n)::bigint as events from redrive.v_failed_counts c
+where c.queue = $1 group by 1 having sum(c.n) > 0 order by 2 desc, 1 limit $2
+
+-- retried_by_reason: why events of a queue wait for another attempt; of the first 1,000 of them
+select coalesce(x.error_reason, '') as reason, count(*) as events from (
+  select t.error_reason from redrive.task t where t.state = 'delayed' and t.queue = $1 order by t.next_attempt_at limit 1000) x
+group by 1 order by 2 desc, 1 limit $2
+
+-- longest_events: events of a queue that are not done, some of each state: those that wait, or failed, first
+with chosen as (
+  (select t.id, 'pending' as status, t.created_at from redrive.task t where t.state = 'queued' and t.queue = $1
+    order by t.lane, t.priority, t.position limit $2)
+  union all
+  (select x.id, 'pending', x.created_at from (
+    select t.id, t.created_at from redrive.task t where t.state = 'delayed' and t.queue = $1 order by t.next_attempt_at limit 1000) x
+    order by x.created_at limit $2)
+  union all
+  (select t.id, 'processing', t.created_at from redrive.task t
+    where t.state = 'running' and t.lease_expires_at > '-infinity' and t.queue = $1 order by t.created_at limit $2)
+  union all
+  (select t.id, 'failed', t.created_at from redrive.task t where t.state = 'failed' and t.queue = $1 order by t.failed_seq limit $2)
+)
+select t.id, c.status, t.scope as entity, t.attempt_count as attempts, t.max_attempts, t.created_at, t.failed_at,
+  case t.state when 'delayed' then t.next_attempt_at end as next_retry_at,
+  case t.state when 'running' then t.lease_expires_at end as lease_until, t.error_reason, t.error_message as error,
+  t.replay_count, t.payload ->> 'op' as op,
+  case when t.payload ->> 'version' ~ '^[0-9]{1,19}$' then
+    case when (t.payload ->> 'version')::numeric <= 9223372036854775807 then (t.payload ->> 'version')::bigint end end as version
+from chosen c join redrive.task t on t.id = c.id order by t.created_at, t.id
 
 -- table_shape: tables of this name, with or without a schema, and what a trigger has to know of them
 select n.nspname::text as "schema", c.relname::text as "table", case when c.relkind in ('r', 'p') then 'table' else 'view' end as kind,

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import weakref
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from redrive.outbox.event import Event, kind_of, queue_of
+from redrive.outbox.loop_sinks import LoopSinks
 from redrive.outbox.sink import Sink
+from redrive.outbox.sink_watch import SinkWatch
 
 if TYPE_CHECKING:
     from redrive.kernel.circuit import Circuit
@@ -20,8 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Projection:
-    """One projection of an application. ``make`` returns its sink: one for each event loop, since connections belong
-    to a loop."""
+    """One projection of an application. ``make`` returns its sink: one for each event loop."""
 
     name: str
     make: Callable[[], Sink]
@@ -30,9 +27,14 @@ class Projection:
     source: Any = None  # how a rebuild and a comparison read the source
     document: Callable[[Event], Any] | None = None  # makes the document of an event, where its payload is not it
     shown: str = ""  # its sink in words, without a password
-    _sinks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[int, Sink, Any]] = field(
-        default_factory=weakref.WeakKeyDictionary, repr=False
-    )
+    built_in: bool = False  # it is there because nobody declared one
+    _written: LoopSinks = field(init=False, repr=False)
+    _looked_at: LoopSinks = field(init=False, repr=False)
+    _watch: SinkWatch = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._written, self._looked_at = LoopSinks(self.make), LoopSinks(self.make)
+        self._watch = SinkWatch(self.sink_to_look_at)
 
     @property
     def kind(self) -> str:
@@ -42,39 +44,29 @@ class Projection:
     def queue(self) -> str:
         return queue_of(self.name)
 
+    @property
+    def watch(self) -> SinkWatch:
+        """Whether its sink can be reached from here."""
+        return self._watch
+
     def sink(self) -> Sink:
-        """Returns the sink of the running event loop, made at first use, and closed when the loop ends in order."""
-        loop = asyncio.get_running_loop()
-        known = self._sinks.get(loop)
-        if known is not None and known[0] == os.getpid():  # a forked process makes its own
-            return known[1]
-        sink = self.make()
-        keeper = _keep(sink)
-        self._sinks[loop] = (os.getpid(), sink, keeper)
-        with suppress(StopIteration):  # it waits at its yield, known to the loop from here on
-            keeper.__anext__().send(None)
-        return sink
+        """Returns the sink of the running event loop, to write to: from now on this process depends on it."""
+        return self._written.get()
 
     def sink_in_use(self) -> Sink | None:
-        """Returns the sink of the running event loop, if it has one by now."""
-        known = self._sinks.get(asyncio.get_running_loop())
-        return known[1] if known is not None and known[0] == os.getpid() else None
+        """Returns the sink that the running event loop writes to, if it does by now."""
+        return self._written.known()
+
+    def sink_to_look_at(self) -> Sink:
+        """Returns a sink to search and to ask how it is. A process that only looks does not depend on it: one that
+        serves the console is ready while a sink is down, when it is needed most."""
+        return self._written.known() or self._looked_at.get()
 
     async def indexes(self, store: Store) -> Sequence[str | None]:
         """Returns where events go: the live index, and one that a rebuild fills."""
         return (None,)
 
     async def close(self) -> None:
-        """Closes the sink of the running event loop."""
-        known = self._sinks.pop(asyncio.get_running_loop(), None)
-        if known is not None and known[0] == os.getpid():
-            await known[2].aclose()
-
-
-async def _keep(sink: Sink) -> AsyncGenerator[None, None]:
-    """Closes the sink at the end of the loop: open generators get their end first."""
-    try:
-        yield
-    finally:
-        with suppress(Exception):  # nobody waits for this
-            await sink.close()
+        """Closes the sinks of the running event loop."""
+        await self._written.close()
+        await self._looked_at.close()

@@ -60,7 +60,10 @@ class Projections:
         for name, table in self._settings.projections.items():
             self.add(name, table["sink"], batch=table.get("batch"), circuit=table.get("circuit", False))
         if not self._known:
-            self._register(Projection(BUILT_IN, self._built_in_sink, self._settings.batch), self.built_in_url())
+            url = self.built_in_url()
+            nobodys = self._settings.elastic_url is None  # else somebody has said where it goes
+            made = Projection(BUILT_IN, self._built_in_sink, self._settings.batch, shown=_shown(url), built_in=nobodys)
+            self._register(made, url)
             self._built_in = True
 
     def add(

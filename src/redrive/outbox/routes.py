@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -13,16 +14,73 @@ from redrive.outbox.service import MOST_HITS, OutboxService
 router = APIRouter(prefix="/api/outbox", tags=["outbox"], responses=PROBLEMS)
 
 
+class PauseOut(Out):
+    by: str
+    reason: str | None
+    at: datetime
+
+
 class ProjectionOut(Out):
     projection: str
+    queue: str
     sink: str | None
     pending: int
     processing: int
     done: int
     failed: int
     lag: int
+    inflight: int
+    retries: int
     stuck: int
     oldest_age: float | None
+    workers: int
+    paused: PauseOut | None
+
+
+class ReasonOut(Out):
+    reason: str
+    events: int
+
+
+class CircuitOut(Out):
+    name: str
+    state: str
+    open: bool
+    told: str
+
+
+class EventOut(Out):
+    id: str
+    status: str
+    entity: str | None
+    op: str | None
+    version: int | None
+    attempts: int
+    max_attempts: int
+    replay_count: int
+    created_at: datetime
+    failed_at: datetime | None
+    next_retry_at: datetime | None
+    lease_until: datetime | None
+    error_reason: str | None
+    error: str | None
+
+
+class OneProjectionOut(ProjectionOut):
+    """``events``: some of each state, those that wait or failed first; ``retried``: why events wait for another
+    attempt. Errors and settings are for those who may act."""
+
+    sink_kind: str | None
+    sink_state: str
+    sink_detail: str | None
+    searchable: bool
+    rebuildable: bool
+    source: bool
+    circuit: CircuitOut | None
+    failures: list[ReasonOut]
+    retried: list[ReasonOut]
+    events: list[EventOut]
+    settings: dict[str, Any] | None
 
 
 class ProjectionsOut(Out):
@@ -62,6 +120,12 @@ class HitsOut(Out):
 async def list_projections(operator: TheOperator) -> dict[str, Any]:
     """Projections, and how far behind their sinks are."""
     return {"items": await operator.of(OutboxService).overview()}
+
+
+@router.get("/{projection}", response_model=OneProjectionOut)
+async def show_projection(projection: str, operator: TheOperator) -> dict[str, Any]:
+    """A projection: its figures, failures by reason, its sink, and the events that wait or fail longest."""
+    return await operator.of(OutboxService).show(projection)
 
 
 @router.get("/{projection}/search", response_model=HitsOut)

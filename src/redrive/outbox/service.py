@@ -9,9 +9,8 @@ from redrive.errors import InvalidInput
 from redrive.ops.access import Role
 from redrive.ops.failed import Replayed
 from redrive.ops.operator.session import Service
-from redrive.outbox import replaying
-from redrive.outbox.numbers import Numbers, numbers
-from redrive.outbox.projection import Projection
+from redrive.outbox import looking, replaying
+from redrive.outbox.numbers import numbers
 from redrive.outbox.projections import projection_in, projections_of
 from redrive.outbox.replaying import ReplayPlan
 from redrive.outbox.sink import Searchable
@@ -25,10 +24,23 @@ class OutboxService(Service):
     async def overview(self) -> list[dict[str, Any]]:
         """Returns all projections: those of the application, and others that events were published to."""
         self._session.may(Role.VIEWER)
-        known = projections_of(self._session.registry)
-        found = {one.projection: one for one in await numbers(self._store, self._session.settings)}
-        names = sorted({*known, *found})
-        return [_shown(name, known.get(name), found.get(name, Numbers(name))) for name in names]
+        return await looking.overview(self._session)
+
+    async def show(self, projection: str) -> dict[str, Any]:
+        """Returns everything about one: figures, failures by reason, its sink, the events that wait or fail longest,
+        and, for those who may act, what errors say and the settings in force."""
+        self._session.may(Role.VIEWER)
+        return await looking.show(self._session, projection, whole=self._session.sight.whole)
+
+    async def used(self) -> bool:
+        """Returns whether anybody uses the outbox."""
+        self._session.may(Role.VIEWER)
+        return await looking.used(self._session)
+
+    async def troubled(self) -> int:
+        """Returns how many projections need somebody."""
+        self._session.may(Role.VIEWER)
+        return await looking.troubled(self._session)
 
     async def search(self, projection: str | None, text: str, limit: int = 10) -> list[dict[str, Any]]:
         """Returns the documents that fit best. They hold what payloads hold, so a viewer may not."""
@@ -36,7 +48,7 @@ class OutboxService(Service):
         if not 1 <= limit <= MOST_HITS:
             raise InvalidInput(f"limit is from 1 to {MOST_HITS}")
         one = projection_in(self._session.registry, projection)
-        sink = one.sink()
+        sink = one.sink_to_look_at()
         if not isinstance(sink, Searchable):
             raise InvalidInput(
                 f"the sink of {one.name} cannot be searched from here",
@@ -68,17 +80,3 @@ class OutboxService(Service):
             if name not in known:
                 projection_in(self._session.registry, name)
         return list(dict.fromkeys(projections)) or sorted(known)
-
-
-def _shown(name: str, projection: Projection | None, one: Numbers) -> dict[str, Any]:
-    return {
-        "projection": name,
-        "sink": None if projection is None else projection.shown or "built in",
-        "pending": one.pending,
-        "processing": one.processing,
-        "done": one.done,
-        "failed": one.failed,
-        "lag": one.lag,
-        "stuck": one.stuck,
-        "oldest_age": None if one.oldest_age is None else round(one.oldest_age, 3),
-    }

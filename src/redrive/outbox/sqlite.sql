@@ -36,12 +36,44 @@ with moment(now) as (select cast((julianday('now') - 2440587.5) * 86400000000 as
   from redrive_total c where c.kind like 'OUTBOX:%'
 )
 select substr(c.kind, 8) as projection, c.queued + c.delayed + c.paused as pending, c.running as processing, c.failed,
-  c.completed as done,
+  c.completed as done, c.delayed as retries,
   (select count(*) from running x where x.queue = c.queue and not x.stuck) as inflight,
   (select count(*) from running x where x.queue = c.queue and x.stuck) as stuck,
   case when coalesce(c.r, c.d, c.q) is not null
     then (m.now - min(coalesce(c.r, m.now), coalesce(c.d, m.now), coalesce(c.q, m.now))) / 1000000.0 end as oldest_age
 from counted c, moment m order by 1
+
+-- failed_by_reason: how many events of a queue are failed, by reason; totals, whatever their number
+select t.error_reason as reason, sum(t.n) as events from redrive_failed_total t
+where t.queue = ?1 group by 1 having sum(t.n) > 0 order by 2 desc, 1 limit ?2
+
+-- retried_by_reason: why events of a queue wait for another attempt; of the first 1,000 delayed tasks
+select coalesce(x.error_reason, '') as reason, count(*) as events from (
+  select t.queue, t.error_reason from redrive_task t where t.state = 'delayed' order by t.next_attempt_at limit 1000) x
+where x.queue = ?1 group by 1 order by 2 desc, 1 limit ?2
+
+-- longest_events: events of a queue that are not done, some of each state: those that wait, or failed, first
+with delayed as materialized (
+  select t.rowid as r, t.queue, t.created_at from redrive_task t where t.state = 'delayed' order by t.next_attempt_at limit 1000
+), chosen(r, status) as (
+  select * from (select t.rowid, 'pending' from redrive_task t where t.state = 'queued' and t.queue = ?1
+    order by t.lane, t.priority, t.position limit ?2)
+  union all
+  select * from (select d.r, 'pending' from delayed d where d.queue = ?1 order by d.created_at limit ?2)
+  union all
+  select * from (select t.rowid, 'processing' from redrive_task t
+    where t.state = 'running' and t.lease_expires_at > 0 and t.queue = ?1 order by t.created_at limit ?2)
+  union all
+  select * from (select t.rowid, 'failed' from redrive_task t where t.state = 'failed' and t.queue = ?1
+    order by t.failed_seq limit ?2)
+)
+select t.id, c.status, t.scope as entity, t.attempt_count as attempts, t.max_attempts, t.created_at, t.failed_at,
+  case t.state when 'delayed' then t.next_attempt_at end as next_retry_at,
+  case t.state when 'running' then t.lease_expires_at end as lease_until, t.error_reason, t.error_message as error,
+  t.replay_count, case when json_valid(t.payload) then json_extract(t.payload, '$.op') end as op,
+  case when json_valid(t.payload) then
+    case json_type(t.payload, '$.version') when 'integer' then json_extract(t.payload, '$.version') end end as version
+from chosen c join redrive_task t on t.rowid = c.r order by t.created_at, t.id
 
 -- table_shape: tables of this name, with what a trigger has to know of them
 select '' as "schema", m.name as "table", m.type as kind, 0 as partitioned,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from fastapi import Response
 
+from redrive.batches.remote.approved_actions import CANCEL, RETRY_FAILED, ApprovedBatches
 from redrive.batches.remote.model import ITEM_STATES, RemoteBatch
 from redrive.batches.remote.page_regions import ROWS, shown
+from redrive.batches.remote.reads import Progress
 from redrive.batches.remote.service import RemoteBatchService
 from redrive.console.filters import refuse_unknown
 from redrive.errors import InvalidInput
@@ -30,6 +32,7 @@ async def one_remote(page: ThePage, batch: str) -> Response:
         "batches/remote_batch.html",
         shown=made,
         payer=await _payer(page.operator, made.found.batch) if page.may_act else None,
+        approval=await _second_person(page.operator, made.found) if page.may_act else None,
         state=state,
         states=list(ITEM_STATES),
         kind=kind,
@@ -42,6 +45,14 @@ async def one_remote(page: ThePage, batch: str) -> Response:
 
 async def _payer(operator: Operator, batch: RemoteBatch) -> Account | None:
     return None if batch.account is None else await operator.of(Ledger).show(batch.account)
+
+
+async def _second_person(operator: Operator, found: Progress) -> str | None:
+    """Returns why a second person has to agree to what the page offers; None where nobody has to."""
+    states, own = found.counts.states, operator.of(ApprovedBatches)
+    if found.batch.settled:
+        return await own.needs(RETRY_FAILED, states["failed"])
+    return await own.needs(CANCEL, states["pending"] + states["processing"])
 
 
 async def panel(operator: Operator, task: Task) -> Panel | None:

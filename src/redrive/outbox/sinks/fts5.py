@@ -68,6 +68,11 @@ class Fts5:
         return await self._run(lambda db: self._write(db, events, index))
 
     async def check(self) -> None:
+        """Whoever only looks makes no file: that is made with the first write, in a folder that has to be there."""
+        if not self._is_there():
+            if not Path(self._path).absolute().parent.is_dir():
+                raise ConfigError(f"there is no folder for {self._path}", hint="make it, or name another file")
+            return
         await self._run(lambda db: self._live(db))
 
     async def close(self) -> None:
@@ -121,7 +126,7 @@ class Fts5:
     async def search(self, text: str, limit: int = 10) -> list[Hit]:
         """Returns documents that have all of these words."""
         words = " ".join(f'"{word}"' for word in _WORD.findall(text))
-        if not words:
+        if not words or not self._is_there():
             return []
 
         def find(db: sqlite3.Connection) -> list[Hit]:
@@ -147,6 +152,9 @@ class Fts5:
             self._process, self._connection, self._made = os.getpid(), None, set()
             self._thread = ThreadPoolExecutor(1, "redrive-fts5")
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(self._open()))
+
+    def _is_there(self) -> bool:
+        return self._path == ":memory:" or Path(self._path).exists()
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:

@@ -1,0 +1,164 @@
+"""How projections stand, for people: the same figures in the console, in the API and on the command line.
+
+What is asked for is counted by the store as events move: however many there are, a projection takes a few statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from redrive.errors import NotFound
+from redrive.kernel.ports.store import Overview
+from redrive.ops.circuits import told
+from redrive.ops.operator.session import Session
+from redrive.ops.workers import live_workers
+from redrive.outbox.event import kind_of, queue_of
+from redrive.outbox.numbers import Numbers, numbers
+from redrive.outbox.projection import Projection
+from redrive.outbox.projections import projections_of
+from redrive.outbox.settings import OutboxSettings
+from redrive.outbox.sink import Rebuildable, Searchable
+
+MOST_REASONS = 50
+EVENTS_OF_A_STATE = 5
+SETTINGS_SHOWN = (
+    "lease_seconds",
+    "reclaim_interval_seconds",
+    "max_processing_seconds",
+    "max_attempts",
+    "base_backoff_seconds",
+    "max_backoff_seconds",
+    "batch_bytes",
+    "batch_seconds",
+    "keep_seconds",
+    "tombstone_days",
+    "oldest_alert_seconds",
+)
+_KINDS = {
+    "fts5": "SQLite full text",
+    "elasticsearch": "Elasticsearch",
+    "opensearch": "OpenSearch",
+    "http": "HTTP",
+    "https": "HTTP",
+    "postgresql": "PostgreSQL full text",
+    "redis": "Redis stream",
+    "rediss": "Redis stream",
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Row = dict[str, Any]
+
+
+async def overview(session: Session) -> list[Row]:
+    """Returns all projections: those of the application, and others that events were published to."""
+    known = projections_of(session.registry)
+    found = {one.projection: one for one in await numbers(session.store, session.settings)}
+    seen = await session.store.overview()
+    return [_row(name, known.get(name), found.get(name), seen) for name in sorted({*known, *found})]
+
+
+async def used(session: Session) -> bool:
+    """Returns whether anybody uses the outbox: a projection was declared, or something published."""
+    declared = any(not one.built_in for one in projections_of(session.registry).values())
+    return declared or bool(await numbers(session.store, session.settings))
+
+
+async def troubled(session: Session) -> int:
+    """Returns how many projections need somebody: events of them failed, are stuck, or wait for too long."""
+    oldest = session.settings.of(OutboxSettings).oldest_alert_seconds
+    found = await numbers(session.store, session.settings)
+    return sum(bool(one.failed or one.stuck or (one.oldest_age or 0.0) > oldest) for one in found)
+
+
+async def show(session: Session, name: str, *, whole: bool) -> Row:
+    """Returns everything about one projection. ``whole``: with what is for those who may act, which is what errors say
+    and the settings."""
+    store, known = session.store, projections_of(session.registry).get(name)
+    found = next((one for one in await numbers(store, session.settings) if one.projection == name), None)
+    if known is None and found is None:
+        raise NotFound(f"there is no projection {name!r}", hint="redrive outbox lists them")
+    seen = await store.overview()
+    queue = queue_of(name)
+    return {
+        **_row(name, known, found, seen),
+        **await _sink(known),
+        "circuit": _circuit(seen, kind_of(name)),
+        "failures": await store.feature_rows("outbox", "failed_by_reason", queue, MOST_REASONS),
+        "retried": await store.feature_rows("outbox", "retried_by_reason", queue, MOST_REASONS),
+        "events": [
+            _event(row, whole=whole)
+            for row in await store.feature_rows("outbox", "longest_events", queue, EVENTS_OF_A_STATE)
+        ],
+        "settings": _settings(session, known) if whole else None,
+    }
+
+
+def _row(name: str, projection: Projection | None, found: Numbers | None, seen: Overview) -> Row:
+    one, queue = found or Numbers(name), queue_of(name)
+    pause = seen.pause_of("queue", queue)
+    return {
+        "projection": name,
+        "queue": queue,
+        "sink": None if projection is None else projection.shown,
+        "pending": one.pending,
+        "processing": one.processing,
+        "done": one.done,
+        "failed": one.failed,
+        "lag": one.lag,
+        "inflight": one.inflight,
+        "retries": one.retries,
+        "stuck": one.stuck,
+        "oldest_age": None if one.oldest_age is None else round(one.oldest_age, 3),
+        "workers": sum(queue in row.queues for row in live_workers(seen)),
+        "paused": None if pause is None else {"by": pause.actor, "reason": pause.reason, "at": pause.at},
+    }
+
+
+async def _sink(projection: Projection | None) -> Row:
+    if projection is None:
+        nothing = {"searchable": False, "rebuildable": False}
+        return {"sink_kind": None, "sink_state": "unknown", "sink_detail": None, **nothing, "source": False}
+    reached = await projection.watch.look()
+    can_search, can_rebuild = _abilities(projection)
+    return {
+        "sink_kind": _KINDS.get(projection.shown.partition(":")[0].partition("+")[0], projection.shown),
+        "sink_state": reached.word,
+        "sink_detail": reached.detail,
+        "searchable": can_search,
+        "rebuildable": can_rebuild,
+        "source": projection.source is not None,
+    }
+
+
+def _abilities(projection: Projection) -> tuple[bool, bool]:
+    try:
+        sink = projection.sink_to_look_at()
+    except Exception:  # it cannot be made here, as the watch has told
+        return False, False
+    return isinstance(sink, Searchable), isinstance(sink, Rebuildable)
+
+
+def _circuit(seen: Overview, kind: str) -> Row | None:
+    row = next((one for one in seen.circuits if kind in one.kinds), None)
+    if row is None:
+        return None
+    return {"name": row.name, "state": row.state(seen.now).value, "open": row.open, "told": told(row, seen.now)}
+
+
+def _event(row: Mapping[str, Any], *, whole: bool) -> Row:
+    times = {name: moment(row[name]) for name in ("created_at", "failed_at", "next_retry_at", "lease_until")}
+    return {**row, **times, "id": str(row["id"]), "error": row["error"] if whole else None}
+
+
+def moment(value: Any) -> datetime | None:
+    """Returns a time as PostgreSQL has it; SQLite has microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=value) if isinstance(value, int) else value
+
+
+def _settings(session: Session, projection: Projection | None) -> Row:
+    """Returns the settings in force, as this process has them; batch and circuit are the projection's own."""
+    own = session.settings.of(OutboxSettings)
+    batch = own.batch if projection is None else projection.batch
+    circuit = projection is not None and projection.circuit is not None
+    return {"batch": batch, "circuit": circuit, **{name: getattr(own, name) for name in SETTINGS_SHOWN}}

@@ -1,0 +1,92 @@
+"""The pages of the outbox in the console: projections, how far behind their sinks are, and acting on them."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from redrive.console.filters import is_whole, refuse_unknown
+from redrive.console.page import FieldRefused
+from redrive.errors import InvalidInput
+from redrive.feature import Operator, Role
+from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, pages_router
+from redrive.outbox import regions
+from redrive.outbox.replaying import DEFAULT_LIMIT, MOST
+from redrive.outbox.service import OutboxService
+
+router = pages_router("outbox")
+MOST_HITS_SHOWN = 20
+
+
+@router.get("")
+async def all_projections(page: ThePage) -> Response:
+    found = await page.operator.of(OutboxService).overview()
+    return await page.render("outbox/list.html", projections=found)
+
+
+@router.get("/{projection}")
+async def one_projection(page: ThePage, projection: str) -> Response:
+    refuse_unknown(page, "period")
+    shown = await page.operator.of(OutboxService).show(projection)
+    history = await regions.history_of(page.operator, projection, page.query.get("period", "1h"))
+    return await page.render("outbox/projection.html", one=shown, history=history)
+
+
+@router.get("/{projection}/search")
+async def search(page: ThePage, projection: str) -> Response:
+    """What the sink finds; documents hold what payloads hold, so it is for those who may act."""
+    page.operator.insist(Role.OPERATOR)
+    refuse_unknown(page, "q")
+    words = page.query.get("q", "")
+    own = page.operator.of(OutboxService)
+    hits = await own.search(projection, words, MOST_HITS_SHOWN) if words else []
+    return await page.render("outbox/search.html", projection=projection, words=words, hits=hits, most=MOST_HITS_SHOWN)
+
+
+@router.get("/{projection}/replay")
+async def preview_replay(page: ThePage, projection: str) -> Response:
+    """What a replay would be about; nothing is changed."""
+    refuse_unknown(page, "limit")
+    limit = page.query.get("limit", str(DEFAULT_LIMIT))
+    if not is_whole(limit) or not 1 <= int(limit) <= MOST:
+        raise InvalidInput(f"limit is from 1 to {MOST:,}, not {limit[:20]!r}")
+    own = page.operator.of(OutboxService)
+    plan = await own.plan_replay([projection], int(limit))
+    return await page.render(
+        "outbox/replay.html", one=await own.show(projection), plan=plan, limit=int(limit), most=MOST
+    )
+
+
+@router.post("/{projection}/replay")
+async def replay(page: TheForm, projection: str) -> Response:
+    """Replays as many as the page has shown: those that failed first, so what failed since is not among them."""
+    number = page.form.whole("number", "the number")
+    if number is None:
+        raise FieldRefused("number", "it is not said how many", hint="preview it first")
+    reason = page.form.needed("reason", "the reason")
+    own = page.operator.of(OutboxService)
+    done = await own.replay(await own.plan_replay([projection], number), reason)
+    target = page.link(f"/outbox/{projection}")
+    if not done.retried:
+        return page.go(target, "Nothing was done: none of them is failed any more.", "warn")
+    skipped = f"; {done.skipped:,} were not failed any more" if done.skipped else ""
+    return page.go(target, f"{done.retried:,} event{'s are' if done.retried != 1 else ' is'} tried again{skipped}.")
+
+
+async def troubled(operator: Operator) -> int:
+    return await operator.of(OutboxService).troubled()
+
+
+async def used(operator: Operator) -> bool:
+    return await operator.of(OutboxService).used()
+
+
+pages = FeaturePages(
+    router,
+    Section(
+        "See", (Item("Outbox", "/outbox", "Projections, and how far behind their sinks are", badge="outbox", key="x"),)
+    ),
+    topics={"outbox": lambda _: regions.sample_all, "outbox-one": regions.sample_one, "outbox-charts": regions.charts},
+    number=troubled,
+    used=used,
+    references={r"outbox:([\w.:-]+)": r"/outbox/\1"},
+)
