@@ -39,7 +39,8 @@ def add_catalogue(made: App, folder: Path, name: str = "catalogue") -> None:
 
 
 async def furnish_catalogue(made: App, size: int = 2, name: str = "catalogue", title: str = "Shot at dawn") -> None:
-    """Fills a store with events that are done, failed, retried and pending; ``title`` is what somebody called things."""
+    """Fills a store with events that are done, failed, retried and pending; ``title`` is what somebody called
+    things."""
     await _publish(made, name, 30 * size, title)
     for n in range(size):
         await made.outbox.publish(None, name, "shot", f"x-{n}", "reindex", 1)

@@ -71,7 +71,7 @@ async def console(app: App, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
         server = make_server(api)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:
-            async with httpx.AsyncClient(base_url=address(listening), timeout=30) as client:
+            async with httpx.AsyncClient(base_url=address(listening), timeout=120) as client:
                 client.live = api.state.live  # type: ignore[attr-defined]
                 yield client
         finally:

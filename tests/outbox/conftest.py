@@ -30,6 +30,10 @@ class World:
     sink: Faulty
     name: str = "notes"
 
+    @property
+    def on_sqlite(self) -> bool:
+        return self.app.connections.main.file is not None
+
     async def publish(self, entity_id: Any, op: str, version: int, payload: Any = None) -> Any:
         return await self.app.outbox.publish(None, "notes", "note", entity_id, op, version, payload)
 

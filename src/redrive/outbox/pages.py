@@ -83,7 +83,7 @@ async def used(operator: Operator) -> bool:
 pages = FeaturePages(
     router,
     Section(
-        "See", (Item("Outbox", "/outbox", "Projections, and how far behind their sinks are", badge="outbox", key="x"),)
+        "See", (Item("Outbox", "/outbox", "Projections, and how far behind their sinks are", badge="outbox", key="e"),)
     ),
     topics={"outbox": lambda _: regions.sample_all, "outbox-one": regions.sample_one, "outbox-charts": regions.charts},
     number=troubled,

@@ -22,8 +22,9 @@ select 0 as n where ?1 is null
 -- numbers: each projection's events by status; the age of the oldest that is not done is of the first 1,000 of each state
 with moment(now) as (select cast((julianday('now') - 2440587.5) * 86400000000 as integer)
 ), running as materialized (
-  select t.queue, t.created_at, t.lease_expires_at < m.now or t.last_attempt_at < m.now - ?1 * 1000000 as stuck
-  from redrive_task t, moment m where t.state = 'running' and t.lease_expires_at > 0 and t.queue like 'outbox:%'
+  select t.queue, t.created_at, t.lease_expires_at < (select now from moment)
+    or t.last_attempt_at < (select now from moment) - ?1 * 1000000 as stuck
+  from redrive_task t where t.state = 'running' and t.lease_expires_at > 0 and t.queue like 'outbox:%'
 ), delayed as materialized (
   select t.queue, t.created_at from redrive_task t where t.state = 'delayed' order by t.next_attempt_at limit 1000
 ), counted as (

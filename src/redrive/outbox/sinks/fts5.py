@@ -69,11 +69,8 @@ class Fts5:
 
     async def check(self) -> None:
         """Whoever only looks makes no file: that is made with the first write, in a folder that has to be there."""
-        if not self._is_there():
-            if not Path(self._path).absolute().parent.is_dir():
-                raise ConfigError(f"there is no folder for {self._path}", hint="make it, or name another file")
-            return
-        await self._run(lambda db: self._live(db))
+        if self._is_there():
+            await self._run(lambda db: self._live(db))
 
     async def close(self) -> None:
         thread, self._thread = self._thread, None
@@ -154,7 +151,11 @@ class Fts5:
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(self._open()))
 
     def _is_there(self) -> bool:
-        return self._path == ":memory:" or Path(self._path).exists()
+        """Returns whether the file is there; refused where its folder is not."""
+        file = Path(self._path)
+        if not file.absolute().parent.is_dir():
+            raise ConfigError(f"there is no folder for {self._path}", hint="make it, or name another file")
+        return file.exists()
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
