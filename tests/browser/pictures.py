@@ -49,6 +49,7 @@ async def pictures(client: httpx.AsyncClient) -> list[Picture]:
         Picture("operation", operation[1]),
         Picture("alerts", "/alerts", 620),
         Picture("batch", pages["processing"], 960),
+        Picture("outbox", "/outbox/catalogue", 1180),
         Picture("account", "/ledger/studio", 1000),
         Picture("phone", "", 844, 390),
     ]

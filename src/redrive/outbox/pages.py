@@ -9,7 +9,7 @@ from redrive.console.page import FieldRefused
 from redrive.errors import InvalidInput
 from redrive.feature import Operator, Role
 from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, pages_router
-from redrive.outbox import regions
+from redrive.outbox import page_regions as regions
 from redrive.outbox.replaying import DEFAULT_LIMIT, MOST
 from redrive.outbox.service import OutboxService
 

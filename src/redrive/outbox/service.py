@@ -9,7 +9,7 @@ from redrive.errors import InvalidInput
 from redrive.ops.access import Role
 from redrive.ops.failed import Replayed
 from redrive.ops.operator.session import Service
-from redrive.outbox import looking, replaying
+from redrive.outbox import projection_figures, replaying
 from redrive.outbox.numbers import numbers
 from redrive.outbox.projections import projection_in, projections_of
 from redrive.outbox.replaying import ReplayPlan
@@ -24,23 +24,23 @@ class OutboxService(Service):
     async def overview(self) -> list[dict[str, Any]]:
         """Returns all projections: those of the application, and others that events were published to."""
         self._session.may(Role.VIEWER)
-        return await looking.overview(self._session)
+        return await projection_figures.overview(self._session)
 
     async def show(self, projection: str) -> dict[str, Any]:
         """Returns everything about one: figures, failures by reason, its sink, the events that wait or fail longest,
         and, for those who may act, what errors say and the settings in force."""
         self._session.may(Role.VIEWER)
-        return await looking.show(self._session, projection, whole=self._session.sight.whole)
+        return await projection_figures.show(self._session, projection, whole=self._session.sight.whole)
 
     async def used(self) -> bool:
         """Returns whether anybody uses the outbox."""
         self._session.may(Role.VIEWER)
-        return await looking.used(self._session)
+        return await projection_figures.used(self._session)
 
     async def troubled(self) -> int:
         """Returns how many projections need somebody."""
         self._session.may(Role.VIEWER)
-        return await looking.troubled(self._session)
+        return await projection_figures.troubled(self._session)
 
     async def search(self, projection: str | None, text: str, limit: int = 10) -> list[dict[str, Any]]:
         """Returns the documents that fit best. They hold what payloads hold, so a viewer may not."""

@@ -63,7 +63,7 @@ async def test_each_look_is_a_handful_of_statements(world: World, monkeypatch: p
     asked = Counter[str]()
     for name in ("feature_rows", "overview", "counts", "find", "failed", "failed_counts", "count_failed"):
 
-        async def counted(*args: Any, real: Any = getattr(store, name), name: str = name, **more: Any) -> Any:
+        async def counted(*args: Any, real: Any = getattr(store, name), name: str = name, **more: Any) -> Any:  # noqa: B008
             asked[args[1] if name == "feature_rows" else name] += 1
             return await real(*args, **more)
 
