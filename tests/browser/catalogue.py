@@ -34,7 +34,7 @@ def with_catalogue(settings: Settings) -> Settings:
 
 
 def add_catalogue(made: App, folder: Path, name: str = "catalogue") -> None:
-    made.outbox.projection(name, sink=Picky(folder / "catalogue-search.db"))
+    made.outbox.projection(name, sink=Picky(folder / "catalogue-search.db")).shown = "fts5:///catalogue-search.db"
     made.outbox.projection("partners", sink=DOWN, circuit=False)
 
 
