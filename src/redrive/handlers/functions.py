@@ -30,6 +30,8 @@ _LAZY = (
     reversed,
 )
 _CODE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial, type)
+# Values that are themselves: what containers hold is looked at one by one.
+_VALUES = frozenset({str, int, float, bool, type(None), dict, list, tuple, set, frozenset})
 # So many values of a result are looked at: a forgotten gather() shows at its beginning.
 MOST_VALUES_CHECKED = 1_000
 
@@ -161,6 +163,8 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def _waits(value: Any) -> bool:
+    if type(value) in _VALUES:  # nearly always; asking abstract classes takes many times as long
+        return False
     if isinstance(value, threading.Thread):
         return value.ident is None
     return isinstance(value, (*_LAZY, *_CODE)) or type(value).__module__ == "itertools"

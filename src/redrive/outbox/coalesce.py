@@ -23,6 +23,9 @@ class Entity:
     def told(self, verdict: Verdict) -> Mapping[UUID, Verdict]:
         """Takes the sink's verdict on the newest; returns what follows, by event. Older ones are superseded by a newest
         that arrived, and wait with one that has to; one that never will arrive leaves its place to the next."""
+        if len(self.events) == 1:
+            (newest,), self.events = self.events, []
+            return {newest.id: verdict}
         newest, *older = self.events
         if isinstance(verdict, Failed):
             self.events = older
@@ -39,12 +42,15 @@ def by_entity(events: Iterable[Event]) -> list[Entity]:
     for event in events:
         found.setdefault(event.key, []).append(event)
     for one in found.values():
-        one.sort(key=lambda event: (event.version, event.id), reverse=True)
+        if len(one) > 1:
+            one.sort(key=lambda event: (event.version, event.id), reverse=True)
     return [Entity(one) for one in found.values()]
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
     """Returns what several indexes together say of one event: it is done when all of them have it."""
+    if len(verdicts) == 1:
+        return verdicts[0]
     for kind in (Failed, Retry, Done):
         for verdict in verdicts:
             if isinstance(verdict, kind):

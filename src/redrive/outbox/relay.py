@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from redrive.kernel.outcome import Completed
+from redrive.kernel.payload import encode
 from redrive.outbox.event import Event, Op, UnfitEvent, event_of
 from redrive.outbox.failures import EventRefused, SinkFailed
 from redrive.outbox.pacing import Brake, Pace
@@ -50,19 +52,19 @@ class Relay:
                 outcomes[item.id] = EventRefused(Failed(DETERMINISTIC, str(error)))
             except Exception as error:  # of the application's document=
                 outcomes[item.id] = error
-        outcomes.update(await self._written(bulk, events))
+        if events:
+            outcomes.update(await self._written(bulk, events))
         self._log_failures(outcomes)
         _answer(bulk, outcomes)
 
     def _event(self, item: Item) -> Event:
-        event, make = event_of(item.id, item.payload), self._projection.document
+        event, make = event_of(item.context.task.id, item.payload), self._projection.document
         return event if make is None or event.op is Op.DELETE else replace(event, payload=make(event))
 
     async def _written(self, bulk: Bulk, events: Sequence[Event]) -> dict[UUID, Any]:
         """Returns what became of each event; of those that were not sent because the worker stops, nothing."""
-        if not events:
-            return {}
-        sizes = {item.id: len(item.context.task.payload or "") for item in bulk}
+        tasks = [(item.context.task, item.payload) for item in bulk]
+        sizes = {task.id: len(task.payload or "") for task, _ in tasks}
         write = Write(self._projection, self._pace, bulk[0].context.store, lambda: bulk.cancelled)
         failed: SinkFailed | None = None
         try:
@@ -72,18 +74,20 @@ class Relay:
             self._brake.failed(time.monotonic(), random.random())  # noqa: S311 (jitter)
             failed = SinkFailed(error)
             failed.__cause__ = error
-        ops = {item.id: item.payload["op"] for item in bulk if item.id in sizes and isinstance(item.payload, Mapping)}
-        refused: dict[Verdict, EventRefused] = {}
+        ops = {task.id: payload["op"] for task, payload in tasks if task.id in write.verdicts}
+        made: dict[Any, Any] = {}  # one outcome for all events that end the same way
         found: dict[UUID, Any] = {}
         for event in events:
             verdict = write.verdicts.get(event.id)
             if verdict is None:
                 if failed is not None:
                     found[event.id] = failed
-            elif isinstance(verdict, Done | Superseded):
-                found[event.id] = _result(ops[event.id], event, verdict)
-            else:
-                found[event.id] = refused.setdefault(verdict, EventRefused(verdict))
+                continue
+            good = type(verdict) is Done or type(verdict) is Superseded
+            end: Any = (ops[event.id], event.version, type(verdict)) if good else verdict
+            if (outcome := made.get(end)) is None:
+                outcome = made[end] = _completed(*end) if good else EventRefused(end)
+            found[event.id] = outcome
         return found
 
     def _log_failures(self, outcomes: Mapping[UUID, Any]) -> None:
@@ -100,10 +104,10 @@ def _reason(error: Exception) -> str:
     return error.classification.reason if isinstance(error, EventRefused | SinkFailed) else "document"
 
 
-def _result(op: str, event: Event, verdict: Done | Superseded) -> dict[str, Any]:
+def _completed(op: str, version: int, verdict: type[Verdict]) -> Completed:
     """Returns what is kept of a done event: its payload is not."""
-    kept: dict[str, Any] = {"op": op, "version": event.version}
-    return {**kept, "superseded": True} if isinstance(verdict, Superseded) else kept
+    kept: dict[str, Any] = {"op": op, "version": version}
+    return Completed(encode({**kept, "superseded": True} if verdict is Superseded else kept))
 
 
 def _answer(bulk: Bulk, outcomes: Mapping[UUID, Any]) -> None:
@@ -114,7 +118,8 @@ def _answer(bulk: Bulk, outcomes: Mapping[UUID, Any]) -> None:
         shared = Counter(id(one) for one in outcomes.values() if isinstance(one, Exception)).most_common(1)
         common = next((one for one in outcomes.values() if shared and id(one) == shared[0][0]), None)
     for item in bulk:
-        if item.id in outcomes and outcomes[item.id] is not common:
-            item.answer(outcomes[item.id])
+        outcome = outcomes.get(item.context.task.id)
+        if outcome is not None and outcome is not common:
+            item.answer(outcome)
     if common is not None:
         raise common

@@ -21,6 +21,7 @@ from redrive.kernel.ports.store import Store
 from redrive.kernel.task import Claimed
 from redrive.worker.alone import Alone
 from redrive.worker.bulk import BulkCalls
+from redrive.worker.bulk_room import BulkRoom
 from redrive.worker.carriers import Carriers
 from redrive.worker.circuits import Circuits
 from redrive.worker.config import WorkerConfig
@@ -74,7 +75,11 @@ class Attempts:
         self._most_strays = max(config.options.concurrency, FEWEST_STRAYS)
         self._carriers = Carriers(self._attempt, self.broke)
         self.alone = Alone(config, store, state, start=self._begin_alone, end=self._hand_back)
-        self._bulk = BulkCalls(config, state, settling, take=self.take, launch=self._launch_bulk, broke=self.broke)
+        self._room = BulkRoom(config.registry, config.options.queues, state.signal)
+        self.open_queues = self._room.queues
+        self._bulk = BulkCalls(
+            config, state, settling, self._room, take=self.take, launch=self._launch_bulk, broke=self.broke
+        )
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from redrive.errors import RedriveError
 from redrive.kernel.ports.store import ClaimRequest
 from redrive.kernel.task import Claimed
+from redrive.worker.bulk_room import BulkRoom
 from redrive.worker.config import WorkerConfig
 from redrive.worker.run import Run
 from redrive.worker.settling import Settling
@@ -31,6 +33,7 @@ class BulkCalls:
         config: WorkerConfig,
         state: WorkerState,
         settling: Settling,
+        room: BulkRoom,
         *,
         take: Take,
         launch: Callable[[list[Run]], asyncio.Task[None]],
@@ -42,12 +45,14 @@ class BulkCalls:
         self._life = state.life
         self._runs = state.runs
         self._settling = settling
+        self._places = room
         self._take = take
         self._launch = launch
         self._broke = broke
         self._filling: set[asyncio.Task[None]] = set()
 
     def start(self, runs: list[Run]) -> None:
+        self._places.take(runs[0].task.kind, len(runs))
         filling = self._life.loop.create_task(self._fill_and_launch(runs))
         self._filling.add(filling)
         filling.add_done_callback(lambda done: self._ended(done, runs))
@@ -56,6 +61,7 @@ class BulkCalls:
         self._filling.discard(filling)
         error = None if filling.cancelled() else filling.exception()
         if filling.cancelled() or error is not None:  # whatever it was, its tasks end with it
+            self._places.give_back(runs[0].task.kind, len(runs))
             for run in runs:
                 self._broke(run, error)
 
@@ -66,7 +72,7 @@ class BulkCalls:
     async def _fill_and_launch(self, runs: list[Run]) -> None:
         handler = runs[0].handler
         assert handler is not None and handler.bulk is not None
-        missing = self._room(-len(runs) % handler.bulk)
+        missing = self._room(min(-len(runs) % handler.bulk, self._places.left(handler.kind)))
         if missing:
             # Counted before they are there: other claims are under way, and max_jobs is for all of them.
             self._runs.claimed += missing
@@ -77,9 +83,13 @@ class BulkCalls:
         for chunk in chunks:
             self._share_slot(chunk)
             future = self._launch(chunk)
+            future.add_done_callback(partial(self._over, handler.kind, len(chunk)))
             for run in chunk:
                 run.mates = chunk
                 run.future = future
+
+    def _over(self, kind: str, count: int, _: asyncio.Task[None]) -> None:
+        self._places.give_back(kind, count)
 
     def _room(self, missing: int) -> int:
         """Returns how many more tasks may be claimed for a call, by the options of this worker."""
@@ -93,13 +103,17 @@ class BulkCalls:
     async def _more(self, kind: str, count: int) -> list[Run]:
         want = ClaimRequest(self._worker_id, self._options.queues, count, self._lease, only=kind)
         call = self._settling.send([], want)
+        self._places.take(kind, count)
+        taken: list[Run] = []
         try:
             found = await self._settling.answer(call)
+            if self._settling.taken(call):  # else it was handed back by the end of the worker
+                taken = [self._take(task, call.asked, slot=False) for task in found.claimed]
         except RedriveError:
-            return []  # the call goes out as it is; the hot loop meets the same trouble, and says so
-        if not self._settling.taken(call):
-            return []  # handed back by the end of the worker
-        return [self._take(task, call.asked, slot=False) for task in found.claimed]
+            pass  # the call goes out as it is; the hot loop meets the same trouble, and says so
+        finally:
+            self._places.give_back(kind, count - len(taken))
+        return taken
 
     def _share_slot(self, chunk: list[Run]) -> None:
         """Frees all slots but one: the claim took one for each task, and a call needs only one."""

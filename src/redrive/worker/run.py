@@ -332,7 +332,10 @@ class Runner:
 
 
 def outcome_of(value: Any, handler: Handler, task: Claimed) -> Outcome:
-    """Returns the outcome for what a handler returned or raised on purpose."""
+    """Returns the outcome for what a handler returned or raised on purpose. Handlers of features may give one that is
+    made already: the same for many tasks."""
+    if type(value) is Completed:
+        return value
     if isinstance(value, Done):
         value = value.value
     if isinstance(value, Verdict):

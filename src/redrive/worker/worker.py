@@ -400,5 +400,9 @@ class Worker:
             if count <= 0:
                 self._retire()
                 return None
+        queues = self.attempts.open_queues()
+        if not queues:
+            self._signal.to_look = False  # until a call has ended that fills them
+            return None
         handles = tuple(self.registry.handlers) if self.settings.unknown_kind == "leave" else None
-        return ClaimRequest(self.id, self.options.queues, count, self.settings.lease, handles)
+        return ClaimRequest(self.id, queues, count, self.settings.lease, handles)

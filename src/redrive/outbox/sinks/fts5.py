@@ -33,6 +33,7 @@ _WORD = re.compile(r"\w+")
 FIRST = "live"
 PAGE = 1000
 BUSY_S = 30.0
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # one, not one for each document
 
 
 def from_url(url: str) -> Fts5:
@@ -228,7 +229,7 @@ def _checked(name: str) -> str:
 def _row(event: Event) -> tuple[str, int, int, str | None, str, str | None]:
     if event.op is Op.DELETE:
         return event.key, event.version, 1, event.routing, "", None
-    document = json.dumps(event.payload, ensure_ascii=False)
+    document = _encode(event.payload)
     return event.key, event.version, 0, event.routing, "\n".join(_texts(event.payload)), document
 
 

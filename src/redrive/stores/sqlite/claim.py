@@ -23,6 +23,7 @@ from redrive.stores.sqlite.session import Row, Session, dumps
 SQL = statements("redrive.stores.sqlite", "claim.sql")
 CLAIM_OPEN_ROWS, CLAIM_PICKED_ROWS = (SQL["rows"].replace(":rows", SQL[which]) for which in ("open", "picked"))
 MOST_ROUNDS_PER_CLAIM = 5
+QUEUES_AT_ONCE = 8  # whose lanes one statement asks for
 # At most this many rows are looked at in one round: a large backlog is set aside over several claims.
 MOST_ROWS_PER_ROUND = 2000
 
@@ -230,8 +231,8 @@ def _rules(session: Session, want: ClaimRequest) -> Rules:
 
 def _look(session: Session, rules: Rules, left: int, reach: int) -> Found:
     found = Found()
-    for queue in rules.queues:
-        for row in _ready(session, queue, rules.room, reach):
+    for queue, lanes in _waiting(session, rules):
+        for row in _ready(session, queue, lanes, rules.room, reach):
             if len(found.run) >= left or len(found.away) + len(found.held) >= MOST_ROWS_PER_ROUND:
                 return found
             _judge(row, rules, found)
@@ -252,11 +253,22 @@ def _judge(row: Row, rules: Rules, found: Found) -> None:
             rules.room.update({kind: 0 for kind, own in rules.circuits.items() if own == circuit})
 
 
-def _ready(session: Session, queue: str, room: dict[str, int], reach: int) -> Iterator[Row]:
-    """Returns ready rows of a queue's open lanes, merged in order, at most ``reach`` of each."""
-    names = dumps([lane for lane, free in room.items() if free > 0])
-    lanes = session.gathered(SQL["waiting"], names, queue)
-    return heapq.merge(*(session.gathered(SQL["ready"], queue, lane, min(room[lane], reach)) for lane in lanes))
+def _waiting(session: Session, rules: Rules) -> Iterator[tuple[str, list[str]]]:
+    """Yields queues with open lanes that have something ready, in their order. One statement asks for several of them:
+    features bring queues of their own, which are empty most of the time."""
+    for start in range(0, len(rules.queues), QUEUES_AT_ONCE):
+        queues = rules.queues[start : start + QUEUES_AT_ONCE]
+        lanes: dict[str, list[str]] = {queue: [] for queue in queues}
+        names = [lane for lane, free in rules.room.items() if free > 0]
+        for queue, lane in session.gathered(SQL["waiting"], dumps(queues), dumps(names)):
+            lanes[queue].append(lane)
+        yield from ((queue, found) for queue, found in lanes.items() if found)
+
+
+def _ready(session: Session, queue: str, lanes: list[str], room: dict[str, int], reach: int) -> Iterator[Row]:
+    """Returns ready rows of lanes of a queue, merged in order, at most ``reach`` of each."""
+    left = [lane for lane in lanes if room[lane] > 0]  # queues before this one may have filled it
+    return heapq.merge(*(session.gathered(SQL["ready"], queue, lane, min(room[lane], reach)) for lane in left))
 
 
 def free_places(session: Session, counts: Counter[str]) -> None:

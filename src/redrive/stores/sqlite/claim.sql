@@ -34,10 +34,11 @@ update redrive_task set state = 'running', attempt_count = attempt_count + 1, le
   last_attempt_at = ?, worker_id = ?
 where rowid in (select value from json_each(?))
 
--- waiting: lanes of a queue with something ready
-select json_group_array(v.value) from json_each(?) v
+-- waiting: lanes with something ready, of these queues
+select json_group_array(json_array(q.value, v.value)) from json_each(?) q cross join json_each(?) v
 where exists (
-  select 1 from redrive_task c indexed by redrive_task_ready where c.state = 'queued' and c.queue = ? and c.lane = v.value)
+  select 1 from redrive_task c indexed by redrive_task_ready
+  where c.state = 'queued' and c.queue = q.value and c.lane = v.value)
 
 -- ready: one lane of a queue, in order
 select json_group_array(json_array(c.priority, c.position, c.rowid, c.kind, c.task_group, c.lane)) from (
