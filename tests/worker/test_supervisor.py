@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive.worker import supervisor as module
+from redrive.worker.child import start_child
 from redrive.worker.supervisor import EXIT_MISUSED, Supervisor
 
 pytestmark = pytest.mark.anyio
@@ -44,3 +45,14 @@ async def test_a_successor_that_was_started_wrongly_is_tried_again(
 ) -> None:
     """Somebody was writing the configuration when the first one crashed."""
     assert await ends(tmp_path, monkeypatch, 9, EXIT_MISUSED, EXIT_MISUSED, 0) == (0, "")
+
+
+async def test_a_signal_to_a_child_that_just_ended_leaves_its_exit_code_alone() -> None:
+    for _ in range(100):
+        child = await start_child(["cat"], "w", 1, None)
+        assert child.process.stdin is not None
+        child.process.stdin.close()
+        while not child.ended.done():
+            child.signal(0)
+            await asyncio.sleep(0)
+        assert child.ended.result() == 0

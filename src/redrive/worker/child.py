@@ -41,8 +41,11 @@ class Child:
             self.process.stdin.write(DRAIN)
 
     def signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.process.send_signal(number)
+        """Sends a signal, if it still runs. Not by ``Process.send_signal``, which looks first whether it has ended: if
+        it just has, that takes the exit code from whoever waits for it, who then reports 255."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, number)
 
     async def _wait(self) -> int:
         code = await self.process.wait()
