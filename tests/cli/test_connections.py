@@ -147,6 +147,10 @@ def test_two_that_contradict_each_other(shop: Loaded, redrive) -> None:
     for command in (["list"], ["work"]):
         said = redrive(*command, "--connection", "insights", "--url", "sqlite:///x.db")
         assert said.code == 2 and "--url is the store of the default connection, main" in said.err
+    said = redrive("enqueue", "REPORT_X", "--url", "sqlite:///main.db")
+    assert said.code == 2 and "and the route of this kind says insights" in said.err and "--connection main" in said.err
+    said = redrive("enqueue", "REPORT_X", "--url", "sqlite:///main.db", "--connection", "main")
+    assert said.code == 0 and said.out.endswith("queue reports on main\n")
     shown = {one["name"]: one["value"] for one in redrive("settings", "--json").json["items"]}
     assert shown["REDRIVE_ROUTES"] == "{'REPORT_*': {'connection': 'insights', 'queue': 'reports'}}"
 

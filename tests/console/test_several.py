@@ -71,6 +71,9 @@ async def test_tasks_are_found_and_named_with_their_connection(app: App) -> None
         assert (again.status_code, again.json()["state"]) == (200, "queued")
         wrong = await client.get("/api/tasks", params={"connection": "insigths"})
         assert (wrong.status_code, wrong.json()["code"]) == (422, "CONNECTION_UNKNOWN")
+        every = await client.get("/api/tasks", params={"connection": "all"})
+        assert every.status_code == 422 and every.json()["detail"] == "a request is about one connection, not about all"
+        assert "main, insights, gone" in every.json()["hint"]
         missing = await client.get("/api/tasks/0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b")
         assert (missing.status_code, missing.json()["code"]) == (503, "STORE_UNAVAILABLE"), "it may be on the one away"
 

@@ -266,3 +266,15 @@ def test_without_routes_nothing_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_pa
     made.declare("AB", queue="b")
     assert made.connections.routed is None and made.registry.known("AB").queue == "a"
     assert Options(queues=("a",)).queues == ("a",)
+
+
+async def test_what_a_handler_is_enqueued_with_is_not_forgotten(app: App) -> None:
+    @app.task("PING")
+    async def ping(ctx: Context) -> None: ...
+
+    assert await where(app, (await ping.options(on="insights").enqueue()).id) == ["insights"]
+    assert await where(app, (await asyncio.to_thread(ping.options(on="insights").enqueue_sync)).id) == ["insights"]
+    for name, value in (("on", "insights"), ("connection", object())):
+        with pytest.raises(InvalidInput, match=f"{name}= is said where a task is enqueued, and PING is only made here"):
+            ping.options(**{name: value}).new()  # type: ignore[arg-type]
+    await app.close()

@@ -19,6 +19,7 @@ from redrive.app import App
 from redrive.errors import InvalidInput, NotAllowed, RedriveError
 from redrive.ops.access import Caller, Role, refuse_reserved
 from redrive.ops.operator import Operator
+from redrive.settings import ALL
 
 WRONG_TOKENS_ALLOWED, WRONG_TOKENS_WINDOW_S = 10, 60.0
 MOST_ADDRESSES_REMEMBERED = 10_000
@@ -167,9 +168,22 @@ async def the_operator(
 ) -> Operator:
     """Returns the service of ops for the caller, on the connection that is named, else on the one that has the task
     whose address this is."""
+    if connection == ALL:
+        _refuse_several(app)
+        connection = None
     if connection is None and len(app.connections) > 1:
         connection = await _connection_with(app, request.path_params.get("task_id"))
     return (await app.operator(caller, connection)).for_pages()
+
+
+def _refuse_several(app: App) -> None:
+    """Refuses "all" where there are several: an answer is about one, and whoever acts on two should see both."""
+    if len(app.connections) > 1:
+        raise InvalidInput(
+            "a request is about one connection, not about all",
+            hint=f"ask for each by itself: connection={', '.join(app.connections)}; /api/connections has all with "
+            "their totals, /api/doctor without a connection examines all",
+        )
 
 
 async def _connection_with(app: App, task_id: str | None) -> str | None:

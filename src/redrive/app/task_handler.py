@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Unpack, overload
 
+from redrive.errors import InvalidInput
 from redrive.handlers.context import Context
 from redrive.handlers.new_task import make_task
 from redrive.handlers.options import EnqueueOptions, check_options
@@ -53,9 +54,13 @@ class TaskHandler(Generic[P]):
     def new(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
         """Returns a task of a call, checked as by ``enqueue``. Nothing is enqueued: it is for a batch, or for what
         follows one: ``on_complete=report.new(month=5)``."""
+        for name in ("connection", "on"):
+            if name in self._options:
+                raise InvalidInput(
+                    f"{name}= is said where a task is enqueued, and {self.kind} is only made here",
+                    hint=f"give {name}= to what takes the task: enqueue_many(…, {name}=…), batch(…, {name}=…)",
+                )
         options: dict[str, Any] = {**self._options}
-        for name in ("connection", "on"):  # of the call that enqueues it
-            options.pop(name, None)
         return make_task(self._app.registry, self.kind, Call(args, kwargs), **options)
 
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Task:

@@ -39,8 +39,11 @@ def operate(
     acts. Only a command that ``creates`` may bring a SQLite file into being. ``on``: the connection, where the command
     line names none; else the one that has the tasks of these ``ids``, or what ``has`` finds; else the default one."""
     loaded = load(url, spec)
-    name = named_connection() or (on(loaded.app) if on is not None else None)
+    name = named_connection()
     refuse_both(loaded.app, url, name)
+    if name is None and on is not None:
+        name = on(loaded.app)
+        refuse_routed(loaded.app, url, name)
     looked_for = has or (partial(_known, ids) if ids else None)
     finds = looked_for is not None and name is None and url is None and len(loaded.app.connections) > 1
     if chosen_connection() == ALL and not finds and len(loaded.app.connections) > 1:
@@ -109,6 +112,16 @@ def refuse_both(app: App, url: str | None, connection: str | None) -> None:
         raise InvalidInput(
             f"--url is the store of the default connection, {app.at(None).name}, and --connection says {connection}",
             hint="leave one of them out; the URL of a connection is in redrive.toml",
+        )
+
+
+def refuse_routed(app: App, url: str | None, connection: str) -> None:
+    """Refuses ``--url`` for what goes to another connection by its route: it would land where nobody said."""
+    if url is not None and app.at(connection) is not app.at(None):
+        raise InvalidInput(
+            f"--url is the store of the default connection, {app.at(None).name}, and the route of this kind says "
+            f"{connection}",
+            hint=f"leave --url out; or add --connection {app.at(None).name}, which wins over the route",
         )
 
 
