@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -299,6 +300,29 @@ async def test_a_destination_that_hangs_holds_up_nobody(
     await Evaluator(AT_ONCE, to).run(harness.store, "w1")
     assert len(sent) == 1 and tried == sent, "the new one, and nothing else of what waits"
     assert sorted(one.to for one in (await book(harness)).messages) == [("slack",)] * 9
+
+
+async def test_a_round_does_not_wait_for_all_tries_of_a_destination_that_hangs(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next round begins when this one has ended: what fires meanwhile would be told late, to everybody."""
+    monkeypatch.setattr(evaluate, "TOLD_WITHIN_S", 2.0)
+    answered = threading.Event()
+    tries, sent = list[str](), list[str]()
+
+    def hangs(message: Message) -> None:
+        tries.append(message.id)
+        answered.wait(60)
+
+    try:
+        await fail(harness)
+        to = {"slack": hangs, "webhook": lambda message: sent.append(message.id)}
+        await Evaluator(AT_ONCE, to).run(harness.store, "w1")
+        [waiting] = (await book(harness)).messages
+        assert sent == [waiting.id] and waiting.to == ("slack",)
+        assert tries == [waiting.id], "a try of its own is given up after 10 s, and there would be three"
+    finally:
+        answered.set()
 
 
 async def test_data_is_not_told_with_an_error(harness: Harness) -> None:

@@ -40,6 +40,7 @@ from redrive.ops.alerts.send import NotSent, Send, call, deliver, in_thread
 logger = logging.getLogger("redrive.alerts")
 EVERY_S = 15.0
 WRITTEN_EVERY = timedelta(seconds=60)  # where nothing is broken and nothing has changed
+TOLD_WITHIN_S = 10.0  # in one round, with all tries: the next one is due after EVERY_S, and waits for this one
 CLAIMED_FOR = timedelta(seconds=60)  # whoever sends a message has so long before somebody else tries
 GIVEN_UP_AFTER = timedelta(hours=1)
 MOST_MESSAGES = 100
@@ -144,16 +145,19 @@ class Evaluator:
         )
 
     async def _deliver_to(self, name: str, messages: list[Message], stopping: Stopping) -> set[str]:
-        """Returns what a destination has got. After one that it did not take the others wait for another round."""
+        """Returns what a destination has got. After one that it did not take, or when it takes too long, the others
+        wait for another round."""
         reached = set[str]()
-        for message in messages:
-            if name not in message.to:
-                continue
-            fault = await deliver(self._send[name], message, stopping)
-            self._note(name, fault)
-            if fault is not None:
-                break
-            reached.add(message.id)
+        try:
+            async with asyncio.timeout(TOLD_WITHIN_S):
+                for message in (one for one in messages if name in one.to):
+                    fault = await deliver(self._send[name], message, stopping)
+                    self._note(name, fault)
+                    if fault is not None:
+                        break
+                    reached.add(message.id)
+        except TimeoutError:
+            self._note(name, "no answer in time")
         return reached
 
     async def _beat(self) -> None:
