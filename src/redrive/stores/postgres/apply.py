@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -92,7 +93,8 @@ async def _run(
 
     for turn in range(MOST_DEADLOCKS, -1, -1):
         try:
-            applied: Applied = await pool.run(work, atomic=True)
+            async with pool.posting if commit.postings else nullcontext():
+                applied: Applied = await pool.run(work, atomic=True)
             return applied
         except StoreUnavailable as error:
             if sent:

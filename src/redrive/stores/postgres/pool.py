@@ -28,6 +28,9 @@ from redrive.stores.postgres.without_loop import close_without_loop
 
 CONNECT_TIMEOUT_S = 10.0
 COMMAND_TIMEOUT_S = 20.0
+# Movements of money want the same rows, one after the other: while one has them, the next may get ready. More would
+# wait at the server, where a process that is stopped gets the rows with each of them in turn, and keeps them for 5 s.
+POSTING_AT_ONCE = 2
 LEND_TIMEOUT_S = 30.0
 RESET_TIMEOUT_S = 5.0
 UNUSED_AFTER_S = 30.0
@@ -58,6 +61,7 @@ class Pool:
         self._busy: set[Connection] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(size)
+        self.posting = asyncio.Semaphore(POSTING_AT_ONCE)
         self._lendable = lendable
         self._lent = asyncio.Semaphore(lendable)
         self._closed = False
