@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from redrive.features import installed
 from redrive.kernel.alerts.own import OwnRule
@@ -85,14 +86,24 @@ def test_prometheus_can_read_it(limits: Limits, tmp_path: Path) -> None:
 
 
 def test_prometheus_fires_when_the_product_does(tmp_path: Path) -> None:
-    (tmp_path / "rules.yml").write_text(rule_file(Limits(), "docs/operations.md", HERE), encoding="utf-8")
-    tests = [_test(case) for case in CASES]
+    """Each rule in a file of its own: promtool evaluates all rules of a file in every case."""
+    file = yaml.safe_load(rule_file(Limits(), "docs/operations.md", HERE))
+    tests: dict[str, list[dict[str, Any]]] = {}
+    for case in CASES:
+        tests.setdefault(_name(case.rule), []).append(_test(case))
     evaluated = _with(EVALUATED, "a")
-    tests += [_absent({}, True), _absent({evaluated: "0+60x90"}, False), _absent({evaluated: "0x90"}, True)]
-    (tmp_path / "tests.yml").write_text(
-        json.dumps({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": tests})
-    )
-    promtool(tmp_path, "test", "rules", "tests.yml")
+    tests["RedriveNotEvaluated"] = [
+        _absent({}, True),
+        _absent({evaluated: "0+60x90"}, False),
+        _absent({evaluated: "0x90"}, True),
+    ]
+    for alert, cases in tests.items():
+        own = [{**group, "rules": [r for r in group["rules"] if r["alert"] == alert]} for group in file["groups"]]
+        (tmp_path / f"{alert}.yml").write_text(json.dumps({"groups": [group for group in own if group["rules"]]}))
+        (tmp_path / f"{alert}.tests.yml").write_text(
+            json.dumps({"rule_files": [f"{alert}.yml"], "evaluation_interval": "1m", "tests": cases})
+        )
+    promtool(tmp_path, "test", "rules", *(f"{alert}.tests.yml" for alert in tests))
 
 
 def test_one_connection_is_not_taken_for_another(tmp_path: Path) -> None:

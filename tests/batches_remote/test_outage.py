@@ -23,8 +23,10 @@ from tests.console.conftest import console, page, text_of
 from tests.worker.conftest import until
 
 pytestmark = pytest.mark.anyio
-# A short outage shows the same; the long one is for when there is time.
-DOWN_SECONDS, ITEMS = (30, 200) if os.environ.get("REDRIVE_TEST_THOROUGH") else (3, 60)
+# A short outage shows the same; the long ones are for when there is time.
+DOWN_SECONDS, ITEMS = (3, 60)
+if os.environ.get("REDRIVE_TEST_THOROUGH"):
+    DOWN_SECONDS, ITEMS = (30, 200) if os.environ.get("REDRIVE_TEST_FULL") else (8, 100)
 
 
 async def test_why_says_what_an_item_waits_for(app: App, provider: Scripted) -> None:

@@ -23,6 +23,7 @@ from tests.outbox.faulty import Faulty
 from tests.outbox.forgetful import ForgetfulFts5
 
 THOROUGH = bool(os.environ.get("REDRIVE_TEST_THOROUGH"))
+FULL = bool(os.environ.get("REDRIVE_TEST_FULL"))
 FAULTS = ("none", "none", "connect", "timeout", "answer lost", "partly", "partly lost", "too large")
 Change = tuple[int, str, int, Any]
 
@@ -70,7 +71,7 @@ def test_the_sink_ends_equal_to_the_source(url: str, tmp_path: Path, kind: type[
     number = iter(range(1_000_000))
 
     @settings(
-        max_examples=100 if THOROUGH else 6,
+        max_examples=100 if FULL else 35 if THOROUGH else 6,
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
         database=None,

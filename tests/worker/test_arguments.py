@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
@@ -23,6 +24,8 @@ FIELDS = st.fixed_dictionaries(
     {}, optional={**{name: VALUES[kind] for name, kind in echo.FIELDS.items()}, "untyped": PLAIN}
 )
 ORDERS = CLASSES[Order]
+# Each is a dozen of tasks, some of them in processes.
+EXAMPLES = 8 if os.environ.get("REDRIVE_TEST_FULL") else 3
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def handlers(app: App) -> dict[str, Any]:
 
 
 async def test_on_every_isolation(app: App, handlers: dict[str, Any]) -> None:
-    @settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(
         fields=st.lists(FIELDS, min_size=1, max_size=4),
         orders=st.lists(ORDERS, min_size=1, max_size=3),
