@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from redrive.handlers.registry import Registry
     from redrive.outbox.relay import Relay
     from redrive.outbox.sink import Sink
+    from redrive.outbox.sink_upkeep import SinkUpkeep
 
 BUILT_IN = "search_index_to_elastic"
 
@@ -32,17 +33,22 @@ class ProjectionHandler:
         self.projection = projection
         self._settings = settings
         self._relay: Relay | None = None
+        self._upkeep: SinkUpkeep
 
     async def relay(self, bulk: Bulk) -> None:
         """Projects events."""
         if self._relay is None:
             from redrive.outbox.pacing import Brake, Pace
             from redrive.outbox.relay import Relay
+            from redrive.outbox.sink_upkeep import SinkUpkeep
 
             own = self._settings
             pace = Pace(self.projection.batch, own.batch_bytes, own.batch_seconds)
             self._relay = Relay(self.projection, pace, Brake(own.backoff))
+            self._upkeep = SinkUpkeep(self.projection.name, own.tombstone_days)
         await self._relay.project(bulk)
+        if not bulk.cancelled:
+            await self._upkeep.after_request(self.projection.sink())
 
 
 class Projections:

@@ -99,3 +99,12 @@ class Searchable(Protocol):
     async def search(self, text: str, limit: int = 10) -> list[Hit]:
         """Returns the documents that fit best, the best first."""
         ...
+
+
+@runtime_checkable
+class Pruned(Protocol):
+    """A sink that keeps versions of what was deleted, and does not have to for ever."""
+
+    async def prune(self, seconds: float, limit: int) -> int:
+        """Forgets those that were deleted longer ago than this, so many at once; returns how many."""
+        ...

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
 from pathlib import Path
 
 import pytest
 
+from redrive.ids import new_id
+from redrive.outbox.event import Event, Op
+from redrive.outbox.sink_upkeep import AT_ONCE, EVERY_S, SinkUpkeep
 from redrive.outbox.sinks.fts5 import Fts5
+from redrive.outbox.verdict import Superseded
+from tests.outbox.conftest import make_app
 
 pytestmark = pytest.mark.anyio
 
@@ -15,9 +21,95 @@ pytestmark = pytest.mark.anyio
 async def test_others_on_the_machine_cannot_read_it(tmp_path: Path) -> None:
     path = tmp_path / "search.db"
     sink = Fts5(path)
-    await sink.check()
-    await sink.refresh()
+    await sink.write([change("a", Op.UPSERT, 1)])  # who only looks makes no file
     assert await sink.search("nothing", 10) == []
     modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
     await sink.close()
     assert modes["search.db"] == 0o600 and set(modes.values()) == {0o600}
+
+
+DAY = 86_400
+OLD_TABLE = """create table documents_live_docs (
+id integer primary key, key text not null unique, version integer not null, deleted integer not null default 0,
+routing text, body text not null default '', document text)"""
+
+
+def change(key: str, op: Op, version: int) -> Event:
+    return Event(new_id(), "note", key, op, version, {"title": key} if op is Op.UPSERT else None)
+
+
+async def test_deletions_are_forgotten_after_a_time_and_nothing_else(tmp_path: Path) -> None:
+    sink = Fts5(tmp_path / "search.db")
+    assert await sink.prune(0, 10) == 0 and not (tmp_path / "search.db").exists()
+    await sink.write([change(key, Op.UPSERT, 1) for key in ("a", "b", "c", "d")])
+    await sink.write([change(key, Op.DELETE, 2) for key in ("a", "b", "never there")])
+    await sink.write([change("b", Op.UPSERT, 3)])  # there again
+    with sqlite3.connect(tmp_path / "search.db") as file:
+        rows = "select key from documents_live_docs where deleted_at is not null order by key"
+        assert file.execute(rows).fetchall() == [("note:a",), ("note:never there",)]
+        file.execute("update documents_live_docs set deleted_at = deleted_at - 10 * 86400 where key = 'note:a'")
+    file.close()
+    assert await sink.prune(11 * DAY, 10) == 0
+    assert await sink.prune(9 * DAY, 10) == 1
+    assert {one.key async for one in sink.scan()} == {"note:b", "note:c", "note:d"}
+    assert await sink.write([change("never there", Op.UPSERT, 1)]) == [Superseded()]
+    await sink.close()
+
+
+async def test_a_file_from_before_times_were_kept(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "search.db") as file:
+        file.execute(OLD_TABLE)
+        file.execute("insert into documents_live_docs (key, version, deleted) values ('note:a', 5, 1)")
+    file.close()
+    sink = Fts5(tmp_path / "search.db")
+    assert await sink.prune(DAY, 10) == 0, "it counts from now on"
+    assert await sink.write([change("a", Op.UPSERT, 4), change("b", Op.UPSERT, 1)]) != []
+    assert [one.key async for one in sink.scan()] == ["note:b"]
+    assert await sink.prune(-1, 10) == 1
+    await sink.close()
+
+
+class Counted:
+    """A sink that has so many old deletions."""
+
+    def __init__(self, left: int) -> None:
+        self.left, self.asked = left, 0
+
+    async def prune(self, seconds: float, limit: int) -> int:
+        self.asked += 1
+        if self.left < 0:
+            raise ConnectionError
+        piece = min(self.left, limit)
+        self.left -= piece
+        return piece
+
+
+async def test_whoever_writes_prunes_now_and_then_in_pieces() -> None:
+    now, sink = 1_000.0, Counted(2 * AT_ONCE + 5)
+    upkeep = SinkUpkeep("notes", 90, lambda: now)
+    for _ in range(5):
+        await upkeep.after_request(sink)  # type: ignore[arg-type]
+    assert (sink.left, sink.asked) == (0, 3)
+    now += EVERY_S
+    sink.left = -1
+    for _ in range(2):
+        await upkeep.after_request(sink)  # type: ignore[arg-type]
+    assert sink.asked == 4, "what went wrong is tried again later"
+
+
+async def test_a_worker_prunes_the_sink_that_it_writes_to(tmp_path: Path) -> None:
+    app = make_app(f"sqlite:///{tmp_path}/redrive.db", tombstone_days=1)
+    app.outbox.projection("notes", sink=f"fts5:///{tmp_path}/search.db")
+    await app.migrate()
+    sink = Fts5(tmp_path / "search.db")
+    await sink.write([change("old", Op.DELETE, 2)])
+    with sqlite3.connect(tmp_path / "search.db") as file:
+        file.execute("update documents_live_docs set deleted_at = 1")
+    file.close()
+    await app.outbox.publish(None, "notes", "note", "new", "upsert", 1, {})
+    await app.worker(stop_when_empty=True).run()
+    with sqlite3.connect(tmp_path / "search.db") as file:
+        assert file.execute("select key from documents_live_docs").fetchall() == [("note:new",)]
+    file.close()
+    await sink.close()
+    await app.close()

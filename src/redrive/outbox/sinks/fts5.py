@@ -22,8 +22,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from redrive.errors import ConfigError
 from redrive.files import create_private
 from redrive.outbox.digest import MODULUS, as_digest, number_of
-from redrive.outbox.event import Event, Op
+from redrive.outbox.event import Event
 from redrive.outbox.sink import Digest, Hit, Stored
+from redrive.outbox.sinks.fts5_rows import row_of
 from redrive.outbox.verdict import Done, Superseded, Verdict
 from redrive.stores.sql import statements
 
@@ -33,7 +34,6 @@ _WORD = re.compile(r"\w+")
 FIRST = "live"
 PAGE = 1000
 BUSY_S = 30.0
-_encode = json.JSONEncoder(ensure_ascii=False).encode  # one, not one for each document
 
 
 def from_url(url: str) -> Fts5:
@@ -78,6 +78,18 @@ class Fts5:
         if thread is not None and self._process == os.getpid():
             await asyncio.wrap_future(thread.submit(self._close))
             thread.shutdown(wait=False)
+
+    async def prune(self, seconds: float, limit: int) -> int:
+        """Forgets versions of what was deleted longer ago than this, so many at once; returns how many. Makes no file:
+        where there is none, there is nothing to forget."""
+        if not self._is_there():
+            return 0
+
+        def forget(db: sqlite3.Connection) -> int:
+            with _transaction(db):
+                return db.execute(self._of("prune", self._live(db)), (seconds, limit)).rowcount
+
+        return await self._run(forget)
 
     # -- rebuild and verify ----------------------------------------------------------------------------------------
 
@@ -185,8 +197,14 @@ class Fts5:
         return self._live(db) if index is None else _checked(index)
 
     def _make(self, db: sqlite3.Connection, index: str) -> None:
-        db.execute(self._of("docs", index))
-        db.execute(self._of("text", index))
+        with _transaction(db):
+            db.execute(self._of("docs", index))
+            db.execute(self._of("text", index))
+            columns = [name for (name,) in db.execute(_sql("columns", ""), (f"{self._name}_{index}_docs",))]
+            if "deleted_at" not in columns:
+                db.execute(self._of("add_deleted_at", index))
+                db.execute(self._of("date_deleted", index))
+            db.execute(self._of("deleted_index", index))
         self._made.add(index)
 
     def _drop(self, db: sqlite3.Connection, index: str) -> None:
@@ -212,9 +230,9 @@ class Fts5:
             old = [known[event.key] for event in newer if event.key in known]
             words = ((row, body) for row, _, deleted, body in old if not deleted)
             db.executemany(self._of("forget_words", name), words)
-            db.executemany(self._of("add", name), (_row(event) for event in newer if event.key not in known))
+            db.executemany(self._of("add", name), (row_of(event) for event in newer if event.key not in known))
             changed = [event for event in newer if event.key in known]
-            db.executemany(self._of("change", name), ((*_row(event)[1:], known[event.key][0]) for event in changed))
+            db.executemany(self._of("change", name), ((*row_of(event)[1:], known[event.key][0]) for event in changed))
             db.execute(self._of("learn_words", name), (json.dumps([event.key for event in newer]),))
         written = {event.id for event in newer}
         return [Done() if event.id in written else Superseded() for event in events]
@@ -226,29 +244,12 @@ def _checked(name: str) -> str:
     return name
 
 
-def _row(event: Event) -> tuple[str, int, int, str | None, str, str | None]:
-    if event.op is Op.DELETE:
-        return event.key, event.version, 1, event.routing, "", None
-    document = _encode(event.payload)
-    return event.key, event.version, 0, event.routing, "\n".join(_texts(event.payload)), document
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yields the texts and numbers of a document: what it can be found by."""
-    if isinstance(value, dict):
-        for one in value.values():
-            yield from _texts(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _texts(one)
-    elif isinstance(value, str):
-        yield value
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield str(value)
-
-
 @contextmanager
 def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Makes what is done within one transaction, or a part of the one that there is."""
+    if db.in_transaction:
+        yield
+        return
     db.execute("begin immediate")
     try:
         yield

@@ -3,16 +3,33 @@
 -- settings: which index is the live one
 create table if not exists redrive_search (name text primary key not null, live text not null) without rowid
 
--- docs: documents by key; a deleted one stays as its version
+-- docs: documents by key; a deleted one stays as its version, and since when (seconds)
 create table if not exists {docs} (
-  id        integer primary key,
-  key       text not null unique,
-  version   integer not null,
-  deleted   integer not null default 0,
-  routing   text,
-  body      text not null default '',
-  document  text
+  id          integer primary key,
+  key         text not null unique,
+  version     integer not null,
+  deleted     integer not null default 0,
+  routing     text,
+  body        text not null default '',
+  document    text,
+  deleted_at  integer
 )
+
+-- columns: what a table has, by its name
+select name from pragma_table_info(?)
+
+-- add_deleted_at: to files from before it was kept
+alter table {docs} add column deleted_at integer
+
+-- date_deleted: what was deleted before that counts from now on
+update {docs} set deleted_at = cast(strftime('%s', 'now') as integer) where deleted and deleted_at is null
+
+-- deleted_index: by which old deletions are found
+create index if not exists {docs}_deleted on {docs} (deleted_at) where deleted
+
+-- prune: deletions from before so many seconds, so many at once
+delete from {docs} where id in (
+  select id from {docs} where deleted and deleted_at < cast(strftime('%s', 'now') as integer) - ? order by deleted_at limit ?)
 
 -- text: the words of the documents; what they are made of is in {docs}
 create virtual table if not exists {text} using fts5(body, content='{docs}', content_rowid='id', tokenize='unicode61 remove_diacritics 2')
@@ -27,10 +44,13 @@ insert into redrive_search (name, live) values (?, ?) on conflict (name) do upda
 select key, id, version, deleted, body from {docs} where key in (select value from json_each(?))
 
 -- add: new documents, and deletions of what never came
-insert into {docs} (key, version, deleted, routing, body, document) values (?, ?, ?, ?, ?, ?)
+insert into {docs} (key, version, deleted, routing, body, document, deleted_at)
+values (?1, ?2, ?3, ?4, ?5, ?6, case when ?3 then cast(strftime('%s', 'now') as integer) end)
 
 -- change: newer versions
-update {docs} set version = ?, deleted = ?, routing = ?, body = ?, document = ? where id = ?
+update {docs} set version = ?1, deleted = ?2, routing = ?3, body = ?4, document = ?5,
+  deleted_at = case when ?2 then cast(strftime('%s', 'now') as integer) end
+where id = ?6
 
 -- forget_words: of the older version
 insert into {text} ({text}, rowid, body) values ('delete', ?, ?)

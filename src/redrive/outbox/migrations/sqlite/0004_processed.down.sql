@@ -1,0 +1,1 @@
+drop index if exists redrive_history_outbox_processed;
