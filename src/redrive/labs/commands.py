@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,13 +68,14 @@ def lab(
         refuse_production("redrive lab", None, in_production, yes)
         if jobs > 1:
             raise InvalidInput("labs on one store run one after the other", hint="leave out --jobs, or --url")
+    from redrive.labs.kit.until_stopped import run_until_stopped
     from redrive.labs.report import prepare
     from redrive.labs.run import Run
     from redrive.labs.runner import run_all
 
     prepare(report)
     say = (lambda _: None) if json else output.say
-    done = asyncio.run(run_all(chosen, Run(at, sink, quick, actor(by), report, say), jobs))
+    done = run_until_stopped(run_all(chosen, Run(at, sink, quick, actor(by), report, say), jobs))
     if json:
         output.emit({"ok": all(one.ok for one in done), "labs": [_document(one) for one in done]})
     elif len(done) > 1:

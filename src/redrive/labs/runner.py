@@ -11,7 +11,6 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from redrive.errors import Conflict, RedriveError
-from redrive.kernel.alerts.thresholds import Limits
 from redrive.labs.experiments.experiment import Experiment
 from redrive.labs.kit.lab import Lab, Unmet
 from redrive.labs.kit.processes import TooLate
@@ -69,8 +68,7 @@ def _prepared(experiment: Experiment, run: Run, folder: Path, several: bool) -> 
         run.url or f"sqlite:///{folder}/redrive.db", folder, experiment.name, mark, sink, settings, not run.url
     )
     world.several = several
-    if experiment.thresholds is not None:
-        world.limits = Limits(queues={world.queue: experiment.thresholds})
+    world.thresholds = experiment.thresholds
 
     def say(text: str) -> None:
         run.say(f"[{experiment.number}] {text}" if several else text)

@@ -72,7 +72,7 @@ class SimulatedSink(LabSink):
 
     async def start(self) -> None:
         arguments = ["redrive.outbox.simulator", "--port", str(self._port), "--keep", str(self._directory / "sink.db")]
-        arguments += ["--like", json.dumps({"product": self._product})]
+        arguments += ["--like", json.dumps({"product": self._product}), "--while-heard"]
         log = self._directory / "sink.log"
         process = self._process = Program("sink", arguments, os.environ, log, talks=True)
         async with asyncio.timeout(ANSWERS_WITHIN_S):

@@ -14,6 +14,7 @@ from redrive.labs.kit.processes import Program, TooLate
 
 USUAL_PORT = 9109  # of tests and labs, next to the 9108 of production
 STARTS_WITHIN_S = 60.0
+LIVES_S = 3600.0
 _SAMPLE = re.compile(r"^(?P<name>[a-z_]+)\{(?P<labels>[^}]*)\} (?P<value>\S+)$")
 _LABEL = re.compile(r'([a-z_]+)="([^"]*)"')
 Metrics = dict[str, float]
@@ -31,11 +32,13 @@ class OutboxWorker(Program):
         *,
         cwd: Path | None = None,
         port: int = 0,
+        lives_s: float = LIVES_S,
     ) -> None:
-        """``port``: of its metrics; 0 takes any that is free."""
+        """``port``: of its metrics; 0 takes any that is free. ``lives_s``: then it ends by itself, should whoever
+        started it be killed."""
         log = directory / f"worker-{name}.log"
         arguments = ["redrive.cli", "outbox", "work", projection, "--id", f"{projection}-{name}"]
-        arguments += ["--metrics-port", str(port)]
+        arguments += ["--metrics-port", str(port), "--max-time", str(round(lives_s))]
         super().__init__(name, arguments, env, log, cwd=cwd)
         self.projection = projection
         self._at: str | None = None

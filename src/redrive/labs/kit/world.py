@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from redrive.app import App
-from redrive.kernel.alerts.thresholds import Limits
+from redrive.kernel.alerts.thresholds import Limits, Thresholds
 from redrive.kernel.ports.store import Store
 from redrive.labs.kit import facts
 from redrive.labs.kit.environment import environment
@@ -23,6 +23,8 @@ from redrive.outbox.settings import OutboxSettings
 from redrive.settings import AlertSettings, load_settings
 
 GOODBYE_S = 5.0
+# What is broken on purpose is nobody's alarm.
+TOLD_NOBODY: dict[str, Any] = {"alert_slack": None, "alert_webhook": None, "alert_email": [], "alert_heartbeat": None}
 KEEP_S = 900.0  # how long done events of an experiment are kept: workers remove them then
 
 
@@ -39,7 +41,7 @@ class World:
     settings: dict[str, str]
     fresh: bool
     several: bool = False  # others run at the same time: the usual port is not ours alone
-    limits: Limits | None = None
+    thresholds: Thresholds | None = None  # of alerts, for its queue
     source: dict[str, int] = field(default_factory=dict)  # what the sink has to have: versions by key
     workers: list[OutboxWorker] = field(default_factory=list)
     _app: App | None = None
@@ -56,13 +58,20 @@ class World:
         """An application with the same projection as the workers', for publishing and looking."""
         if self._app is None:
             given = load_settings(url=self.url, log_format="off", interval_ms=1000)
-            if self.limits is not None:
-                given = given.with_values(alerts=AlertSettings(self.limits))
+            given = given.with_values(alerts=self._alerts(given.alerts), **TOLD_NOBODY)
             own = {name.removeprefix("OUTBOX_").lower(): float(value) for name, value in self.settings.items()}
             own |= {name: int(own[name]) for name in ("max_attempts", "batch") if name in own}
             held = OutboxSettings(projections={self.projection: {"sink": self.sink.url}}, **own)
             self._app = App(settings=given.holding(held))
         return self._app
+
+    def _alerts(self, configured: AlertSettings) -> AlertSettings:
+        """Returns what alerts go by: thresholds of our own queue; those of others, as far as there are others."""
+        mine = {} if self.thresholds is None else {self.queue: self.thresholds}
+        if self.fresh:
+            return AlertSettings(Limits(queues=mine))
+        known = configured.limits
+        return AlertSettings(Limits(known.every, {**known.queues, **mine}), configured.own)
 
     async def store(self) -> Store:
         return await self.app.store()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import shutil
 import sys
@@ -59,13 +58,14 @@ def soak(
         refuse_production("redrive soak", None, in_production, yes)
     if backends and (at is None or is_sqlite(at)):
         raise InvalidInput("--backends is about PostgreSQL", hint="--url postgresql://user@host/database")
+    from redrive.labs.kit.until_stopped import run_until_stopped
     from redrive.labs.soak.run import Plan, Soak
 
     used = secrets.randbelow(2**31) if seed is None else seed
     folder = _folder(keep)
     show = _Shown(quiet=json)
     show.say(f"soak of {minutes:g} min, seed {used}, logs in {folder}")
-    outcome = asyncio.run(Soak(Plan(minutes, at, rate, used, backends, folder, show.say, show)).run())
+    outcome = run_until_stopped(Soak(Plan(minutes, at, rate, used, backends, folder, show.say, show)).run())
     if outcome.broken is None and keep is None:
         shutil.rmtree(folder, ignore_errors=True)
     if json:

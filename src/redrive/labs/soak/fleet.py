@@ -46,10 +46,16 @@ class Fleet:
         number = f"{self._started:03d}"
         if name.startswith(EVENTS):
             made: Program = OutboxWorker(
-                f"{number}-{name}", PROJECTION, self._environment(), self.directory, cwd=self._cwd
+                f"{number}-{name}",
+                PROJECTION,
+                self._environment(),
+                self.directory,
+                cwd=self._cwd,
+                lives_s=self._keep_s,
             )
         else:
             arguments = ["redrive.cli", "work", "--queue", QUEUE, "--concurrency", "5", "--id", f"soak-{number}-{name}"]
+            arguments += ["--max-time", str(round(self._keep_s))]
             log = self.directory / f"worker-{number}-{name}.log"
             app = {"REDRIVE_APP": "redrive.labs.soak.app:app"}
             made = Program(name, arguments, self._environment() | app, log, cwd=self._cwd)
