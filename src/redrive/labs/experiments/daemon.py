@@ -15,7 +15,7 @@ from redrive.labs.kit.workers import OutboxWorker
 
 EVENTS = 400
 BATCH = 20
-SLOW_S = 2.0  # a request of the sink: long enough for a look at the worker while it ends
+SLOW_S = 6.0  # a request of the sink: long enough for a look at the worker while it ends
 SHORT = {
     "OUTBOX_RECLAIM_INTERVAL_SECONDS": "1",
     "OUTBOX_BATCH": str(BATCH),
@@ -40,7 +40,7 @@ async def _sigterm(lab: Lab) -> None:
     loaded = await lab.until("under load", "at the SIGTERM", lambda now: now.processing >= BATCH and now.pending > 0)
     worker.send(signal.SIGTERM)
     lab.note(f"SIGTERM to {worker.pid}")
-    health, ready = await _while_stopping(worker)
+    health, ready = await asyncio.gather(*(_while_stopping(worker, path) for path in ("/healthz", "/readyz")))
     lab.expect("/healthz says that it is stopping", '"stopping"' in health.text, f"{health.status} {health.text[:60]}")
     lab.expect("/readyz flips", ready.status == 503 and "stopping" in ready.text, f"{ready.status} {ready.text[:80]}")
     code = await asyncio.to_thread(worker.process.wait, PATIENCE_S)
@@ -79,19 +79,17 @@ async def _flips_with_the_sink(lab: Lab, worker: OutboxWorker) -> None:
     await lab.wait_for("/readyz is 200 when it is back", ready)
 
 
-async def _while_stopping(worker: OutboxWorker) -> tuple[Said, Said]:
-    """Returns what it says of itself between the signal and its end: as soon as it knows, the last that it said."""
-    health, ready = Said(0, "nobody answered"), Said(0, "nobody answered")
+async def _while_stopping(worker: OutboxWorker, path: str) -> Said:
+    """Returns what it says between the signal and its end: as soon as it says that it stops, else the last of it."""
+    last = Said(0, "nobody answered")
     give_up = time.monotonic() + PATIENCE_S
     while worker.alive and time.monotonic() < give_up:
-        found = await worker.ask("/healthz"), await worker.ask("/readyz")
-        if 0 in (found[0].status, found[1].status):
-            break
-        health, ready = found
-        if '"stopping"' in health.text and ready.status == 503:
+        found = await worker.ask(path)
+        last = found if found.status else last
+        if "stopping" in last.text:
             break
         await asyncio.sleep(0.02)
-    return health, ready
+    return last
 
 
 DAEMON = Experiment(

@@ -75,6 +75,10 @@ class Facts:
             text += f"; oldest pending {oldest_words(self.oldest)}"
         return text
 
+    def measured(self) -> str:
+        """Returns the metrics in one line."""
+        return " ".join(f"{name}={value:g}" for name, value in sorted(self.metrics.items())) or "no metrics"
+
 
 def oldest_words(one: Waiting) -> str:
     """Returns what is worth knowing of a pending event."""

@@ -79,7 +79,7 @@ class Lab:
         self.facts.append(found)
         self.say(f"  {found.when}: {found.words()}")
         if found.metrics:
-            self.say("    " + " ".join(f"{name}={value:g}" for name, value in sorted(found.metrics.items())))
+            self.say(f"    {found.measured()}")
 
     def log(self, line: Mapping[str, Any]) -> None:
         """Keeps a line of a log for the record."""
@@ -109,7 +109,7 @@ class Lab:
                 return found
             if time.monotonic() > give_up:
                 self.keep(found)
-                self.insist(what, False, f"after {patience:g} s: {found.words()}")
+                self.insist(what, False, f"after {patience:g} s: {found.words()}; {found.measured()}")
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def wait_for(
