@@ -121,7 +121,7 @@ class Started:
         raise AssertionError(f"no document: {text!r} {self.process.stderr.read()}")
 
     def ends(self) -> int:
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=90)
         return self.process.returncode
 
 

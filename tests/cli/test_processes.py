@@ -153,7 +153,7 @@ def test_a_stop_with_nothing_to_wait_for(start, redrive, crash_app: str) -> None
 def test_log_lines_have_one_style(start, redrive, crash_app: str) -> None:
     redrive("enqueue", "OK")
     worker = start("work", "--app", crash_app, "--stop-when-empty")
-    _, err = worker.process.communicate(timeout=30)
+    _, err = worker.process.communicate(timeout=90)
     lines = err.splitlines()
     events = [json.loads(line)["event"] for line in lines]
     assert events == ["worker.started", "task.claimed", "task.completed", "worker.stopped"]
@@ -190,7 +190,7 @@ def test_a_supervisor_restarts_what_crashes_and_passes_signals_on(start, redrive
         seen.add(name)
     assert name in ("w-1", "w-2")
     supervisor.process.send_signal(signal.SIGTERM)
-    out, _ = supervisor.process.communicate(timeout=30)
+    out, _ = supervisor.process.communicate(timeout=90)
     assert supervisor.process.returncode == 0
     assert re.search(r'"restarts": [123]\b', out), "the task goes back at once, and crashes the next one"
 
@@ -202,7 +202,7 @@ def test_workers_end_with_their_supervisor(start, redrive, crash_app: str) -> No
     children = psutil.Process(supervisor.process.pid).children()
     assert len(children) == 2
     supervisor.process.kill()
-    _, alive = psutil.wait_procs(children, timeout=30)
+    _, alive = psutil.wait_procs(children, timeout=90)
     assert not alive
 
 

@@ -352,7 +352,7 @@ class TestEdges:
         other = await asyncpg.connect(harness.url)
         async with other.transaction():
             await other.execute("select 1 from redrive.kind for update")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 assert await harness.store.upkeep("recount") == 0
         await other.close()
 

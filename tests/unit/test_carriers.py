@@ -37,7 +37,7 @@ class Stage:
         return run
 
     async def until(self, count: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(self.done) < count:
                 await asyncio.sleep(0)
 

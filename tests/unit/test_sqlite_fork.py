@@ -80,7 +80,7 @@ opened, forked = threading.Event(), threading.Event()
 
 def message(work):
     try:
-        asyncio.run(asyncio.wait_for(work, 5))
+        asyncio.run(asyncio.wait_for(work, 30))
     except StoreError as error:
         return str(error)
     raise AssertionError("the child was not refused")

@@ -67,8 +67,9 @@ async def drain(app: App, **options: Any) -> Worker:
     return worker
 
 
-async def until(condition: Callable[[], Awaitable[Any]], timeout: float = 20) -> Any:
-    """Wait until a condition on the store holds; how long it takes is not asserted."""
+async def until(condition: Callable[[], Awaitable[Any]], timeout: float = 50) -> Any:
+    """Wait until a condition on the store holds; how long it takes is not asserted, but it is less than the sleep of a
+    worker: nothing is found by polling."""
     async with asyncio.timeout(timeout):
         while not (found := await condition()):
             await asyncio.sleep(0.01)

@@ -358,7 +358,7 @@ async def test_a_thread_that_hangs_in_its_transaction_does_not_hold_up_the_store
             failed = await ended(app, task.id)
             assert (failed.state, failed.error_reason) == (State.FAILED, "timeout")
             app.declare("OTHER", queue="other")
-            await asyncio.wait_for(app.enqueue("OTHER"), 5)
+            await asyncio.wait_for(app.enqueue("OTHER"), 30)
             if hasattr(opened[0].transaction, "is_closed"):
                 assert opened[0].transaction.is_closed()
             release.set()

@@ -25,7 +25,7 @@ def at_most(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def follow(signal: LoopSignal, own: Hints, *, found: bool) -> None:
     own.hear()
-    await signal.wait(5)
+    await signal.wait(30)
     assert signal.to_look
     signal.to_look = False
     own.looked(found)
@@ -57,7 +57,7 @@ async def test_many_hints_are_followed_with_one_look(signal: LoopSignal, monkeyp
     for _ in range(50):
         own.hear()
     assert not looks
-    await signal.wait(5)
+    await signal.wait(30)
     assert len(looks) == 1
 
 
