@@ -205,6 +205,6 @@ def test_watching_through_a_pipe_says_what_changes_and_why_nothing_does(tmp_path
         warned = watch.stderr.readline()
         assert "nothing moves: no live worker serves queue default" in warned and "→ redrive work" in warned
         shell("work", "--stop-when-empty")
-        out, err = watch.communicate(timeout=30)
+        out, err = watch.communicate(timeout=90)
     assert watch.returncode == 0 and "is completed: 2 completed" in out
     assert "nothing moves" not in err, "it is said once"

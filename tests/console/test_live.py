@@ -56,7 +56,7 @@ def listen(client: httpx.AsyncClient, topics: str) -> Any:
 
 
 async def test_an_open_overview_hears_of_failures(any_app: App) -> None:
-    async with console(any_app) as client, asyncio.timeout(30), listen(client, "menu,overview") as answer:
+    async with console(any_app) as client, asyncio.timeout(90), listen(client, "menu,overview") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         stream = told(answer)
         assert await regions(stream, "badge:failed") == ""
@@ -104,7 +104,7 @@ async def test_many_open_pages_cost_the_store_what_one_does(app: App, monkeypatc
 
 async def test_a_stream_ends_with_its_token(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "LOOKED_AT_S", 0.2)
-    async with console(app) as client, asyncio.timeout(30):
+    async with console(app) as client, asyncio.timeout(90):
         made = await access.create(await app.store(), "ann", Role.OPERATOR, actor="admin")
         await client.post(f"{HOME}/sign-in", data={"token": made.secret})
         async with listen(client, "menu") as answer:
@@ -115,7 +115,7 @@ async def test_a_stream_ends_with_its_token(app: App, monkeypatch: pytest.Monkey
 
 
 async def test_a_process_that_stops_ends_its_streams(app: App) -> None:
-    async with console(app) as client, asyncio.timeout(30), listen(client, "menu") as answer:
+    async with console(app) as client, asyncio.timeout(90), listen(client, "menu") as answer:
         stream = told(answer)
         await regions(stream, "badge:failed")
         client.live.close()  # type: ignore[attr-defined]
@@ -125,7 +125,7 @@ async def test_a_process_that_stops_ends_its_streams(app: App) -> None:
 async def test_trouble_of_the_store_is_told_and_passes(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     from redrive.errors import StoreUnavailable
 
-    async with console(app) as client, asyncio.timeout(30), listen(client, "menu") as answer:
+    async with console(app) as client, asyncio.timeout(90), listen(client, "menu") as answer:
         stream = told(answer)
         await regions(stream, "badge:failed")
         store = await app.store()
@@ -147,7 +147,7 @@ async def test_a_viewer_does_not_hear_where_the_store_is(app: App, monkeypatch: 
     async def broken(which: Any) -> int:
         raise StoreUnavailable("PostgreSQL database 'night' at 10.0.0.7:5432 cannot be used right now")
 
-    async with console(app) as client, asyncio.timeout(30):
+    async with console(app) as client, asyncio.timeout(90):
         store = await app.store()
         made = await access.create(store, "vic", Role.VIEWER, actor="admin")
         await client.post(f"{HOME}/sign-in", data={"token": made.secret})
@@ -176,7 +176,7 @@ async def test_a_topic_with_an_unknown_filter_is_refused(app: App, topic: str) -
 
 
 async def test_an_operation_is_followed(any_app: App) -> None:
-    async with console(any_app) as client, asyncio.timeout(30):
+    async with console(any_app) as client, asyncio.timeout(90):
         await fail_some(any_app, 3)
         fields = {"all": "1", "kind": "SEND", "reason": "again"}
         begun = await send(client, "/failures/retry", fields, "/failures/preview?kind=SEND")
@@ -208,7 +208,7 @@ async def test_one_page_too_many_is_refused_and_leaves_nothing_behind(
 async def test_nobody_takes_live_from_the_others(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has too many pages open keeps the latest ones, also by several sessions of a token."""
     monkeypatch.setattr(live, "MOST_STREAMS_OF_ONE", 3)
-    async with console(app) as client, asyncio.timeout(30), contextlib.AsyncExitStack() as stack:
+    async with console(app) as client, asyncio.timeout(90), contextlib.AsyncExitStack() as stack:
         store, hub = await app.store(), client.live  # type: ignore[attr-defined]
         heard = list[AsyncIterator[dict[str, Any]]]()  # one that is let go of is closed
         for name in ("vic", "ann"):
@@ -268,7 +268,7 @@ async def test_pages_with_forms_hear_that_they_have_changed(any_app: App) -> Non
     app = any_app
     app.periodic("SEND", cron="0 3 * * *", payload={"to": "x"}, name="nightly")
     await fail_some(app, 1)  # a worker has been there: it declares the schedule
-    async with console(app) as client, asyncio.timeout(30):
+    async with console(app) as client, asyncio.timeout(90):
         for topic, path, form in (
             ("queues", "/queues/pause", {"target": "queue", "name": "default"}),
             ("queues", "/queues/limit", {"name": "SEND", "concurrency": "3"}),
@@ -313,7 +313,7 @@ async def test_what_changes_slowly_is_sampled_seldom(app: App, every: float, tak
 async def test_each_topic_is_told_without_a_persons_form(any_app: App, topic: str) -> None:
     """What is pushed is made once for all of a role: no page, and so no form token of anybody, is at hand there."""
     worker = any_app.worker(await any_app.store(), Options())
-    async with console(any_app) as client, asyncio.timeout(30), worker:
+    async with console(any_app) as client, asyncio.timeout(90), worker:
         await fail_some(any_app, 1)
         async with listen(client, topic) as answer:
             message = await anext(aiter(told(answer)))

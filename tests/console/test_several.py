@@ -157,7 +157,7 @@ async def test_the_table_of_all_is_live(app: App) -> None:
     async with console(app) as client:
         await fill(app)
         assert 'data-live="menu,overview,connections,' in await page(client)
-        async with asyncio.timeout(30), client.stream("GET", f"{HOME}/live?topics=connections") as stream:
+        async with asyncio.timeout(90), client.stream("GET", f"{HOME}/live?topics=connections") as stream:
             tables = [json.loads(line[5:])["regions"] async for line in two_messages(stream, app)]
         first, then = (one["#connections"] for one in tables)
         assert ">away<" in first and "<b>1</b>" in first and "<b>2</b>" not in first
