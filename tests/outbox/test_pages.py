@@ -68,6 +68,7 @@ async def test_the_list_and_the_page_show_the_same_figures_as_api(world: World) 
             assert link, found
             tasks = await client.get(link[1].replace("&amp;", "&"))
             assert "Tasks that are failed now 1" in text_of(tasks.text)
+        assert f'href="{HOME}{PAGE}">Look</a>' in await page(client), "what doctor finds leads to the projection"
 
 
 async def test_events_that_fail_or_wait_are_listed_with_their_words(world: World) -> None:

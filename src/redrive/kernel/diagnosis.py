@@ -18,7 +18,8 @@ class Level(StrEnum):
 @dataclass(slots=True, frozen=True)
 class Finding:
     """Something that doctor found; ``fix`` is exactly what to type or change. ``about``: which thing it is about, a
-    word for what it is and its name. ``quoted`` are words of a task, which not everybody may see."""
+    word for what it is and its name. ``quoted`` are words of a task, which not everybody may see. ``page``: where the
+    console shows it, of a feature."""
 
     level: Level
     code: str
@@ -26,6 +27,7 @@ class Finding:
     fix: str | None = None
     about: tuple[str, str] | None = None
     quoted: str | None = None
+    page: str | None = None
 
     @property
     def full(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from redrive.kernel.alerts.brought import AlertRule
@@ -22,17 +23,21 @@ async def examine(store: Store, settings: Settings) -> list[Finding]:
     found: list[Finding] = []
     oldest = settings.of(OutboxSettings).oldest_alert_seconds
     for one in await numbers(store, settings):
-        name, queue = one.projection, queue_of(one.projection)
+        name = one.projection
+        told = partial(Finding, about=("queue", queue_of(name)), page=f"/outbox/{name}")
+        work = f"redrive outbox work {name}"
         if one.stuck:
             text = f"projection {name}: {one.stuck} stuck in processing; whoever had them is gone or hangs"
-            found.append(Finding(Level.CRITICAL, "outbox_stuck", text, f"redrive outbox work {name}", ("queue", queue)))
+            found.append(told(Level.CRITICAL, "outbox_stuck", text, work))
         if one.oldest_age is not None and one.oldest_age > oldest:
             text = f"projection {name} is behind: {one.lag} events, the oldest for {one.oldest_age:.0f} s"
-            found.append(Finding(Level.WARNING, "outbox_behind", text, f"redrive outbox work {name}", ("queue", queue)))
+            found.append(told(Level.WARNING, "outbox_behind", text, work))
         if one.failed:
             text = f"projection {name}: {one.failed} failed, and missing in its sink"
-            fix = f"redrive failed --queue {queue} says why; mend that, then redrive outbox replay {name}"
-            found.append(Finding(Level.WARNING, "outbox_failed", text, fix, ("queue", queue)))
+            why = f"redrive failed --queue {queue_of(name)} says why"
+            found.append(
+                told(Level.WARNING, "outbox_failed", text, f"{why}; mend that, then redrive outbox replay {name}")
+            )
     return found
 
 
