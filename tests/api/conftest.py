@@ -22,7 +22,7 @@ async def served(app: App, worker: Any = None, **options: Any) -> AsyncIterator[
         server = make_server(make_api(app, worker, hosts=LOOPBACK_NAMES, **{"open_door": True, **options}))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:
-            async with httpx.AsyncClient(base_url=address(listening), timeout=30) as client:
+            async with httpx.AsyncClient(base_url=address(listening), timeout=90) as client:
                 yield client
         finally:
             server.should_exit = True

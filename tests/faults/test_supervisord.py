@@ -129,7 +129,7 @@ def test_start_crash_and_a_rolling_restart_under_load_lose_nothing(tmp_path: Pat
     (tmp_path / "units.conf").write_text(printed.stdout)
     app = App(url)
     app.declare("STEP")
-    tasks = app.sync.enqueue_many([("STEP", {"number": number}) for number in range(TASKS)])
+    tasks = app.sync.enqueue_many([("STEP", {"number": number}) for number in range(TASKS // 2)])
 
     def numbers() -> list[int]:
         return [int(line) for line in (tmp_path / "done.txt").read_text().split()]
@@ -144,10 +144,10 @@ def test_start_crash_and_a_rolling_restart_under_load_lose_nothing(tmp_path: Pat
         crashed = supervised.pid(WORKERS[1])
         os.kill(crashed, signal.SIGKILL)
         until(lambda: supervised.pid(WORKERS[1]) not in (0, crashed))
-        before = done()
+        # More for the restarts: a machine may be so slow in starting commands that the first ones are through.
+        tasks += app.sync.enqueue_many([("STEP", {"number": number}) for number in range(TASKS // 2, TASKS)])
         for name in WORKERS:
             assert "started" in supervised.control("restart", name)
-        assert before < TASKS, "there was load"
         until(lambda: {app.sync.get(task.id).state for task in tasks} == {State.COMPLETED}, 90)
         assert set(supervised.states().values()) == {"RUNNING"}
     finally:

@@ -29,7 +29,7 @@ def enqueue_elsewhere(world: World, kind: str, delay: float | None = None) -> st
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=90,
     )
     return done.stdout.strip()
 
@@ -40,7 +40,7 @@ def test_delayed_retried_and_snoozed_tasks_run_when_due(store: World) -> None:
     retried = store.enqueue("FLAKY", {"times": 2})
     snoozed = store.enqueue("SNOOZER", {"seconds": 0.4})
     ids = [delayed.id, retried.id, snoozed.id]
-    store.wait_completed(ids, timeout=20)
+    store.wait_completed(ids, timeout=45)
     assert [store.get(i).attempt_count for i in ids] == [1, 3, 1]
     late = store.get(delayed)
     assert late.last_attempt_at and late.created_at
@@ -52,11 +52,11 @@ def test_delayed_retried_and_snoozed_tasks_run_when_due(store: World) -> None:
 def test_an_enqueue_of_another_process_wakes_an_idle_worker(store: World) -> None:
     worker = store.worker(env=MINUTE, sleep=60)
     first = store.enqueue("QUICK")
-    store.wait_completed([first.id], timeout=20)
+    store.wait_completed([first.id], timeout=45)
     now = enqueue_elsewhere(store, "QUICK")
-    worker.wait_for("task.completed", task_id=now, timeout=20)
+    worker.wait_for("task.completed", task_id=now, timeout=45)
     later = enqueue_elsewhere(store, "QUICK", delay=0.5)
-    worker.wait_for("task.completed", task_id=later, timeout=20)
+    worker.wait_for("task.completed", task_id=later, timeout=45)
     assert worker.stop() == 0
     assert store.account([first.id, UUID(now), UUID(later)]) == {"completed": 3}
 
@@ -71,10 +71,10 @@ def test_a_freed_place_wakes_the_worker_that_waits_for_it(store: World) -> None:
     # The first worker is kept busy, so that the second one has to take the freed place.
     waiting = store.enqueue("GATED", {"name": "two"})
     blocker = store.enqueue("SHORT", {"seconds": 0.1})
-    store.wait_completed([blocker.id], timeout=20)
+    store.wait_completed([blocker.id], timeout=45)
     store.open("one")
     store.wait_state(held, State.COMPLETED)
     store.open("two")
-    store.wait_state(waiting, State.COMPLETED, timeout=20)
+    store.wait_state(waiting, State.COMPLETED, timeout=45)
     assert second.process.poll() is None
     assert store.account([held.id, waiting.id, blocker.id]) == {"completed": 3}

@@ -107,7 +107,7 @@ async def test_it_stops_without_a_word_about_those_who_wait(caplog: pytest.LogCa
 async def test_whoever_has_waited_longest_makes_room_for_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_http, "READ_WITHIN_S", 600)
     monkeypatch.setattr(small_http, "MOST_CONNECTIONS", 5)
-    async with small() as where, asyncio.timeout(30):
+    async with small() as where, asyncio.timeout(90):
         idle = [await asyncio.open_connection(*where) for _ in range(5)]
         for n in range(3):
             assert b"all is well" in await ask(where, b"GET /open HTTP/1.1\r\n\r\n")
@@ -227,7 +227,7 @@ def page_of(url: str) -> dict[str, Any]:
 
 
 def until(look: Any) -> Any:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not (found := look()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
