@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from redrive import App
-from redrive.batches.batch import BatchConflict, BatchUnknown
+from redrive.batches.batch import BadItem, BatchConflict, BatchUnknown
 from redrive.batches.remote.application import RemoteBatches
-from redrive.batches.remote.model import BadItem
 from redrive.errors import InvalidInput, NotAllowed
 from redrive.kernel.reads import Query
 from redrive.ledger.accounts import AccountUnknown

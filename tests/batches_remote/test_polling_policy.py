@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from redrive.batches.remote.item_memo import ItemMemo
 from redrive.batches.remote.polling_policy import PollingPolicy, Seen, not_started, polled, started
 from redrive.kernel.outcome import Cancel, Fail, Snooze
 from redrive.remote import ProviderError, Status
@@ -68,15 +69,15 @@ def test_a_poll_that_fails_is_not_counted_and_ends_by_time_alone() -> None:
 def test_a_wish_that_cannot_be_waited_for_is_none(wish: str) -> None:
     busy = ProviderError("busy", status_code=503, retry_after=wish)
     assert polled(Seen("j", 0), busy, USUAL).seconds == 5
-    assert not_started(busy, 1, 0, USUAL).seconds == 10  # type: ignore[union-attr]
+    assert not_started(busy, ItemMemo(tries=1), 0, USUAL).seconds == 10  # type: ignore[union-attr]
 
 
 def test_a_start_that_may_succeed_later_is_repeated() -> None:
-    assert [not_started(BUSY, tries, 0, USUAL).seconds for tries in (0, 1, 2, 50)] == [5, 10, 20, 300]  # type: ignore[union-attr]
-    refused = not_started(ProviderError("no", status_code=400, code="TASK_ODD"), 0, 0, USUAL)
+    assert [not_started(BUSY, ItemMemo(tries=tries), 0, USUAL).seconds for tries in (0, 1, 2, 50)] == [5, 10, 20, 300]  # type: ignore[union-attr]
+    refused = not_started(ProviderError("no", status_code=400, code="TASK_ODD"), ItemMemo(), 0, USUAL)
     assert isinstance(refused, Fail)
     assert (refused.code, refused.failure_type) == (
         "PROVIDER_START_REFUSED",
         "param_error",
     )
-    assert isinstance(not_started(BUSY, 3, 86_400, USUAL), Fail)
+    assert isinstance(not_started(BUSY, ItemMemo(tries=3), 86_400, USUAL), Fail)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from redrive import App
+from redrive.batches.batch import ItemState
 from redrive.batches.remote.application import RemoteBatches
-from redrive.batches.remote.model import ITEM_STATES
 from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.reads import Query
 from tests.batches_remote.conftest import Scripted, made, rich, service, settled, work
@@ -36,7 +36,7 @@ async def events(app: App) -> list[dict[str, Any]]:
 
 
 def counts(**states: int) -> dict[str, int]:
-    return dict.fromkeys(ITEM_STATES, 0) | states
+    return dict.fromkeys(ItemState, 0) | states
 
 
 async def test_a_batch_that_cannot_be_paid_is_said_at_once(app: App, provider: Scripted) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
 from redrive.errors import BatchUnknown as BatchUnknown
-from redrive.feature import Conflict
+from redrive.feature import Conflict, InvalidInput
+from redrive.kernel.microseconds import to_datetime
 from redrive.kernel.payload import decode
 
 FEATURE = "batches"
 STRETCHES = 30  # in which the time of a batch is told
 BATCH = "a batch"  # what an id should name that is none
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class BatchConflict(Conflict):
@@ -31,6 +31,12 @@ class BatchCancelled(Conflict):
     code = "BATCH_CANCELLED"
 
 
+class BadItem(InvalidInput):
+    """One of the items that a batch was to be made of cannot be used; nothing was created."""
+
+    code = "BATCH_ITEM_INVALID"
+
+
 class BatchState(StrEnum):
     QUEUED = "queued"  # of remote batches: nothing of it was begun
     PROCESSING = "processing"
@@ -39,6 +45,17 @@ class BatchState(StrEnum):
     CANCELLED = "cancelled"
 
 
+class ItemState(StrEnum):
+    """How far an item is, whether it is a task or a job at a provider."""
+
+    PENDING = "pending"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDED_ITEMS = (ItemState.COMPLETED, ItemState.FAILED, ItemState.CANCELLED)
 SETTLED = (BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED)
 
 
@@ -61,6 +78,10 @@ class RemotePart:
     dispatched_at: datetime | None
     settled_at: datetime | None
     unit: str = ""  # what its amounts are called (LEDGER_UNIT); empty where nobody looked that up
+
+    def price_of(self, items: int) -> int:
+        """Returns what so many items cost."""
+        return self.price * items
 
 
 @dataclass(slots=True, frozen=True)
@@ -145,8 +166,4 @@ def of_row(row: Mapping[str, Any]) -> Batch:
     values["id"] = UUID(str(row["id"]))
     values["open"] = bool(row["open"])
     values["meta"] = decode(row["meta"])
-    return Batch(**{**values, **{name: moment(row[name]) for name in _TIMES}})
-
-
-def moment(value: datetime | int | None) -> datetime | None:
-    return _EPOCH + timedelta(microseconds=value) if isinstance(value, int) else value
+    return Batch(**{**values, **{name: to_datetime(row[name]) for name in _TIMES}})

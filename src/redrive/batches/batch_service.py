@@ -242,4 +242,4 @@ class BatchService(Service):
 
 
 def _charge(batch: Batch, items: int) -> int | None:
-    return None if batch.remote is None else batch.remote.price * items
+    return None if batch.remote is None else batch.remote.price_of(items)

@@ -99,7 +99,7 @@ def say_failures(batch: Batch, failures: Failures) -> None:
         words = output.shorten(" ".join(cause.row.message.split()), 80)
         output.say(f"  {cause.failed} by cause {cause.row.fingerprint}: {cause.row.code} {words}")
     if batch.failed and (batch.remote is None or batch.ended):
-        charge = "" if batch.remote is None else said_charge(batch.failed * batch.remote.price, batch.remote.unit)
+        charge = "" if batch.remote is None else said_charge(batch.remote.price_of(batch.failed), batch.remote.unit)
         output.say(output.suggest(f"retry them{charge}: redrive batch retry-failed {batch.id}"))
 
 

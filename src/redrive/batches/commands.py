@@ -9,13 +9,12 @@ import typer
 
 from redrive.batches import cli_output
 from redrive.batches.act_commands import cancel, retry_failed
-from redrive.batches.batch import Batch, BatchState
+from redrive.batches.batch import Batch, BatchState, ItemState
 from redrive.batches.batch_service import BatchService
 from redrive.batches.create_command import create
 from redrive.batches.documents import batch_document, failures_document, waits_document
 from redrive.batches.follow_batch import Id, has, to_the_end
 from redrive.batches.items import Item, item_document
-from redrive.batches.remote.model import ITEM_STATES
 from redrive.batches.results import WantedItems, results
 from redrive.batches.task_batch_service import Failures
 from redrive.feature import Operator
@@ -89,9 +88,7 @@ def watch(batch: Id, url: Url = None, app: AppName = None, json: Json = False) -
 @cli.command("items")
 def items(
     batch: Id,
-    state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="A,B", help=", ".join(ITEM_STATES) + ".")
-    ] = None,
+    state: Annotated[list[str] | None, typer.Option("--state", metavar="A,B", help=", ".join(ItemState) + ".")] = None,
     kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Of this kind.")] = None,
     failure_type: Annotated[
         str | None,

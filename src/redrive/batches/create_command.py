@@ -14,7 +14,7 @@ from redrive.batches.batch import Batch
 from redrive.batches.batch_request import Wanted
 from redrive.batches.batch_service import BatchService
 from redrive.batches.documents import batch_document, waits_document
-from redrive.batches.remote.lines import items_of, lines_of
+from redrive.batches.json_lines import items_of, lines_of
 from redrive.batches.task_file import read_items
 from redrive.errors import InvalidInput
 from redrive.feature import Operator

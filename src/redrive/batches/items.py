@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from redrive.batches.remote.model import ITEM_STATES, BatchItem
+from redrive.batches.batch import ItemState
+from redrive.batches.remote.model import BatchItem
 from redrive.errors import InvalidInput
 from redrive.kernel.payload import CUT, JsonText
 from redrive.kernel.task import State
@@ -17,11 +18,11 @@ from redrive.ops.views import View
 
 # What an item's state is by its task's; those that wait are pending, for whatever reason.
 _STATES = {
-    "pending": (State.QUEUED, State.DELAYED, State.PAUSED),
-    "processing": (State.RUNNING,),
-    "completed": (State.COMPLETED,),
-    "failed": (State.FAILED,),
-    "cancelled": (State.CANCELLED,),
+    ItemState.PENDING: (State.QUEUED, State.DELAYED, State.PAUSED),
+    ItemState.PROCESSING: (State.RUNNING,),
+    ItemState.COMPLETED: (State.COMPLETED,),
+    ItemState.FAILED: (State.FAILED,),
+    ItemState.CANCELLED: (State.CANCELLED,),
 }
 _BY_TASK = {state: name for name, states in _STATES.items() for state in states}
 
@@ -42,7 +43,7 @@ class Item:
     """An item. ``n`` is its place in what a remote batch was given; its task comes when its turn has."""
 
     n: int | None
-    state: str
+    state: ItemState
     task_id: str | None
     kind: str | None
     payload: Any
@@ -65,9 +66,9 @@ class ItemPage:
 def task_states(states: Sequence[str]) -> tuple[State, ...]:
     """Returns the states of tasks that items of these states are in."""
     for state in states:
-        if state not in _STATES:
-            raise InvalidInput(f"{state!r} is no state of an item", hint=f"one of: {', '.join(ITEM_STATES)}")
-    return tuple(one for state in states for one in _STATES[state])
+        if state not in list(ItemState):
+            raise InvalidInput(f"{state!r} is no state of an item", hint=f"one of: {', '.join(ItemState)}")
+    return tuple(one for state in states for one in _STATES[ItemState(state)])
 
 
 def item_of_task(seen: Mapping[str, Any]) -> Item:

@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 from redrive.api.body_limit import is_lines
 from redrive.batches.api_models import BatchIn, TaskIn
 from redrive.batches.batch_request import Wanted
-from redrive.batches.remote.lines import lines_of
+from redrive.batches.json_lines import lines_of
 from redrive.batches.task_input import Many
 from redrive.errors import InvalidInput
 

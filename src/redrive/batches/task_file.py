@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from redrive.batches.remote.lines import array_of, is_array, value_of
+from redrive.batches.json_lines import array_of, is_array, value_of
 from redrive.errors import InvalidInput
 
 Named = tuple[str, dict[str, Any]]  # where it stands, and a task as enqueue's arguments

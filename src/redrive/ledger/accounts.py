@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from redrive.feature import Conflict, InvalidInput, NotFound, check_name
+from redrive.kernel.microseconds import to_datetime, to_micros
 
 CREDIT, REVENUE, ADJUST = "system:credit", "system:revenue", "system:adjust"
 MOST_REFERENCE = 200
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class AccountUnknown(NotFound):
@@ -104,21 +104,16 @@ class Freeze:
 
 def account_of(row: Mapping[str, Any]) -> Account:
     """Returns the account that a row is about."""
-    return Account(**{**row, "opened_at": moment(row["opened_at"])})
+    return Account(**{**row, "opened_at": to_datetime(row["opened_at"])})
 
 
 def freeze_of(row: Mapping[str, Any]) -> Freeze:
     """Returns the freeze that a row is about."""
-    return Freeze(**{**row, "since": moment(row["since"]), "moved_at": moment(row["moved_at"])})
-
-
-def moment(micros: int) -> datetime:
-    """Returns a time that a statement says as microseconds since 1970, as those of both stores do."""
-    return _EPOCH + timedelta(microseconds=micros)
+    return Freeze(**{**row, "since": to_datetime(row["since"]), "moved_at": to_datetime(row["moved_at"])})
 
 
 def micros(when: datetime) -> int:
     """Returns a time as statements take it."""
     if when.tzinfo is None:
         raise InvalidInput(f"{when.isoformat()} has no time zone", hint="say it: 2026-01-31T12:00:00Z")
-    return (when - _EPOCH) // timedelta(microseconds=1)
+    return to_micros(when)

@@ -14,7 +14,8 @@ from itertools import groupby
 from typing import Any
 
 from redrive.feature import InvalidInput, Store
-from redrive.ledger.accounts import micros, moment
+from redrive.kernel.microseconds import to_datetime
+from redrive.ledger.accounts import micros
 from redrive.ops.csv_lines import csv_line
 
 LAST = 2**63 - 1  # behind every place
@@ -150,6 +151,6 @@ def _line(group: Sequence[Mapping[str, Any]], available_after: int | None, froze
     kind, _, key = first["posting"].partition(":")
     kind, key = (kind, key) if kind in KINDS else ("posting", first["posting"])
     return Line(
-        *(moment(first["at"]), kind, key, first["reference"], first["note"]),
+        *(to_datetime(first["at"]), kind, key, first["reference"], first["note"]),
         *(available, frozen, available_after, frozen_after, first["id"]),
     )

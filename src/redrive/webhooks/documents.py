@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def moment(value: Any) -> datetime | None:
-    """Returns a time as PostgreSQL has it; SQLite has microseconds since 1970."""
-    return _EPOCH + timedelta(microseconds=value) if isinstance(value, int) else value
+from redrive.kernel.microseconds import to_datetime
 
 
 def origin(url: str) -> str:
@@ -33,11 +27,11 @@ def endpoint_view(row: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
         "description": row["description"] if whole else None,
         "state": row["state"],
         "direct": bool(row["direct"]),
-        "failing_since": moment(row["failing_since"]),
-        "disabled_at": moment(row["disabled_at"]),
+        "failing_since": to_datetime(row["failing_since"]),
+        "disabled_at": to_datetime(row["disabled_at"]),
         "disabled_by": row["disabled_by"],
         "disabled_reason": row["disabled_reason"],
-        "created_at": moment(row["created_at"]),
+        "created_at": to_datetime(row["created_at"]),
     }
 
 
@@ -50,8 +44,8 @@ def delivery_view(row: Mapping[str, Any]) -> dict[str, Any]:
         "type": row["event_type"],
         "round": row["round"],
         "state": row["state"],
-        "created_at": moment(row["created_at"]),
-        "moved_at": moment(row["moved_at"]),
+        "created_at": to_datetime(row["created_at"]),
+        "moved_at": to_datetime(row["moved_at"]),
     }
 
 
@@ -60,7 +54,7 @@ def attempt_view(row: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
     found = {
         "attempt": row["attempt"],
         "replay": row["replay"],
-        "at": moment(row["at"]),
+        "at": to_datetime(row["at"]),
         "outcome": row["outcome"],
         "status": row["status"],
         "ms": row["ms"],

@@ -13,12 +13,13 @@ from typing import Any
 from redrive.errors import Conflict, InvalidInput, NotFound
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
+from redrive.kernel.microseconds import to_datetime
 from redrive.kernel.reactions import Rows
 from redrive.ops.access import Role
 from redrive.ops.operator.session import Service
 from redrive.webhooks.address_guard import check_url
 from redrive.webhooks.delivery_attempt import keys_of
-from redrive.webhooks.documents import endpoint_view, moment, origin
+from redrive.webhooks.documents import endpoint_view, origin
 from redrive.webhooks.events import FEATURE, MOST_ENDPOINTS, check_account, check_events
 from redrive.webhooks.settings import WebhookSettings
 from redrive.webhooks.signing import check_secret, new_secret, shown_secret
@@ -66,7 +67,8 @@ class Endpoints(Service):
         named = row["id"] if owner == "endpoint" else row["account"]
         dated = [] if owner is None else await self._rows("secrets", f"{owner}:{named}")
         shown = [
-            {**one, "created_at": moment(one["created_at"]), "expires_at": moment(one["expires_at"])} for one in dated
+            {**one, "created_at": to_datetime(one["created_at"]), "expires_at": to_datetime(one["expires_at"])}
+            for one in dated
         ]
         signed_by = owner or ("settings" if self._own.secret else None)
         return {**endpoint_view(row, whole=self._whole), "signed_by": signed_by, "secrets": shown}

@@ -83,7 +83,7 @@ def _request(action: str, batch: Batch, items: int) -> Request:
             "what was not started is cancelled and its money released; what runs at the provider is polled to its end"
         )
     else:
-        charge = 0 if part is None else part.price * items
+        charge = 0 if part is None else part.price_of(items)
         title = f"retry {counted} of batch {batch.label} that failed"
         told = "they are started again at the provider" + (
             f", as a new charge of {charge:,} {part.unit}" if part is not None and charge else ""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE
+from redrive.batches.batch import FEATURE, ItemState
 from redrive.batches.remote.names import CALLBACK_PATH, LATE, LATE_KEY, SETTLE_QUEUE, STEP_ATTEMPTS
 from redrive.errors import ConnectionUnknown, RedriveError
 from redrive.ids import new_id
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from redrive.app import App
 
 PAGE = 200
-ENDED = ("failed", "cancelled")
+ENDED = (ItemState.FAILED, ItemState.CANCELLED)
 
 
 class Calls:
@@ -90,7 +90,7 @@ def _noted(row: Mapping[str, Any]) -> Commit:
     note = Rows(FEATURE, "item_called", (place,))
     if row["state"] in ENDED and row["job"] is not None:
         return Commit(enqueues=[late_task(row)], rows=[note])
-    moves = [_due(UUID(str(row["task"])))] if row["state"] == "processing" and row["job"] is not None else []
+    moves = [_due(UUID(str(row["task"])))] if row["state"] == ItemState.PROCESSING and row["job"] is not None else []
     return Commit(transitions=moves, rows=[note])
 
 

@@ -9,7 +9,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from redrive.batches.batch import FEATURE, BatchState
+from redrive.batches.batch import FEATURE, BatchState, ItemState
 from redrive.batches.remote.end_items import counted, ended, lost_items, unstarted, without_lost
 from redrive.batches.remote.lanes import Lane, brought
 from redrive.batches.remote.model import NO_MONEY, Counts, RemoteBatch
@@ -58,7 +58,7 @@ def dispatched(batch: RemoteBatch, lanes: int) -> Commit:
         for at in range(1, min(lanes, batch.in_round) + 1)
     ]
     tasks = [lane.task(join.id, batch.scope) for lane in first]
-    total = batch.price * batch.in_round
+    total = batch.price_of(batch.in_round)
     money = None if batch.frozen else charged(batch)
     moved = batch.moved(
         state=BatchState.PROCESSING,
@@ -80,17 +80,17 @@ def dispatched(batch: RemoteBatch, lanes: int) -> Commit:
 
 def charged(batch: RemoteBatch) -> movements.Movement | None:
     """Returns what freezes the price of the items of a batch's round; None of what costs nothing."""
-    total = batch.price * batch.in_round
+    total = batch.price_of(batch.in_round)
     return movements.freeze(batch.account, total, batch.reference, batch.charge) if batch.account and total else None
 
 
 def unaffordable(batch: RemoteBatch, available: int) -> Commit:
     """Fails a batch before anything of it was started: its account has too little."""
-    total = batch.price * batch.in_round
+    total = batch.price_of(batch.in_round)
     why = f"account {batch.account} has {available}, and {batch.in_round} items at {batch.price} need {total}"
-    changed = {"state": "failed", "code": NO_MONEY, "message": why, "type": "param_error"}
+    changed = {"state": ItemState.FAILED, "code": NO_MONEY, "message": why, "type": "param_error"}
     return Commit(
-        enqueues=[notice(batch, BatchState.FAILED, {"failed": batch.in_round}, 0, 0, why)],
+        enqueues=[notice(batch, BatchState.FAILED, {ItemState.FAILED: batch.in_round}, 0, 0, why)],
         rows=[
             batch.moved(state=BatchState.FAILED, reason=why, settled="now"),
             unstarted(batch, changed),
@@ -104,7 +104,7 @@ def settled(batch: RemoteBatch, counts: Counts) -> Commit:
     """Captures the price of what succeeded, gives the rest back, and tells the customer. Nothing of it lands while an
     item may still succeed. What nobody will ever run is failed with it, and can be retried."""
     counts, lost = without_lost(counts)
-    captured = min(counts.in_round["completed"] * batch.price, batch.frozen)
+    captured = min(batch.price_of(counts.in_round[ItemState.COMPLETED]), batch.frozen)
     released = batch.frozen - captured
     state = _final(batch, counts)
     money = None
@@ -147,7 +147,7 @@ def resumed(batch: RemoteBatch) -> Commit:
 
 def released(batch: RemoteBatch, items: int) -> Commit:
     """Gives back the price of cancelled items whose turn never came, before the others have ended."""
-    back = min(items * batch.price, batch.frozen)
+    back = min(batch.price_of(items), batch.frozen)
     money = None
     if batch.account and back:
         key = f"{batch.charge}:unstarted"
@@ -164,7 +164,7 @@ def released(batch: RemoteBatch, items: int) -> Commit:
 def cancelled(batch: RemoteBatch, who: str, reason: str | None, counts: Counts) -> Commit:
     """Cancels what was not started. A batch that runs is settled when the others have ended."""
     audit = Audit(who, "BATCH_CANCEL", reason, target=batch.reference, scope=batch.scope)
-    rest = unstarted(batch, {"state": "cancelled"})
+    rest = unstarted(batch, {"state": ItemState.CANCELLED})
     if batch.state is BatchState.PROCESSING:
         moved = batch.moved(reason=reason, cancelled="now", cancelled_by=who)
         return Commit(enqueues=[phase_task(RELEASE, batch)], rows=[moved, rest], audits=[audit])
@@ -181,8 +181,12 @@ def cancelled(batch: RemoteBatch, who: str, reason: str | None, counts: Counts) 
         cancelled_by=who,
         settled="now",
     )
-    waited = counts.states["pending"]
-    states = {**counts.states, "pending": 0, "cancelled": counts.states["cancelled"] + waited}
+    waited = counts.states[ItemState.PENDING]
+    states = {
+        **counts.states,
+        ItemState.PENDING: 0,
+        ItemState.CANCELLED: counts.states[ItemState.CANCELLED] + waited,
+    }
     told = notice(batch, BatchState.CANCELLED, states, batch.captured, back, reason)
     return Commit(
         enqueues=[told],
@@ -204,7 +208,7 @@ def retried(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_a
         round=round,
         in_round=failed,
         step_task=str(dispatch.id),
-        frozen=0 if money is None else batch.price * failed,
+        frozen=0 if money is None else batch.price_of(failed),
         dispatched="no",
         settled="no",
         cancelled="no",
@@ -217,7 +221,7 @@ def retried(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_a
         reason,
         target=batch.reference,
         scope=batch.scope,
-        after={"round": round, "items": failed, "frozen": 0 if money is None else batch.price * failed},
+        after={"round": round, "items": failed, "frozen": 0 if money is None else batch.price_of(failed)},
     )
     return replace(
         put_away,
@@ -231,7 +235,7 @@ def retried(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_a
 def _final(batch: RemoteBatch, counts: Counts) -> BatchState:
     if batch.cancelled_at is not None:
         return BatchState.CANCELLED
-    return BatchState.COMPLETED if counts.states["completed"] else BatchState.FAILED
+    return BatchState.COMPLETED if counts.states[ItemState.COMPLETED] else BatchState.FAILED
 
 
 def _said(batch: RemoteBatch, action: str, reason: str | None = None, after: Any = None) -> Audit:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from redrive.batches.batch import FEATURE
+from redrive.batches.batch import FEATURE, ItemState
 from redrive.batches.remote.model import Counts, RemoteBatch
 from redrive.kernel.reactions import Rows
 
-UNENDED = ("pending", "processing")
+UNENDED = (ItemState.PENDING, ItemState.PROCESSING)
 ITEM_LOST = "BATCH_ITEM_LOST"
 ITEM_LOST_WHY = "its task was gone before it had ended, so nobody knows what became of it"
 
@@ -27,7 +27,7 @@ def lost_items(batch: RemoteBatch, lost: int) -> list[Rows]:
 
 def ended(batch: RemoteBatch, counts: Counts) -> Rows:
     """Returns what lets nothing land unless all items of the round have ended, and so many have succeeded."""
-    place = {"id": str(batch.id), "round": batch.round, "completed": counts.in_round["completed"]}
+    place = {"id": str(batch.id), "round": batch.round, "completed": counts.in_round[ItemState.COMPLETED]}
     return Rows(FEATURE, "remote_round_ended", (place,))
 
 
@@ -42,6 +42,6 @@ def without_lost(counts: Counts) -> tuple[Counts, int]:
     if not lost:
         return counts, 0
     gone = dict.fromkeys(UNENDED, 0)
-    states = {**counts.states, **gone, "failed": counts.states["failed"] + lost}
-    in_round = {**counts.in_round, **gone, "failed": counts.in_round["failed"] + lost}
+    states = {**counts.states, **gone, ItemState.FAILED: counts.states[ItemState.FAILED] + lost}
+    in_round = {**counts.in_round, **gone, ItemState.FAILED: counts.in_round[ItemState.FAILED] + lost}
     return replace(counts, states=states, in_round=in_round), lost

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from redrive.batches.batch import FEATURE, STRETCHES
+from redrive.batches.batch import FEATURE, STRETCHES, ItemState
 from redrive.batches.remote.model import RemoteBatch
 from redrive.kernel.ports.store import Store
 
@@ -50,4 +50,4 @@ async def look(store: Store, batch: RemoteBatch, now: datetime) -> History | Non
 
 
 def _is_failed(row: Mapping[str, Any]) -> bool:
-    return bool(row["state"] == "failed")
+    return bool(row["state"] == ItemState.FAILED)

@@ -11,12 +11,13 @@ from urllib.parse import quote
 
 from redrive.batches.batch import FEATURE, BatchState
 from redrive.batches.remote import polling_policy
+from redrive.batches.remote.item_memo import ItemMemo
 from redrive.batches.remote.lanes import BATCH_CANCELLED, BATCH_SETTLED
 from redrive.batches.remote.names import CALLBACK_PATH
 from redrive.batches.remote.passes import Pass, Passes
-from redrive.batches.remote.uncertain_starts import may_have_started, unsure
+from redrive.batches.remote.uncertain_starts import may_have_started
 from redrive.batches.settings import BatchSettings
-from redrive.kernel.outcome import Cancel, Snooze, StopReason
+from redrive.kernel.outcome import Cancel, StopReason
 from redrive.kernel.payload import decode
 from redrive.remote import ProviderError, RemoteItem
 from redrive.remote.callbacks import Callback, Callbacks
@@ -108,7 +109,7 @@ class Items:
             elif row.erased:
                 item.answer(Cancel(PAYLOAD_ERASED))
             elif own is not None and not _allowed(own, item, row):
-                item.answer(polling_policy.put_off(item.context.state))
+                item.answer(polling_policy.put_off(_memo(item)))
             else:
                 (new if row.job is None else begun).append((item, row))
         starts = await asyncio.gather(*(self._start(provider, *one) for one in new), self._poll(provider, begun))
@@ -131,7 +132,7 @@ class Items:
             # Its worker stops and hands it back, and gives the attempt back too: nothing else would tell the next one
             # that the request may have gone out.
             if item.context.stop_reason is not StopReason.TIMEOUT:
-                item.answer(polling_policy.interrupted(item.context.state))
+                item.answer(polling_policy.interrupted(_memo(item)))
             raise
         item.answer(polling_policy.started(job, self._policy))
         return True
@@ -140,11 +141,8 @@ class Items:
         """Returns what follows from a start that failed, and keeps in mind whether it may have come about."""
         if not row.wanted and not error.transient:
             return Cancel(BATCH_CANCELLED)
-        tries = (item.context.state or {}).get("tries", 0)
-        found = polling_policy.not_started(error, tries, row.age, self._policy)
-        if isinstance(found, Snooze) and (_unsure(item) or may_have_started(error)):
-            return Snooze(found.seconds, state={**found.state, "unsure": True}, down=found.down)
-        return found
+        unsure = _unsure(item) or may_have_started(error)
+        return polling_policy.not_started(error, _memo(item), row.age, self._policy, unsure=unsure)
 
     def _address(self, item: BulkItem, row: Row) -> str | None:
         """Returns where the provider may say that this start has ended; None where nobody can reach us."""
@@ -177,7 +175,7 @@ class Items:
     async def _cancel(self, provider: RemoteProvider, item: BulkItem, row: Row) -> bool:
         if row.wanted or row.job is None or not provider.can_cancel:
             return False
-        if (item.context.state or {}).get("asked"):
+        if _memo(item).asked:
             return True
         try:
             await provider.cancel(row.job)
@@ -186,8 +184,13 @@ class Items:
         return True
 
 
+def _memo(item: BulkItem) -> ItemMemo:
+    return ItemMemo.of(item.context.state)
+
+
 def _unsure(item: BulkItem) -> bool:
-    return unsure(item.context.state, item.context.task.attempt)
+    """Returns whether an item without a job may have one all the same: a second attempt follows a worker that died."""
+    return item.context.task.attempt > 1 or _memo(item).unsure
 
 
 def _allowed(own: Pass, item: BulkItem, row: Row) -> bool:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE
+from redrive.batches.batch import FEATURE, ItemState
+from redrive.batches.remote.item_memo import ItemMemo
 from redrive.batches.remote.names import ITEM_ATTEMPTS, ITEM_KEY, QUEUE, TOO_LONG
 from redrive.ids import new_id
 from redrive.kernel.feature import Belongs
@@ -80,7 +81,7 @@ def react(transition: Transition, landed: Landed) -> Effects | None:
     lane = Lane.of(landed.facts)
     if landed.state is State.CANCELLED and transition.reason == BATCH_SETTLED:
         return Effects(rows=[Rows(FEATURE, "items_left", (lane.place,))])
-    memo = json.loads(transition.memo) if transition.event is Event.SNOOZE and transition.memo else {}
+    memo = ItemMemo.of(json.loads(transition.memo) if transition.event is Event.SNOOZE and transition.memo else None)
     change = _change(transition, landed, memo)
     if change is None:
         return None
@@ -97,32 +98,38 @@ def belongs(facts: Mapping[str, Any]) -> Belongs | None:
     return Belongs(f"batch {facts['batch']}", f"/batches/{facts['batch']}") if "ordinal" in facts else None
 
 
-def _goes_on(transition: Transition, landed: Landed, memo: Mapping[str, Any]) -> bool:
+def _goes_on(transition: Transition, landed: Landed, memo: ItemMemo) -> bool:
     """True when the next item's turn has come; once more than that does no harm. Not when the batch was cancelled, and
     not by a failed task that is put away: it has brought the next one already."""
     if landed.state in (State.COMPLETED, State.FAILED):
         return True
     if landed.state is State.CANCELLED:
         return landed.was is not State.FAILED and transition.reason != BATCH_CANCELLED
-    return bool(memo.get("new"))
+    return memo.new
 
 
-def _change(transition: Transition, landed: Landed, memo: Mapping[str, Any]) -> dict[str, Any] | None:
+def _change(transition: Transition, landed: Landed, memo: ItemMemo) -> dict[str, Any] | None:
     """Returns what changes in the item's row, None where nothing does."""
     if landed.state is State.COMPLETED:
-        return {"state": "completed", "ended": True, "last": True, "progress": 100.0, "result": transition.result}
+        return {
+            "state": ItemState.COMPLETED,
+            "ended": True,
+            "last": True,
+            "progress": 100.0,
+            "result": transition.result,
+        }
     if landed.state is State.CANCELLED:
-        return None if landed.was is State.FAILED else {"state": "cancelled", "ended": True}
+        return None if landed.was is State.FAILED else {"state": ItemState.CANCELLED, "ended": True}
     if landed.state is State.FAILED:
-        return {"state": "failed", "ended": True, **_error(transition)}
+        return {"state": ItemState.FAILED, "ended": True, **_error(transition)}
     if transition.event is Event.REDRIVE:
-        return {"state": "pending", "anew": True}
+        return {"state": ItemState.PENDING, "anew": True}
     if transition.event is not Event.SNOOZE:
         return None
-    if memo.get("job") is None:  # it could not be started yet
-        return {"state": "pending", "message": memo["why"]} if memo.get("why") else None
-    named = {name: memo.get(name) for name in ("job", "polls", "polled", "heard", "progress")}
-    return {"state": "processing", **named, "message": memo.get("why")}
+    if memo.job is None:  # it could not be started yet
+        return {"state": ItemState.PENDING, "message": memo.why} if memo.why else None
+    named = {name: getattr(memo, name) for name in ("job", "polls", "polled", "heard", "progress")}
+    return {"state": ItemState.PROCESSING, **named, "message": memo.why}
 
 
 def _error(transition: Transition) -> dict[str, Any]:

@@ -8,20 +8,22 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, SETTLED, Batch, BatchState, BatchUnknown, RemotePart, moment
-from redrive.errors import InvalidInput
+from redrive.batches.batch import (
+    ENDED_ITEMS,
+    FEATURE,
+    SETTLED,
+    Batch,
+    BatchState,
+    BatchUnknown,
+    ItemState,
+    RemotePart,
+)
+from redrive.kernel.microseconds import to_datetime
 from redrive.kernel.payload import decode
 from redrive.kernel.ports.store import Store
 from redrive.kernel.reactions import Rows
 
-ITEM_STATES = ("pending", "processing", "completed", "failed", "cancelled")
 NO_MONEY = "INSUFFICIENT_CREDITS"
-
-
-class BadItem(InvalidInput):
-    """One of the items that a batch was to be made of cannot be used; nothing was created."""
-
-    code = "BATCH_ITEM_INVALID"
 
 
 @dataclass(slots=True, frozen=True)
@@ -70,6 +72,10 @@ class RemoteBatch:
     def settled(self) -> bool:
         return self.state in SETTLED
 
+    def price_of(self, items: int) -> int:
+        """Returns what so many items cost."""
+        return self.price * items
+
     @property
     def label(self) -> str:
         """What people call it."""
@@ -92,7 +98,7 @@ _TIMES = ("created_at", "dispatched_at", "settled_at", "cancelled_at")
 def remote_of(row: Mapping[str, Any]) -> RemoteBatch:
     """Returns the remote batch of a row."""
     values = {name: row[name] for name in _NAMES}
-    values |= {name: moment(row[name]) for name in _TIMES}
+    values |= {name: to_datetime(row[name]) for name in _TIMES}
     values["id"] = UUID(str(row["id"]))
     for name in ("join_id", "step_task"):
         values[name] = None if row[name] is None else UUID(str(row[name]))
@@ -105,7 +111,7 @@ def batch_of(row: Mapping[str, Any]) -> Batch:
     """Returns what all batches have in common, of a row with the counts of its items."""
     own = remote_of(row)
     part = RemotePart(processing=row["n_processing"], **{name: getattr(own, name) for name in _PART})
-    completed, failed, cancelled = (row[f"n_{state}"] for state in ITEM_STATES[2:])
+    completed, failed, cancelled = (row[f"n_{state}"] for state in ENDED_ITEMS)
     return Batch(
         **{name: getattr(own, name) for name in _SHARED},
         open=False,
@@ -141,7 +147,7 @@ class BatchItem:
     """An item of a remote batch. ``n`` is its place in what the batch was given, from 1."""
 
     n: int
-    state: str
+    state: ItemState
     payload: Any
     task_id: UUID | None
     job: str | None
@@ -159,8 +165,14 @@ class BatchItem:
 
 def item_of(row: Mapping[str, Any]) -> BatchItem:
     """Returns the item of a row."""
-    values = {**row, "payload": decode(row["payload"]), "result": decode(row["result"]), "late": bool(row["late"])}
-    values |= {name: moment(row[name]) for name in ("last_poll_at", "started_at", "ended_at")}
+    values = {
+        **row,
+        "state": ItemState(row["state"]),
+        "payload": decode(row["payload"]),
+        "result": decode(row["result"]),
+        "late": bool(row["late"]),
+    }
+    values |= {name: to_datetime(row[name]) for name in ("last_poll_at", "started_at", "ended_at")}
     values["task_id"] = None if row["task_id"] is None else UUID(str(row["task_id"]))
     return BatchItem(**values)
 
@@ -169,13 +181,18 @@ def item_of(row: Mapping[str, Any]) -> BatchItem:
 class Counts:
     """How many items of a batch are in which state; ``in_round``: those that its last charge is for."""
 
-    states: Mapping[str, int]
-    in_round: Mapping[str, int]
+    states: Mapping[ItemState, int]
+    in_round: Mapping[ItemState, int]
     unreleased: int  # cancelled ones whose turn never came, and whose price has not gone back
 
     @property
     def ended(self) -> int:
-        return sum(self.states.get(state, 0) for state in ITEM_STATES[2:])
+        return sum(self.states.get(state, 0) for state in ENDED_ITEMS)
+
+
+def no_items() -> dict[ItemState, int]:
+    """Returns counts of nothing: every state is there."""
+    return dict.fromkeys(ItemState, 0)
 
 
 async def find_remote(store: Store, batch: object) -> RemoteBatch:
@@ -189,6 +206,6 @@ async def find_remote(store: Store, batch: object) -> RemoteBatch:
 async def count_items(store: Store, batch: RemoteBatch) -> Counts:
     """Returns how many items of a batch are in which state."""
     rows = await store.feature_rows(FEATURE, "remote_counts", str(batch.id), batch.round)
-    states = dict.fromkeys(ITEM_STATES, 0) | {row["state"]: row["n"] for row in rows}
-    in_round = dict.fromkeys(ITEM_STATES, 0) | {row["state"]: row["in_round"] for row in rows}
+    states = no_items() | {ItemState(row["state"]): row["n"] for row in rows}
+    in_round = no_items() | {ItemState(row["state"]): row["in_round"] for row in rows}
     return Counts(states, in_round, sum(row["unreleased"] for row in rows))

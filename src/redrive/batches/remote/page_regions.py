@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redrive.batches.batch import ItemState
 from redrive.batches.remote.history import History
 from redrive.batches.remote.reads import Progress
 from redrive.batches.remote.service import RemoteBatchService
@@ -40,7 +41,7 @@ class Shown:
         batch, states = self.found.batch, self.found.counts.states
         if self.history is None or batch.settled or self.circuit is not None or self.waits_for:
             return None
-        return self.history.seconds_left(states["pending"] + states["processing"])
+        return self.history.seconds_left(states[ItemState.PENDING] + states[ItemState.PROCESSING])
 
 
 async def shown(operator: Operator, batch: str) -> Shown:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import Response
 
+from redrive.batches.batch import ItemState
 from redrive.batches.remote.approved_actions import CANCEL, RETRY_FAILED, ApprovedBatches
-from redrive.batches.remote.model import ITEM_STATES, RemoteBatch
+from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.page_regions import ROWS, shown
 from redrive.batches.remote.reads import Progress
 from redrive.batches.remote.service import RemoteBatchService
@@ -34,7 +35,7 @@ async def one_remote(page: ThePage, batch: str) -> Response:
         payer=await _payer(page.operator, made.found.batch) if page.may_act else None,
         approval=await _second_person(page.operator, made.found) if page.may_act else None,
         state=state,
-        states=list(ITEM_STATES),
+        states=list(ItemState),
         kind=kind,
         kinds=[one.value for one in FailureType],
         items=items,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from redrive.batches.remote.item_memo import ItemMemo
 from redrive.batches.remote.job_result import kept_result
 from redrive.batches.remote.names import TOO_LONG
 from redrive.errors import InvalidInput
@@ -54,35 +55,35 @@ class Seen:
 
 def started(job: str, policy: PollingPolicy) -> Snooze:
     """Returns what follows from a start: the first poll, after a while."""
-    return Snooze(policy.first, state={"job": job, "new": True, "polls": 0})
+    return Snooze(policy.first, state=ItemMemo(job=job, new=True, polls=0).state())
 
 
-def put_off(state: Any) -> Snooze:
+def put_off(memo: ItemMemo) -> Snooze:
     """Returns what becomes of an item that a bounded pass takes, and may do no more of: what is known of it stays."""
-    kept = (
-        {name: state[name] for name in ("job", "polls", "asked", "tries", "why", "unsure") if name in state}
-        if state
-        else None
-    )
-    return Snooze(0.0, state=kept)
+    kept = replace(memo, new=False, polled=False, heard=False, progress=None)
+    return Snooze(0.0, state=kept.state() or None)
 
 
-def interrupted(state: Any) -> Snooze:
+def interrupted(memo: ItemMemo) -> Snooze:
     """Returns what becomes of an item whose start was cut short: it goes back to its queue, as one that may have a
     job."""
-    return Snooze(0.0, state={**(state or {}), "unsure": True})
+    return Snooze(0.0, state=replace(memo, unsure=True).state())
 
 
-def not_started(error: ProviderError, tries: int, age: float, policy: PollingPolicy) -> Snooze | Fail:
+def not_started(
+    error: ProviderError, memo: ItemMemo, age: float, policy: PollingPolicy, *, unsure: bool = False
+) -> Snooze | Fail:
     """Returns what follows from a start that failed. Where the same call may succeed later it is repeated with the same
-    key, and uses up no attempt: it is the provider that is in trouble, not the item."""
+    key, and uses up no attempt: it is the provider that is in trouble, not the item. ``unsure``: it may have come
+    about."""
     if not error.transient:
         return Fail(_code(error.code, START_REFUSED), error.message, failure_type=error.failure_type)
     if age >= policy.max_seconds:
         return _too_long(policy, error.message)
-    wait = _wish(error) or min(max(policy.first, 1.0) * 2.0 ** min(tries, 10), MOST_BACKOFF)
-    state = {"tries": tries + 1, "why": f"it could not be started: {error.message}"[:MOST_WORDS]}
-    return Snooze(wait, state=state, down=_down(error))
+    wait = _wish(error) or min(max(policy.first, 1.0) * 2.0 ** min(memo.tries, 10), MOST_BACKOFF)
+    why = f"it could not be started: {error.message}"[:MOST_WORDS]
+    left = ItemMemo(tries=memo.tries + 1, why=why, unsure=unsure)
+    return Snooze(wait, state=left.state(), down=_down(error))
 
 
 def shared(job: str | None, other: int) -> Fail:
@@ -118,21 +119,25 @@ def _goes_on(seen: Seen, found: Status | None, policy: PollingPolicy) -> Snooze 
     # At once when it is all done, but only the first time that this is said: a provider that says so and does not end
     # would use up all polls within a second.
     done = progress is not None and progress >= ALL_DONE and (seen.progress is None or seen.progress < ALL_DONE)
-    state = {"job": seen.job, "polls": polls, "polled": True, "progress": progress, "asked": seen.asked}
-    if seen.called:
-        state["heard"] = True
-    if unknown is not None:
-        state["why"] = f"{unknown} (poll {polls} of {policy.max_polls})"
-    return Snooze(0.0 if done else policy.wait(polls), state=state)
+    left = ItemMemo(
+        job=seen.job,
+        polls=polls,
+        polled=True,
+        heard=seen.called,
+        progress=progress,
+        asked=seen.asked,
+        why=None if unknown is None else f"{unknown} (poll {polls} of {policy.max_polls})",
+    )
+    return Snooze(0.0 if done else policy.wait(polls), state=left.state())
 
 
 def _unseen(seen: Seen, error: ProviderError, policy: PollingPolicy) -> Snooze | Fail:
     """A poll that failed says nothing about the job: it is not counted, and ends only what takes too long."""
     if seen.age >= policy.max_seconds:
         return _too_long(policy, error.message)
-    why = f"job {seen.job} could not be looked at: {error.message}"
-    state = {"job": seen.job, "polls": seen.polls, "asked": seen.asked, "why": why[:MOST_WORDS]}
-    return Snooze(max(_wish(error), policy.wait(seen.polls)), state=state, down=_down(error))
+    why = f"job {seen.job} could not be looked at: {error.message}"[:MOST_WORDS]
+    left = ItemMemo(job=seen.job, polls=seen.polls, asked=seen.asked, why=why)
+    return Snooze(max(_wish(error), policy.wait(seen.polls)), state=left.state(), down=_down(error))
 
 
 def _down(error: ProviderError) -> str | None:

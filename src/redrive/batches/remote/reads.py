@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import BATCH, FEATURE, Batch, BatchUnknown, without_words
+from redrive.batches.batch import BATCH, FEATURE, Batch, BatchUnknown, ItemState, without_words
 from redrive.batches.remote import history
 from redrive.batches.remote.model import (
-    ITEM_STATES,
     BatchItem,
     Counts,
     RemoteBatch,
@@ -140,7 +139,7 @@ class RemoteBatchReads(Service):
         check_int(after, "after", 0, 2**31 - 1)
         _one_of(failure_type, tuple(FailureType), "failure type")
         for state in states:
-            _one_of(state, ITEM_STATES, "state of an item")
+            _one_of(state, tuple(ItemState), "state of an item")
         wanted = json.dumps(list(states)) if states else None
         rows = await self._store.feature_rows(
             FEATURE, "items_listed", str(found.id), after, wanted, failure_type, limit

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import BatchConflict
+from redrive.batches.batch import BatchConflict, ItemState
 from redrive.batches.remote import commits
 from redrive.batches.remote.create_batch import MAX_META_BYTES, MOST_PRICE, Bounds, Draft, Payloads, Plan
 from redrive.batches.remote.forget_failed import put_away
@@ -94,7 +94,7 @@ class RemoteBatchService(RemoteBatchReads):
         who = agrees if by is None else by
         check_text(reason, "reason")
         found = await self.show(batch)
-        failed = (await count_items(self._store, found)).states["failed"]
+        failed = (await count_items(self._store, found)).states[ItemState.FAILED]
         old = await put_away(self._store, found, who)
 
         async def change(now: RemoteBatch) -> Commit:

@@ -92,7 +92,7 @@ class Steps:
         if batch.account is None or not batch.price or batch.frozen:
             return None
         has = await store.balance(available(batch.account))
-        return has if has < batch.price * batch.in_round else None
+        return has if has < batch.price_of(batch.in_round) else None
 
     async def _settle(self, store: Store, batch: RemoteBatch) -> Any:
         """Settles a batch whose items have ended, whoever asks for it: money is not settled on somebody's word."""

@@ -6,8 +6,6 @@ same key, by which the provider returns the job that there is, and then ended li
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
-from typing import Any
 
 from redrive.remote import ProviderError
 
@@ -39,9 +37,3 @@ def may_have_started(error: ProviderError) -> bool:
             return False
         found = found.__cause__ or found.__context__
     return True
-
-
-def unsure(state: Mapping[str, Any] | None, attempt: int) -> bool:
-    """Returns whether an item without a job may have one, by what its handler left and by the attempt: a second one
-    follows a worker that died."""
-    return attempt > 1 or bool((state or {}).get("unsure"))

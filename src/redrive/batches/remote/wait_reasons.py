@@ -33,7 +33,7 @@ async def remote_waits_for(store: Store, batch: RemoteBatch) -> list[Reason]:
 async def _money(store: Store, batch: RemoteBatch) -> list[Reason]:
     """Returns that the account cannot pay for a batch: for one whose price is frozen when it is dispatched, and for one
     that has failed for that."""
-    needed = batch.price * batch.in_round - batch.frozen
+    needed = batch.price_of(batch.in_round) - batch.frozen
     if batch.account is None or needed <= 0 or batch.dispatched_at is not None:
         return []
     has = await store.balance(available(batch.account))

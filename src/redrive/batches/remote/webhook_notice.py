@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
-from redrive.batches.batch import BatchState
-from redrive.batches.remote.model import ITEM_STATES, RemoteBatch
+from redrive.batches.batch import BatchState, ItemState
+from redrive.batches.remote.model import RemoteBatch, no_items
 from redrive.kernel.task import NewTask
 from redrive.webhooks import event_task
 
 
 def notice(
-    batch: RemoteBatch, state: BatchState, items: Any, captured: int, released: int, reason: str | None = None
+    batch: RemoteBatch,
+    state: BatchState,
+    items: Mapping[ItemState, int],
+    captured: int,
+    released: int,
+    reason: str | None = None,
 ) -> NewTask:
     """Returns the task that tells the customer what became of a batch: once for each round, by its id. ``items`` always
     has every state: whoever reads it need not ask which are there."""
@@ -22,7 +27,7 @@ def notice(
         "meta": batch.meta,
         "state": state.value,  # plain JSON, which is written without Pydantic
         "round": batch.round,
-        "items": dict.fromkeys(ITEM_STATES, 0) | dict(items),
+        "items": {item.value: n for item, n in (no_items() | dict(items)).items()},
         "account": batch.account,
         "captured": captured,
         "released": released,

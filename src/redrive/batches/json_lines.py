@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from redrive.batches.remote.model import BadItem
+from redrive.batches.batch import BadItem
 from redrive.errors import InvalidInput
 from redrive.kernel.payload import decode
 from redrive.kernel.task import MAX_PAYLOAD_BYTES
