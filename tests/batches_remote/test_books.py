@@ -7,6 +7,7 @@ import pytest
 from redrive import App
 from redrive.ledger.accounts import NotFrozen
 from redrive.ledger.application import AppLedger
+from redrive.ledger.reversals import NotReversible, Reversals
 from redrive.ledger.service import FreezeHeld, Ledger
 from redrive.ledger.verify import Verdict
 from redrive.ops.access import Caller, Role
@@ -52,9 +53,16 @@ async def test_money_of_a_batch_that_has_not_ended_is_not_settled_by_hand(app: A
         with pytest.raises(FreezeHeld, match="settles this money itself") as refused:
             await act("acme", batch.reference, "it will not end", 10)
         assert refused.value.hint == f"redrive batch cancel {batch.id} gives back what was not started"
+    reversals = (await app.operator(ROOT)).of(Reversals)
+    with pytest.raises(FreezeHeld, match="settles this money itself") as refused:
+        await reversals.reverse(f"freeze:{batch.charge}", "it will not end")
+    assert "redrive batch cancel" in str(refused.value.hint)
     assert (await money(app), (await verified(app)).ok) == ((990, 10, 0), True)
     provider.hold = False
     assert (await settled(app, batch)).captured == 10
+    with pytest.raises(NotReversible) as charged:
+        await reversals.reverse(f"settle:{batch.charge}", "they complained")
+    assert "redrive ledger adjust acme +10" in str(charged.value.hint)
     with pytest.raises(NotFrozen):
         await ledger.release("acme", batch.reference, "once more")
 

@@ -15,8 +15,11 @@ from redrive import App
 from redrive.api.app import make_api
 from redrive.errors import NotAllowed
 from redrive.kernel.audit import AuditFilter
+from redrive.kernel.commit import Commit
 from redrive.kernel.records import Record
+from redrive.ledger import movements
 from redrive.ledger.accounts import TooLittle
+from redrive.ledger.reversals import AlreadyReversed, Reversals, find_movement
 from redrive.ledger.service import Ledger
 from redrive.ledger.settings import LedgerSettings
 from redrive.ops import approvals
@@ -142,3 +145,33 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     agreed = run(tmp_path, "approvals", "approve", waiting["id"], "--by", "bob")
     assert "approved: adjust acme by +500 credits: done" in agreed.stdout, agreed
     assert "500 " in run(tmp_path, "ledger", "show", "acme").stdout
+
+
+async def test_a_large_reversal_waits_for_a_second_person(app: App) -> None:
+    await app.ledger.credit("acme", 5000, "k1", reason="paid")
+    own = (await app.operator(ANN)).of(Reversals)
+    asked = await own.reverse("credit:k1", "wrong customer")
+    assert asked.approval is not None and asked.account.available == 5000
+    assert asked.approval.body["needed"] == "5,000 credits are more than 100"
+    assert (await approve(app, asked.approval)).state == approvals.APPROVED
+    assert (await own.show("acme")).available == 0
+    [row] = await (await app.store()).audit(AuditFilter(action="LEDGER_REVERSED"), limit=5)
+    assert (row.actor, row.reason) == ("ann", "wrong customer")
+    with pytest.raises(AlreadyReversed):
+        await own.reverse("credit:k1", "wrong customer")
+    assert (await own.verify()).ok
+
+
+async def test_a_reversal_that_was_overtaken_goes_on_waiting(app: App) -> None:
+    await app.ledger.credit("acme", 150, "k1", reason="paid")
+    own = (await app.operator(ANN)).of(Reversals)
+    asked = await own.reverse("credit:k1", "wrong customer")
+    store = await app.store()
+    found = await find_movement(store, "credit:k1")
+    moved = movements.reverse("acme", "credit:k1", found.entries, reason="by the application")
+    await store.apply(Commit(postings=moved.postings, rows=moved.rows))
+    with pytest.raises(AlreadyReversed):
+        await approve(app, asked.approval)
+    assert asked.approval is not None
+    assert (await approvals.show(store, asked.approval.id)).state == approvals.PENDING
+    assert (await own.show("acme")).available == 0

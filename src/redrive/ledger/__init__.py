@@ -24,10 +24,17 @@ async def _adjust(session: Any, asked: Asked, land: Land) -> None:
     await Ledger(session).carry_out_adjust(asked, land)
 
 
+async def _reverse(session: Any, asked: Asked, land: Land) -> None:
+    """Does a reversal that a second person has agreed to."""
+    from redrive.ledger.reversals import Reversals
+
+    await Reversals(session).carry_out_reverse(asked, land)
+
+
 LEDGER = Feature(
     "ledger",
     __name__,
-    about="Accounts and money: open, credit, adjust, statements, and the proof that it adds up.",
+    about="Accounts and money: open, credit, adjust, reverse, statements, and the proof that it adds up.",
     services={"ledger": "redrive.ledger.application:AppLedger"},
     routes="redrive.ledger.routes:router",
     commands="redrive.ledger.commands:cli",
@@ -36,7 +43,7 @@ LEDGER = Feature(
     examine=examine,
     alerts=ALERTS,
     metrics="redrive.ledger.metrics:metrics",
-    approved=(ApprovedAction("adjust", _adjust),),
+    approved=(ApprovedAction("adjust", _adjust), ApprovedAction("reverse", _reverse)),
     tasks=False,
     needs=(Need.LEDGER,),
 )

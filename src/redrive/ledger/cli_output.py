@@ -21,6 +21,14 @@ def say(one: Account, unit: str) -> None:
     output.say(f"account {one.name}{called}: {one.available} {unit} available, {one.frozen} frozen")
 
 
+def print_account(one: Account, unit: str, json: bool) -> None:
+    """Prints an account, for people or as JSON."""
+    if json:
+        output.emit(document(one))
+    else:
+        say(one, unit)
+
+
 def show_freezes(found: Sequence[Freeze], unit: str) -> None:
     """Shows what is frozen, and for what."""
     rows = [(one.account, one.amount, output.ago(one.since), output.ago(one.moved_at), one.reference) for one in found]

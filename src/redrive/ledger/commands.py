@@ -1,35 +1,23 @@
-"""``redrive ledger``."""
+"""``redrive ledger``: looking at accounts; ``move_commands`` has what moves money."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Annotated, TypeVar
 
 import typer
 
-from redrive.cli.support.operation_words import say_asked
 from redrive.feature import Operator
 from redrive.feature.cli import AppName, By, Json, Looked, Url, look_at, operate, output
 from redrive.ledger.accounts import Account, Freeze
 from redrive.ledger.cli_output import document, say, say_unit, show_freezes
+from redrive.ledger.cli_service import Name, act, with_unit
+from redrive.ledger.move_commands import adjust, capture, credit, freeze, release, reverse
 from redrive.ledger.service import Ledger
 
 T = TypeVar("T")
-cli = typer.Typer(help="Accounts and money: open, credit, adjust, statements, and the proof that it adds up.")
-Name = Annotated[str, typer.Argument(metavar="ACCOUNT", show_default=False)]
-Amount = Annotated[
-    int, typer.Argument(metavar="AMOUNT", help="A whole number of the smallest unit.", show_default=False)
-]
-Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the audit log.")]
-Key = Annotated[
-    str | None, typer.Option("--key", metavar="KEY", help="Names this movement: sent again, it lands once.")
-]
-Reference = Annotated[
-    str, typer.Option("--for", metavar="REFERENCE", help="What it is frozen for: batch:ID, or a name of your own.")
-]
-Part = Annotated[int | None, typer.Option("--amount", metavar="AMOUNT", help="A part of it; else all.")]
+cli = typer.Typer(help="Accounts and money: open, credit, adjust, reverse, statements, and the proof that it adds up.")
 
 
 @cli.command("accounts")
@@ -42,7 +30,7 @@ def accounts(
     json: Json = False,
 ) -> None:
     """Accounts by name, with what each can spend and what is frozen."""
-    looked = look_at(url, app, _with_unit(lambda ledger: ledger.accounts(search, after, limit)))
+    looked = look_at(url, app, with_unit(lambda ledger: ledger.accounts(search, after, limit)))
     rows = looked.rows(lambda found: found[0])
     following = rows[-1][1].name if not looked.everywhere and len(rows) == limit else None
     if json:
@@ -70,7 +58,7 @@ def show(
 ) -> None:
     """One account: what it can spend, and what is frozen for what; now, or at a time."""
     if at is not None:
-        (when, found), unit = operate(url, app, _with_unit(lambda ledger: ledger.show_at(name, at)))
+        (when, found), unit = operate(url, app, with_unit(lambda ledger: ledger.show_at(name, at)))
         if json:
             output.emit({"name": name, "at": when, "available": found.available, "frozen": found.frozen})
         else:
@@ -81,7 +69,7 @@ def show(
     async def look(ledger: Ledger) -> tuple[Account, list[Freeze]]:
         return await ledger.show(name), await ledger.frozen(name)
 
-    (account, freezes), unit = operate(url, app, _with_unit(look))
+    (account, freezes), unit = operate(url, app, with_unit(look))
     if json:
         output.emit({**document(account), "freezes": [asdict(one) for one in freezes]})
         return
@@ -100,91 +88,15 @@ def open_account(
     json: Json = False,
 ) -> None:
     """Open an account; it begins with nothing."""
-    _act(url, app, by, json, lambda ledger: ledger.open(name, label))
+    act(url, app, by, json, lambda ledger: ledger.open(name, label))
 
 
-@cli.command("credit")
-def credit(
-    name: Name,
-    amount: Amount,
-    reason: Why,
-    key: Key = None,
-    by: By = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """Bring money to an account."""
-    _act(url, app, by, json, lambda ledger: ledger.credit(name, amount, reason, key))
-
-
-@cli.command("adjust", context_settings={"ignore_unknown_options": True})
-def adjust(
-    name: Name,
-    change: Annotated[
-        int, typer.Argument(metavar="CHANGE", help="+5 or -5, in the smallest unit.", show_default=False)
-    ],
-    reason: Why,
-    key: Key = None,
-    by: By = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """Put an account right, by more or less; never below zero. Much of it waits for a second person."""
-    done, unit = operate(url, app, _with_unit(lambda ledger: ledger.adjust(name, change, reason, key)), by=by)
-    if done.approval is None:
-        _print(done.account, unit, json)
-    else:
-        say_asked(done.approval, json)
-
-
-@cli.command("freeze")
-def freeze(
-    name: Name,
-    amount: Amount,
-    reference: Reference,
-    reason: Why,
-    key: Key = None,
-    by: By = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """Freeze money of an account for some work."""
-    _act(url, app, by, json, lambda ledger: ledger.freeze(name, amount, reference, reason, key))
-
-
-@cli.command("release")
-def release(
-    name: Name,
-    reference: Reference,
-    reason: Why,
-    amount: Part = None,
-    key: Key = None,
-    by: By = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """Give back what is frozen for some work."""
-    _act(url, app, by, json, lambda ledger: ledger.release(name, reference, reason, amount, key))
-
-
-@cli.command("capture")
-def capture(
-    name: Name,
-    reference: Reference,
-    reason: Why,
-    amount: Part = None,
-    key: Key = None,
-    by: By = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """Take what is frozen for some work as earned."""
-    _act(url, app, by, json, lambda ledger: ledger.capture(name, reference, reason, amount, key))
+cli.command("credit")(credit)
+cli.command("adjust", context_settings={"ignore_unknown_options": True})(adjust)
+cli.command("reverse")(reverse)
+cli.command("freeze")(freeze)
+cli.command("release")(release)
+cli.command("capture")(capture)
 
 
 @cli.command("statement")
@@ -206,20 +118,22 @@ def statement(
     if as_csv:
         _write_csv(url, app, name, since, until)
         return
-    found, unit = operate(url, app, _with_unit(lambda ledger: ledger.statement(name, before, limit, reference)))
+    found, unit = operate(url, app, with_unit(lambda ledger: ledger.statement(name, before, limit, reference)))
     if json:
-        output.emit_list([asdict(line) for line in found.lines], found.next)
+        output.emit_list([{**asdict(line), "movement": line.movement} for line in found.lines], found.next)
         return
     if not found.lines:
         output.say(f"account {name} has not moved" + (f" for {reference}" if reference else ""))
         return
     head = ["when", "kind", "#available", "#frozen", "#available after", "#frozen after", "reference", "reason"]
+    head.append("movement")
     output.table(
         head,
         [
             (
                 *(output.when(one.at), one.kind, f"{one.available:+}", f"{one.frozen:+}"),
                 *(_after(one.available_after), _after(one.frozen_after), one.reference or "", one.reason or ""),
+                one.movement or "",
             )
             for one in found.lines
         ],
@@ -237,7 +151,7 @@ def at_risk(
     json: Json = False,
 ) -> None:
     """Money that is frozen for work that does not move, the largest amounts first."""
-    looked = look_at(url, app, _with_unit(lambda ledger: ledger.at_risk(limit)))
+    looked = look_at(url, app, with_unit(lambda ledger: ledger.at_risk(limit)))
     rows = looked.rows(lambda found: found[0])
     if json:
         output.emit_list([looked.document(at, asdict(one)) for at, one in rows], **looked.missing)
@@ -277,28 +191,3 @@ def _write_csv(url: str | None, app: str | None, name: str, since: str | None, u
 
 def _unit(looked: Looked[tuple[T, str]]) -> str:
     return next(unit for _, unit in looked.found.values())
-
-
-def _with_unit(act: Callable[[Ledger], Awaitable[T]]) -> Callable[[Operator], Awaitable[tuple[T, str]]]:
-    """Returns what asks the ledger for something, and for what its amounts are called."""
-
-    async def run(own: Operator) -> tuple[T, str]:
-        ledger = own.of(Ledger)
-        return await act(ledger), ledger.unit
-
-    return run
-
-
-def _act(
-    url: str | None, app: str | None, by: str | None, json: bool, act: Callable[[Ledger], Awaitable[Account]]
-) -> None:
-    """Does something to an account, and prints it as it is then."""
-    account, unit = operate(url, app, _with_unit(act), by=by)
-    _print(account, unit, json)
-
-
-def _print(one: Account, unit: str, json: bool) -> None:
-    if json:
-        output.emit(document(one))
-    else:
-        say(one, unit)

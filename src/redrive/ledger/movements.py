@@ -6,11 +6,14 @@ nothing. Put ``postings`` and ``rows`` into the same Commit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from redrive.errors import Overdrawn
 from redrive.feature import InvalidInput, Posting, RedriveError, Rows
+from redrive.kernel.task import MAX_TEXT, MAX_TEXT_BYTES
 from redrive.ledger.accounts import (
     ADJUST,
     CREDIT,
@@ -24,6 +27,20 @@ from redrive.ledger.accounts import (
     check_change,
     frozen,
 )
+
+
+class MovementKind(StrEnum):
+    """What a movement is. A movement is named ``KIND:KEY``, and that is the key of its posting."""
+
+    CREDIT = "credit"
+    ADJUST = "adjust"
+    FREEZE = "freeze"
+    SETTLE = "settle"
+    REVERSE = "reverse"
+
+    def name_of(self, key: str) -> str:
+        """Returns how the books name a movement of this kind."""
+        return f"{self.value}:{key}"
 
 
 @dataclass(slots=True, frozen=True)
@@ -41,13 +58,15 @@ class Movement:
 def credit(account: str, amount: int, key: str, *, reason: str | None = None) -> Movement:
     """Returns the movement that brings money to an account, from outside."""
     check_amount(amount)
-    return Movement((Posting(f"credit:{key}", ((CREDIT, -amount), (available(account), amount)), reason),))
+    return Movement(
+        (Posting(MovementKind.CREDIT.name_of(key), ((CREDIT, -amount), (available(account), amount)), reason),)
+    )
 
 
 def adjust(account: str, change: int, key: str, *, reason: str | None = None) -> Movement:
     """Returns the movement that puts an account right: more, or less, but never below zero."""
     entries = ((ADJUST, -check_change(change)), (available(account), change))
-    return Movement((Posting(f"adjust:{key}", entries, reason),))
+    return Movement((Posting(MovementKind.ADJUST.name_of(key), entries, reason),))
 
 
 def freeze(account: str, amount: int, reference: str, key: str, *, reason: str | None = None) -> Movement:
@@ -55,7 +74,7 @@ def freeze(account: str, amount: int, reference: str, key: str, *, reason: str |
     whatever it lands with is refused."""
     check_amount(amount)
     entries = ((available(account), -amount), (frozen(account), amount))
-    return _under(account, reference, Posting(f"freeze:{key}", entries, reason))
+    return _under(account, reference, Posting(MovementKind.FREEZE.name_of(key), entries, reason))
 
 
 def settle(
@@ -73,7 +92,24 @@ def settle(
         raise InvalidInput("what is captured and what is released are 0 or more", hint="adjust takes money back")
     check_amount(captured + released)
     parts = ((frozen(account), -(captured + released)), (to, captured), (available(account), released))
-    return _under(account, reference, Posting(f"settle:{key}", tuple(part for part in parts if part[1]), reason))
+    return _under(
+        account, reference, Posting(MovementKind.SETTLE.name_of(key), tuple(part for part in parts if part[1]), reason)
+    )
+
+
+def reverse(account: str, movement: str, entries: Iterable[tuple[str, int]], *, reason: str | None = None) -> Movement:
+    """Returns the movement that undoes another one, by what that has entered; named after it, it lands once."""
+    posting = Posting(reversal_of(movement), tuple((name, -amount) for name, amount in entries), reason)
+    said = {"posting": posting.key, "account": check_account(account), "reference": movement}
+    return Movement((posting,), (Rows("ledger", "movements", (said,)),))
+
+
+def reversal_of(movement: str) -> str:
+    """Returns how the books name the reversal of a movement, whose own name may leave no room for more."""
+    name = MovementKind.REVERSE.name_of(movement)
+    if len(name) <= MAX_TEXT and len(name.encode()) <= MAX_TEXT_BYTES:
+        return name
+    return MovementKind.REVERSE.name_of(hashlib.sha256(movement.encode()).hexdigest())
 
 
 def must_be_open(account: str) -> Rows:

@@ -108,6 +108,11 @@ from redrive.ledger_movement m join redrive.posting p on p.key = m.posting
 join redrive.entry e on e.posting = m.posting and e.account in ('account:' || $1, 'frozen:' || $1)
 where m.reference = $2 and m.account = $1 order by e.id desc limit $3
 
+-- movement: the entries of one movement, when it was made, and what for
+select e.account, e.amount, (extract(epoch from p.at) * 1000000)::bigint as at, m.reference
+from redrive.posting p join redrive.entry e on e.posting = p.key left join redrive.ledger_movement m on m.posting = p.key
+where p.key = $1 order by e.id
+
 -- balance_at: what both sides had at a time, and the place of the last entry until then. By places, as statements are
 with last as (
   select coalesce(max(id), 0) as place from (

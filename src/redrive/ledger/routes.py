@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from redrive.api.models import ApprovalOut
-from redrive.feature.api import PROBLEMS, In, Out, TheOperator
+from redrive.feature.api import PROBLEMS, TheOperator
 from redrive.ledger.accounts import Account
-from redrive.ledger.service import Ledger
+from redrive.ledger.api_models import (
+    AccountOut,
+    AccountsOut,
+    AdjustedOut,
+    AdjustIn,
+    CreditIn,
+    FreezeIn,
+    FreezeOut,
+    FreezesOut,
+    OpenIn,
+    ReverseIn,
+    RiskOut,
+    SettleIn,
+    SidesOut,
+    StatementOut,
+    VerdictOut,
+)
+from redrive.ledger.reversals import Reversals
+from redrive.ledger.service import Adjusted, Ledger
 from redrive.ledger.statement import Place, Statement
 from redrive.ledger.verify import Verdict
 from redrive.ops import views
@@ -19,115 +36,6 @@ from redrive.ops import views
 router = APIRouter(prefix="/api/ledger", tags=["ledger"], responses=PROBLEMS)
 CSV = "text/csv; charset=utf-8"
 Limit = Annotated[int, Query(ge=1, le=500)]
-
-
-class OpenIn(In):
-    name: str
-    label: str | None = None
-
-
-class CreditIn(In):
-    amount: int
-    reason: str
-    key: str | None = None
-
-
-class AdjustIn(In):
-    change: int
-    reason: str
-    key: str | None = None
-
-
-class FreezeIn(In):
-    amount: int
-    reference: str
-    reason: str
-    key: str | None = None
-
-
-class SettleIn(In):
-    """Without an amount, all that is frozen for the reference."""
-
-    reference: str
-    reason: str
-    amount: int | None = None
-    key: str | None = None
-
-
-class AccountOut(Out):
-    name: str
-    label: str | None
-    available: int
-    frozen: int
-    balance: int
-    opened_at: datetime
-    opened_by: str
-
-
-class AdjustedOut(AccountOut):
-    """An account as it is; with an approval, it changes when a second person has agreed."""
-
-    approval: ApprovalOut | None = None
-
-
-class AccountsOut(Out):
-    items: list[AccountOut]
-    next: str | None
-
-
-class SidesOut(Out):
-    available: int
-    frozen: int
-
-
-class FreezeOut(Out):
-    account: str
-    reference: str
-    amount: int
-    since: datetime
-    moved_at: datetime
-
-
-class FreezesOut(Out):
-    items: list[FreezeOut]
-
-
-class LineOut(Out):
-    at: datetime
-    kind: str
-    key: str | None
-    reference: str | None
-    reason: str | None
-    available: int
-    frozen: int
-    available_after: int | None
-    frozen_after: int | None
-
-
-class StatementOut(Out):
-    lines: list[LineOut]
-    next: str | None
-
-
-class RiskOut(Out):
-    frozen: int
-    at_risk: int
-    items: list[FreezeOut]
-
-
-class ProblemOut(Out):
-    what: str
-    name: str
-    text: str
-
-
-class VerdictOut(Out):
-    ok: bool
-    postings: int
-    accounts: int
-    checks: list[str]
-    wrong: int
-    problems: list[ProblemOut]
 
 
 @router.get("/accounts")
@@ -195,7 +103,16 @@ async def credit(name: str, body: CreditIn, operator: TheOperator) -> Account:
 @router.post("/accounts/{name}/adjust", responses={202: {"model": AdjustedOut, "description": "It waits for approval"}})
 async def adjust(name: str, body: AdjustIn, operator: TheOperator, response: Response) -> AdjustedOut:
     """Put an account right, by more or less; never below zero. Much of it waits for a second person."""
-    done = await operator.of(Ledger).adjust(name, body.change, body.reason, body.key)
+    return _adjusted(await operator.of(Ledger).adjust(name, body.change, body.reason, body.key), response)
+
+
+@router.post("/reverse", responses={202: {"model": AdjustedOut, "description": "It waits for approval"}})
+async def reverse(body: ReverseIn, operator: TheOperator, response: Response) -> AdjustedOut:
+    """Undo a credit or an adjustment, once, by a movement of its own. Much of it waits for a second person."""
+    return _adjusted(await operator.of(Reversals).reverse(body.movement, body.reason), response)
+
+
+def _adjusted(done: Adjusted, response: Response) -> AdjustedOut:
     if done.approval is None:
         return AdjustedOut.model_validate(done.account)
     response.status_code = 202

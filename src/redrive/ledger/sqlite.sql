@@ -106,6 +106,11 @@ from redrive_ledger_movement m join redrive_posting p on p.key = m.posting
 join redrive_entry e on e.posting = m.posting and e.account in ('account:' || ?1, 'frozen:' || ?1)
 where m.reference = ?2 and m.account = ?1 order by e.id desc limit ?3
 
+-- movement: the entries of one movement, when it was made, and what for
+select e.account, e.amount, p.at as at, m.reference
+from redrive_posting p join redrive_entry e on e.posting = p.key left join redrive_ledger_movement m on m.posting = p.key
+where p.key = ?1 order by e.id
+
 -- balance_at: what both sides had at a time, and the place of the last entry until then. By places, as statements are
 with last as (
   select coalesce(max(id), 0) as place from (

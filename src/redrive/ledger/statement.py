@@ -16,11 +16,12 @@ from typing import Any
 from redrive.feature import InvalidInput, Store
 from redrive.kernel.microseconds import to_datetime
 from redrive.ledger.accounts import micros
+from redrive.ledger.movements import MovementKind
 from redrive.ops.csv_lines import csv_line
 
 LAST = 2**63 - 1  # behind every place
 PIECE = 500  # movements that are read at once for an export
-KINDS = ("credit", "adjust", "freeze", "settle")
+OTHER = "posting"  # the kind of what was posted without the ledger
 HEAD = ("time", "kind", "key", "reference", "reason", "available", "frozen", "available_after", "frozen_after")
 
 
@@ -50,6 +51,13 @@ class Line:
     available_after: int | None
     frozen_after: int | None
     place: int
+
+    @property
+    def movement(self) -> str | None:
+        """How the books name it, for whoever may see its key."""
+        if self.key is None or self.kind == OTHER:
+            return self.key
+        return MovementKind(self.kind).name_of(self.key)
 
 
 @dataclass(slots=True, frozen=True)
@@ -149,7 +157,7 @@ def _change(group: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
 def _line(group: Sequence[Mapping[str, Any]], available_after: int | None, frozen_after: int | None) -> Line:
     first, (available, frozen) = group[0], _change(group)
     kind, _, key = first["posting"].partition(":")
-    kind, key = (kind, key) if kind in KINDS else ("posting", first["posting"])
+    kind, key = (kind, key) if kind in list(MovementKind) else (OTHER, first["posting"])
     return Line(
         *(to_datetime(first["at"]), kind, key, first["reference"], first["note"]),
         *(available, frozen, available_after, frozen_after, first["id"]),
