@@ -27,7 +27,7 @@ QUICK = {"poll_first": 0.0, "poll_next": 0.0, "poll_later": 0.0, "max_start": 3}
 
 
 class Scripted:
-    """A provider whose jobs do what their payload says: {"polls": 2}, {"fail": "text"}, {"refuse": 400}."""
+    """A provider whose jobs do what their payload says: {"polls": 2}, {"fail": "text"}, {"refuse": 400}, {"hang": 1}"""
 
     max_poll = 10
 
@@ -40,6 +40,7 @@ class Scripted:
         self.down: ProviderError | None = None
         self.lost = False  # starts are done, and not answered
         self.silent = False  # the same, and whoever asks waits for good
+        self.hangs = True  # starts of {"hang": …} are done, and never answered
         self.hold = False  # every look says: ask again in a while
 
     async def start(self, item: RemoteItem, idempotency_key: str) -> str:
@@ -49,7 +50,7 @@ class Scripted:
             raise ProviderError("refused", status_code=item.payload["refuse"])
         self.starts[idempotency_key] += 1
         self.jobs[idempotency_key] = item.payload
-        if self.silent:
+        if self.silent or (self.hangs and isinstance(item.payload, dict) and "hang" in item.payload):
             await asyncio.Event().wait()
         if self.lost:
             raise TimeoutError("no answer")

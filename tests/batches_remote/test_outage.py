@@ -18,7 +18,7 @@ from redrive.ops.access import Caller, Role
 from redrive.remote import ProviderError
 from redrive.settings import load_settings
 from redrive.testing.provider import simulated_provider
-from tests.batches_remote.conftest import Scripted, made, money, rich, service, settled, work
+from tests.batches_remote.conftest import Scripted, made, make_app, money, opened, rich, service, settled, work
 from tests.console.conftest import console, page, text_of
 from tests.worker.conftest import until
 
@@ -147,3 +147,29 @@ async def test_an_outage_costs_nothing_but_time(store_url: str) -> None:
         tasks = [await app.get(one.task_id) for one in items[:20] if one.task_id is not None]
         assert {task.attempt_count for task in tasks if task is not None} == {1}
         await app.close()
+
+
+async def test_a_start_that_hangs_is_cut_short_and_the_others_are_settled(store_url: str) -> None:
+    """All of one call wait for its slowest start, so that has a limit. It is started again with the same key."""
+    async with opened(make_app(store_url, start_seconds=0.2)) as app:
+        provider = Scripted()
+        app.provider("video", provider)
+        await rich(app)
+        batch = await made(app, [{}, {"hang": True}, {}])
+        own = await service(app)
+
+        async def others_ended() -> bool:
+            return [item.state for item in await own.items(batch.id)] == ["completed", "pending", "completed"]
+
+        async with app.worker(queues=",".join(app.queues())):
+            await until(others_ended)
+        [_, hung, _] = await own.items(batch.id)
+        assert "start had not returned after 0.2 seconds" in str(hung.error_message)
+        assert hung.task_id is not None
+        [task] = (await (await app.store()).get_many([hung.task_id])).values()
+        assert (task.attempt_count, task.memo["unsure"]) == (0, True)
+        provider.hangs = False
+        batch = await settled(app, batch)
+        assert (batch.captured, batch.released) == (30, 0)
+        assert set(provider.starts) == {f"{batch.id}-{n}:1" for n in (1, 2, 3)}
+        assert provider.starts[f"{batch.id}-2:1"] >= 2

@@ -41,11 +41,12 @@ class RemoteProvider:
     def can_cancel(self) -> bool:
         return callable(getattr(self.provider, "cancel", None)) and getattr(self.provider, "can_cancel", True)
 
-    async def start(self, item: RemoteItem, idempotency_key: str) -> str:
-        """Starts a job and returns its id; the same key always names the same job."""
+    async def start(self, item: RemoteItem, idempotency_key: str, *, within: float | None = None) -> str:
+        """Starts a job and returns its id; the same key always names the same job. ``within``: seconds, where that is
+        less than a call may take."""
         if not 1 <= len(idempotency_key) <= MAX_KEY or not idempotency_key.isascii():
             raise InvalidInput(f"an idempotency key has 1 to {MAX_KEY} ASCII characters")
-        found: object = await self._ask(self.provider.start, item, idempotency_key)
+        found: object = await self._ask(self.provider.start, item, idempotency_key, within=within)
         if isinstance(found, str) and 1 <= len(found) <= MAX_ID and found.isprintable():
             return found
         raise self._nonsense("start", f"an id of 1 to {MAX_ID} characters", found)
@@ -116,8 +117,9 @@ class RemoteProvider:
             retryable=bool(found.retryable) if failure.retryable is None else failure.retryable,
         )
 
-    async def _ask(self, call: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
-        limit = asyncio.timeout(self.max_seconds)
+    async def _ask(self, call: Callable[..., Awaitable[Any]], *arguments: Any, within: float | None = None) -> Any:
+        seconds = self.max_seconds if within is None else min(within, self.max_seconds)
+        limit = asyncio.timeout(seconds)
         try:
             async with limit:
                 return await call(*arguments)
@@ -126,7 +128,7 @@ class RemoteProvider:
         except TimeoutError as error:
             if not limit.expired():
                 raise self._made(error) from error
-            late = TimeoutError(f"{call.__name__} had not returned after {self.max_seconds:g} seconds")
+            late = TimeoutError(f"{call.__name__} had not returned after {seconds:g} seconds")
             raise self._made(late) from error
         except Exception as error:
             raise self._made(error) from error

@@ -87,6 +87,7 @@ class Items:
         self._name = provider
         self._callbacks = Callbacks.of(app.settings, CALLBACK_PATH)
         own = app.settings.of(BatchSettings)
+        self._start_seconds = own.start_seconds
         self._policy = polling_policy.PollingPolicy(
             own.poll_first, own.poll_next, own.poll_later, own.max_poll_count, own.max_item_seconds
         )
@@ -124,7 +125,8 @@ class Items:
     async def _start(self, provider: RemoteProvider, item: BulkItem, row: Row) -> bool:
         try:
             key = row.key(item.context.task.replay_count)
-            job = await provider.start(RemoteItem(row.id, row.payload, self._address(item, row)), key)
+            wanted = RemoteItem(row.id, row.payload, self._address(item, row))
+            job = await provider.start(wanted, key, within=self._start_seconds)
         except ProviderError as error:
             item.answer(self._not_started(item, row, error))
             return False
