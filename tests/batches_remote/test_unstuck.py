@@ -141,6 +141,10 @@ async def test_an_item_that_nobody_will_run_is_failed_and_its_money_goes_back(
     assert await money(app) == (960, 0, 40)
     told = {one.kind for one in caplog.records if getattr(one, "event", "") == "reaction.key_conflict"}
     assert told == {"BATCH_ITEM_VIDEO"}, "it is said at once, too"
+    findings = await (await app.operator(ROOT)).health.examine()
+    [finding] = [one for one in findings if one.code == "reaction_key_conflict"]
+    assert "could not add a task BATCH_ITEM_VIDEO" in finding.text and str(taken.id) in finding.text
+    assert f"redrive show {taken.id}" in str(finding.fix)
     assert await sound(app)
 
 

@@ -26,7 +26,7 @@ from redrive.kernel.failed import FailedCount
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.ports.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
-from redrive.ops import approvals, audit_chain, causes, growth, handler_notes, inspect, operations
+from redrive.ops import approvals, audit_chain, causes, growth, handler_notes, inspect, operations, reaction_conflicts
 from redrive.ops.alerts import findings as alerts
 from redrive.ops.alerts.findings import Watched
 from redrive.ops.causes import Cause
@@ -83,6 +83,7 @@ async def examine(
         *(await late_schedules(store, overview) if queue is None else ()),
         *(await handler_notes.findings(store, overview) if queue is None else ()),
         *_features(diagnosis),
+        *(await reaction_conflicts.findings(store, overview.now) if queue is None else ()),
         *_holds(overview, queue),
         *_circuits(overview, stats, queue),
         *_quotas(overview, stats.by("kind")),

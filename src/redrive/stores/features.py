@@ -9,8 +9,10 @@ from functools import cache
 from uuid import UUID
 
 from redrive.errors import ConfigError, InvalidInput
+from redrive.kernel.audit import Audit
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Transition
+from redrive.kernel.reaction_conflicts import conflict_row
 from redrive.kernel.reactions import Landed, Reactions
 from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.schema import load
@@ -114,11 +116,14 @@ def subject_of(
     return json.dumps({"scope": scope, "tasks": tasks, "tombstone": tombstone, "limit": rows or ALL_ROWS})
 
 
-def tell_conflicts(who: str, tasks: Sequence[NewTask], answers: Iterable[Enqueued]) -> None:
-    """Logs which tasks of a reaction were not made because their keys name other work. The move itself is right, and is
-    kept: its task has ended, whatever follows."""
+def tell_conflicts(who: str, tasks: Sequence[NewTask], answers: Iterable[Enqueued]) -> list[Audit]:
+    """Logs which tasks of a reaction were not made because their keys name other work, and returns the audit rows that
+    doctor finds them by: one for each kind. The move itself is right, and is kept: its task has ended, whatever
+    follows."""
+    found: dict[str, list[UUID]] = {}
     for task, answer in zip(tasks, answers, strict=True):
         if answer.conflict:
+            found.setdefault(task.kind, []).append(answer.id)
             logger.error(
                 "%s wanted to add a task %s, and its idempotency key names other work, task %s: it was not made",
                 who,
@@ -126,3 +131,4 @@ def tell_conflicts(who: str, tasks: Sequence[NewTask], answers: Iterable[Enqueue
                 answer.id,
                 extra={"event": "reaction.key_conflict", "kind": task.kind, "task_id": str(answer.id)},
             )
+    return [conflict_row(who, kind, ids) for kind, ids in found.items()]

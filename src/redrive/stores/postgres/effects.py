@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import asyncpg
 
 from redrive.errors import ConfigError
+from redrive.kernel.audit import Audit
 from redrive.kernel.machine import Transition
 from redrive.kernel.reactions import Landed, Rows, features_of, reaction_failed
 from redrive.stores.features import Features, tell_conflicts
@@ -29,12 +30,14 @@ async def follow(
     """Applies what the features return for these moves, all together, and the arrivals of all moves. New members come
     before arrivals: a join that gets one by the end of its last has not ended."""
     effects, who = features.reactions.effects_of(moves), features_of(moves)
+    conflicts: list[Audit] = []
     outer = [join.outer for join in effects.joins if join.outer is not None]
     with _blaming(who, "to add tasks to its moves"):
         await hold_joins(connection, [*outer, *(task.join for task in effects.tasks if task.join is not None)])
         await open_joins(connection, effects.joins)
         if effects.tasks:
-            tell_conflicts(who, effects.tasks, await enqueue(connection, effects.tasks, False, verb="add"))
+            answers = await enqueue(connection, effects.tasks, False, verb="add")
+            conflicts = tell_conflicts(who, effects.tasks, answers)
     # Joins before accounts: one order for all.
     await arrive(connection, members)
     with _blaming(who, "to close its joins"):
@@ -45,8 +48,8 @@ async def follow(
         with _blaming(f"the feature {rows.feature!r}", f"to write its {rows.statement}"):
             await write_rows(connection, [rows], features)
     with _blaming(who, "to write its audit rows"):
-        if effects.audits:
-            await add_audits(connection, effects.audits)
+        if effects.audits or conflicts:
+            await add_audits(connection, [*effects.audits, *conflicts])
 
 
 @contextmanager

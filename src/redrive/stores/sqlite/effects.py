@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from redrive.errors import StoreUnavailable, StoreUnusable
+from redrive.kernel.audit import Audit
 from redrive.kernel.machine import Transition
 from redrive.kernel.reactions import Landed, Rows, features_of, reaction_failed
 from redrive.stores.features import tell_conflicts
@@ -24,10 +25,11 @@ def follow(session: Session, moves: Sequence[tuple[Transition, Landed]], arrival
         arrivals.write(session)
         return
     effects, who = session.features.reactions.effects_of(moves), features_of(moves)
+    conflicts: list[Audit] = []
     with _blaming(who, "to add tasks to its moves"):
         open_joins(session, effects.joins)
         if effects.tasks:
-            tell_conflicts(who, effects.tasks, enqueue(session, effects.tasks))
+            conflicts = tell_conflicts(who, effects.tasks, enqueue(session, effects.tasks))
     arrivals.write(session)
     with _blaming(who, "to close its joins"):
         close_joins(session, [*effects.closes, *(join.id for join in effects.joins if not join.open)])
@@ -37,7 +39,7 @@ def follow(session: Session, moves: Sequence[tuple[Transition, Landed]], arrival
         with _blaming(f"the feature {rows.feature!r}", f"to write its {rows.statement}"):
             write_rows(session, [rows])
     with _blaming(who, "to write its audit rows"):
-        add_audits(session, [values(audit) for audit in effects.audits])
+        add_audits(session, [values(audit) for audit in (*effects.audits, *conflicts)])
 
 
 @contextmanager
