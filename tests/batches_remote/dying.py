@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from redrive import App
-from redrive.batches.remote.step_handlers import Steps
+from redrive.batches.remote.step_handlers import StepHandlers
 from redrive.batches.settings import BatchSettings
 from redrive.kernel.commit import Commit
 from redrive.remote.checked import RemoteProvider
@@ -24,15 +24,15 @@ from redrive.webhooks import delivery_attempt
 
 STORES = (SqliteStore, PostgresStore)
 PLACES: dict[str, tuple[Any, str]] = {
-    "dispatch": (Steps, "_dispatch"),
-    "dispatch task": (Steps, "dispatch"),
+    "dispatch": (StepHandlers, "_dispatch"),
+    "dispatch task": (StepHandlers, "dispatch"),
     "start": (RemoteProvider, "start"),
     "poll": (RemoteProvider, "poll"),
     "cancel": (RemoteProvider, "cancel"),
-    "release": (Steps, "_release"),
-    "release task": (Steps, "release"),
-    "settle": (Steps, "_settle"),
-    "settle task": (Steps, "settle"),
+    "release": (StepHandlers, "_release"),
+    "release task": (StepHandlers, "release"),
+    "settle": (StepHandlers, "_settle"),
+    "settle task": (StepHandlers, "settle"),
     "request": (delivery_attempt, "post"),  # of a webhook
     "log": (delivery_attempt.DeliveryAttempt, "_write_down"),  # that it was sent, and what was answered
 }

@@ -10,7 +10,7 @@ import pytest
 from redrive import App, Context
 from redrive.batches import BatchService, BatchState
 from redrive.batches.app_batch import Batches
-from redrive.batches.batch_request import Wanted
+from redrive.batches.batch_request import BatchRequest
 from redrive.errors import InvalidInput
 from redrive.ops.access import Caller, Role
 from redrive.webhooks.service import Endpoints
@@ -108,11 +108,15 @@ async def test_items_are_the_same_documents(app: App, provider: Scripted) -> Non
 async def test_what_does_not_go_together_is_named(app: App, provider: Scripted) -> None:
     own = await both(app)
     for wanted, given, told in (
-        (Wanted(), {}, "neither tasks nor items"),
-        (Wanted(provider="video"), {"tasks": [], "items": []}, "do not go together"),
-        (Wanted(), {"items": [1]}, "provider is missing"),
-        (Wanted(account="acme", price=0), {"tasks": []}, "account, price: only for batches of jobs"),
-        (Wanted(provider="video", on_complete=("X", None)), {"items": [1]}, "on_complete: only for batches of tasks"),
+        (BatchRequest(), {}, "neither tasks nor items"),
+        (BatchRequest(provider="video"), {"tasks": [], "items": []}, "do not go together"),
+        (BatchRequest(), {"items": [1]}, "provider is missing"),
+        (BatchRequest(account="acme", price=0), {"tasks": []}, "account, price: only for batches of jobs"),
+        (
+            BatchRequest(provider="video", on_complete=("X", None)),
+            {"items": [1]},
+            "on_complete: only for batches of tasks",
+        ),
     ):
         with pytest.raises(InvalidInput, match=told):
             await own.create(wanted, **given)

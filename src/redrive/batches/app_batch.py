@@ -10,7 +10,7 @@ from uuid import UUID
 
 from redrive.batches.add_items import way_of
 from redrive.batches.batch import BATCH, Batch, BatchCancelled
-from redrive.batches.batch_builder import Maker, plan
+from redrive.batches.batch_builder import BatchBuilder, plan
 from redrive.batches.items import Item
 from redrive.batches.own_batch import OwnBatch, find_either
 from redrive.batches.read_items import items_of
@@ -62,7 +62,7 @@ class Batches:
             parent=parent if isinstance(parent, UUID) or parent is None else parent.id,
             batch=batch,
         )
-        return NewBatch(Maker(way_of(self._app, connection, on), batch, what), tasks)
+        return NewBatch(BatchBuilder(way_of(self._app, connection, on), batch, what), tasks)
 
     def of(self, ctx: Context, *, followed: bool = False) -> OwnBatch:
         """Returns the batch of a handler's own task: the one that it is an item of, which it may add to until it ends
@@ -104,7 +104,7 @@ class Batches:
 class NewBatch:
     """A batch that is being made: to be awaited, or entered."""
 
-    def __init__(self, maker: Maker, given: Many | None) -> None:
+    def __init__(self, maker: BatchBuilder, given: Many | None) -> None:
         self._maker = maker
         self.given = given
         self.id = maker.id

@@ -75,7 +75,7 @@ def plan(
     )
 
 
-class Maker:
+class BatchBuilder:
     """Fills one batch."""
 
     def __init__(self, way: Way, batch: UUID, what: Plan) -> None:

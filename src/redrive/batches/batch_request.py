@@ -14,7 +14,7 @@ _OF_TASKS = ("on_complete", "on_success")
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Wanted:
+class BatchRequest:
     """What was said of a batch, besides its items; None is what was not. ``called``: what a face calls these."""
 
     name: str | None = None

@@ -10,7 +10,7 @@ from datetime import datetime
 from uuid import UUID
 
 from redrive.batches.batch import BATCH, FEATURE, STRETCHES, Batch, BatchUnknown
-from redrive.batches.batch_request import Wanted
+from redrive.batches.batch_request import BatchRequest
 from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_states
 from redrive.batches.remote.approved_actions import CANCEL, RETRY_FAILED, ApprovedBatches
 from redrive.batches.remote.create_batch import Payloads
@@ -168,7 +168,7 @@ class BatchService(Service):
             return None
         return Trend(batch.dispatched_at, history.seconds / STRETCHES, history.failed)
 
-    async def create(self, wanted: Wanted, *, tasks: Many | None = None, items: Payloads | None = None) -> Batch:
+    async def create(self, wanted: BatchRequest, *, tasks: Many | None = None, items: Payloads | None = None) -> Batch:
         """Makes a batch of tasks, or of items that are jobs at a provider."""
         wanted.check(tasks is not None, items is not None)
         if tasks is not None:
@@ -176,7 +176,7 @@ class BatchService(Service):
         made = await self._remote.create(() if items is None else items, **wanted.of_jobs())
         return await self._remote.common(made.id)
 
-    def check(self, wanted: Wanted, tasks: Iterable[tuple[str, Given]]) -> None:
+    def check(self, wanted: BatchRequest, tasks: Iterable[tuple[str, Given]]) -> None:
         """Refuses a task that could not be enqueued, by what it is called, before anything is written."""
         wanted.check(tasks=True, items=False)
         self._tasks.check(tasks)

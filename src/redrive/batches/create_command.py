@@ -11,7 +11,7 @@ import typer
 
 from redrive.batches import cli_output
 from redrive.batches.batch import Batch
-from redrive.batches.batch_request import Wanted
+from redrive.batches.batch_request import BatchRequest
 from redrive.batches.batch_service import BatchService
 from redrive.batches.documents import batch_document, waits_document
 from redrive.batches.json_lines import items_of, lines_of
@@ -57,7 +57,7 @@ def create(
     right."""
     if provider is not None and kind is not None:
         raise InvalidInput("--kind: only for batches of tasks", hint="with --provider the items are jobs there")
-    wanted = Wanted(
+    wanted = BatchRequest(
         provider=provider,
         account=account,
         price=price,

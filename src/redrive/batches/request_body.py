@@ -14,14 +14,14 @@ from pydantic.alias_generators import to_camel
 
 from redrive.api.body_limit import is_lines
 from redrive.batches.api_models import BatchIn, TaskIn
-from redrive.batches.batch_request import Wanted
+from redrive.batches.batch_request import BatchRequest
 from redrive.batches.json_lines import lines_of
 from redrive.batches.task_input import Many
 from redrive.errors import InvalidInput
 
 LINES = "application/x-ndjson"
 _FORMS = "a JSON document, or JSON lines with Content-Type: application/x-ndjson and all else in the query"
-Given = tuple[Wanted, Many | None, list[Any] | AsyncIterator[Any] | None]
+Given = tuple[BatchRequest, Many | None, list[Any] | AsyncIterator[Any] | None]
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,7 +52,11 @@ async def given_by(request: Request, query: InQuery) -> Given:
                 "JSON lines are items at a provider, and none is named",
                 hint="say it in the query: ?provider=NAME; tasks are given as a JSON document",
             )
-        return Wanted(**query.said() | {"meta": _meta(query.meta)}, called=to_camel), None, lines_of(request.stream())
+        return (
+            BatchRequest(**query.said() | {"meta": _meta(query.meta)}, called=to_camel),
+            None,
+            lines_of(request.stream()),
+        )
     if said := query.said():
         raise InvalidInput(
             f"{', '.join(map(to_camel, said))}: a JSON document says this itself", hint="put it into the document"
@@ -64,7 +68,7 @@ def _of_document(body: BatchIn) -> Given:
     said = {name: getattr(body, name) for name in BatchIn.model_fields if name not in ("tasks", "items")}
     after = {name: said[name] and said[name].given() for name in ("on_complete", "on_success")}
     tasks = None if body.tasks is None else [one.given() for one in body.tasks]
-    return Wanted(**said | after, called=to_camel), tasks, body.items
+    return BatchRequest(**said | after, called=to_camel), tasks, body.items
 
 
 async def _document(request: Request) -> BatchIn:

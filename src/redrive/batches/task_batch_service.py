@@ -12,7 +12,7 @@ from uuid import UUID
 from redrive.batches.add_items import Way
 from redrive.batches.app_batch import NewBatch
 from redrive.batches.batch import FEATURE, STRETCHES, Batch, BatchState, of_row, without_words
-from redrive.batches.batch_builder import Maker, plan
+from redrive.batches.batch_builder import BatchBuilder, plan
 from redrive.batches.cancel_batch import marking
 from redrive.batches.own_batch import find_batch
 from redrive.batches.task_input import Given, Many, as_new
@@ -165,7 +165,7 @@ class TaskBatchService(Service):
             batch=batch,
             by=who,
         )
-        made = NewBatch(Maker(Way(self._session.registry, self._store.apply, self._own), batch, what), tasks)
+        made = NewBatch(BatchBuilder(Way(self._session.registry, self._store.apply, self._own), batch, what), tasks)
         return await made
 
     def check(self, tasks: Iterable[tuple[str, Given]]) -> None:

@@ -58,3 +58,25 @@ def _print_attempt(one: dict[str, Any]) -> None:
         output.say(f"  < {name}: {value}")
     if answer and answer["body"]:
         output.say(f"  < {output.shorten(answer['body'], 1000)}{' …' if answer['cut'] else ''}")
+
+
+def print_deliveries(rows: list[dict[str, Any]]) -> None:
+    """Prints deliveries as a table."""
+    output.table(
+        ["delivery", "made", "type", "endpoint", "state", "#attempts"],
+        [
+            (
+                one["id"],
+                output.when(one["created_at"]),
+                one["type"],
+                one["endpoint"],
+                one["task"] or one["state"],
+                _tries(one),
+            )
+            for one in rows
+        ],
+    )
+
+
+def _tries(one: dict[str, Any]) -> str:
+    return "" if one["attempt_count"] is None else f"{one['attempt_count']}/{one['max_attempts']}"

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from redrive.api.access import TheApp, wrong_tokens
-from redrive.batches.remote.callbacks import Calls
+from redrive.batches.remote.callbacks import ProviderCallbacks
 from redrive.batches.remote.names import CALLBACK_PATH
 from redrive.feature.api import PROBLEMS
 from redrive.remote.callbacks import CallbackRefused
@@ -21,7 +21,7 @@ async def call_back(
 ) -> Response:
     """Have the job of an item looked at now. What the body says is not read; a repeated call changes nothing."""
     try:
-        await app.of(Calls).take(token, connection)
+        await app.of(ProviderCallbacks).take(token, connection)
     except CallbackRefused:
         wrong_tokens(request).failed(request)
         raise

@@ -30,7 +30,7 @@ PAGE = 200
 ENDED = (ItemState.FAILED, ItemState.CANCELLED)
 
 
-class Calls:
+class ProviderCallbacks:
     """Takes the calls of providers, for an application: nobody's role is asked, the address is the proof."""
 
     def __init__(self, app: App) -> None:

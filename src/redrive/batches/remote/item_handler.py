@@ -79,7 +79,7 @@ class Row:
         return polling_policy.Seen(self.job, self.polls, self.progress, self.age, asked, self.called)
 
 
-class Items:
+class ItemHandler:
     """What is done with items of one provider."""
 
     def __init__(self, app: App, provider: str) -> None:

@@ -25,7 +25,7 @@ from redrive.kernel.circuit import Circuit
 
 if TYPE_CHECKING:
     from redrive.app import App
-    from redrive.batches.remote.item_handler import Items
+    from redrive.batches.remote.item_handler import ItemHandler
 
 _HERE = "redrive.batches.remote"
 # Imported by a worker before it claims: what the steps, the duties of the feature, and items do.
@@ -77,22 +77,22 @@ def declare_provider(app: App, provider: str) -> None:
 
 def _step(app: App, kind: str) -> Callable[[Bulk], Awaitable[None]]:
     async def step(bulk: Bulk) -> None:
-        from redrive.batches.remote.step_handlers import Steps
+        from redrive.batches.remote.step_handlers import StepHandlers
 
-        steps = app.of(Steps)
+        steps = app.of(StepHandlers)
         await {DISPATCH: steps.dispatch, SETTLE: steps.settle, RELEASE: steps.release, LATE: steps.late}[kind](bulk)
 
     return step
 
 
 def _items(app: App, provider: str) -> Callable[[Bulk], Awaitable[None]]:
-    made: list[Items] = []
+    made: list[ItemHandler] = []
 
     async def items(bulk: Bulk) -> None:
         if not made:
-            from redrive.batches.remote.item_handler import Items
+            from redrive.batches.remote.item_handler import ItemHandler
 
-            made.append(Items(app, provider))
+            made.append(ItemHandler(app, provider))
         await made[0].run(bulk)
 
     return items

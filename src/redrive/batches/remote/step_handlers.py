@@ -26,7 +26,7 @@ TRIES = 5  # where somebody else changes the same batch
 AGAIN_S = 5.0  # until a settlement looks again at items that somebody retried at the last moment
 
 
-class Steps:
+class StepHandlers:
     """What an application's workers do with its remote batches."""
 
     def __init__(self, app: App) -> None:
