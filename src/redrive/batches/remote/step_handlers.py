@@ -103,7 +103,7 @@ class StepHandlers:
             return Snooze(AGAIN_S)
         counts = await count_items(store, batch)
         await store.apply(commits.settled(batch, counts))
-        return dict(counts.states)
+        return {state.value: n for state, n in counts.states.items()}
 
     async def _release(self, store: Store, batch: RemoteBatch) -> dict[str, Any]:
         # Also behind an open circuit, where their handler does not come to it.
