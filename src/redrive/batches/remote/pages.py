@@ -52,8 +52,8 @@ async def _second_person(operator: Operator, found: Progress) -> str | None:
     """Returns why a second person has to agree to what the page offers; None where nobody has to."""
     states, own = found.counts.states, operator.of(ApprovedBatches)
     if found.batch.settled:
-        return await own.needs(RETRY_FAILED, states["failed"])
-    return await own.needs(CANCEL, states["pending"] + states["processing"])
+        return await own.needs(RETRY_FAILED, states[ItemState.FAILED])
+    return await own.needs(CANCEL, states[ItemState.PENDING] + states[ItemState.PROCESSING])
 
 
 async def panel(operator: Operator, task: Task) -> Panel | None:
