@@ -407,6 +407,15 @@ class RetriedOut(Out):
     )
 
 
+class WorkOut(Out):
+    """What a feature does piece by piece, such as the rebuild of an index."""
+
+    feature: str
+    subject: str
+    unit: str = Field(description="What is counted, instead of tasks.")
+    result: dict[str, Any]
+
+
 class OperationOut(Out):
     id: str
     action: str
@@ -424,6 +433,7 @@ class OperationOut(Out):
     plan_token: str | None
     approval_id: str | None
     note: str | None
+    work: WorkOut | None = Field(description="Of an operation of a feature; null where it is about tasks.")
     erased: dict[str, int] = Field(description="Of an erasure: how many went, by place.")
     fixed: str | None = Field(description="What was mended before, as its operator said.")
     idempotent: bool | None = Field(description="May the handlers run twice for one task, as its operator said.")

@@ -37,6 +37,7 @@ class Action(StrEnum):
     PURGE = "purge"  # waiting tasks are given up, in the same way
     CANCEL = "cancel"  # members of a join that wait are given up, and those that run are asked to stop
     ERASE = "erase"  # what is known about a scope or a task is removed for good
+    WORK = "work"  # what a feature does piece by piece, by a duty of its own: see Work
 
     @property
     def audited(self) -> str:
@@ -51,6 +52,7 @@ class Action(StrEnum):
             "purge": "waiting",
             "cancel": "waiting",
             "erase": "not running",
+            "work": "",
         }[self.value]
 
 
@@ -83,6 +85,20 @@ class Canary:
     full: bool = False  # all of them are out, or there are no more
     passed: bool = False
     then: Then = Then.GO_ON
+
+
+@dataclass(slots=True, frozen=True)
+class Work:
+    """What a feature does piece by piece: ``verb`` and ``subject`` say it ("rebuild", "projection notes"), ``unit`` is
+    what is counted. ``state`` is how far it has come, in the feature's own words; ``result`` what everybody may see of
+    it."""
+
+    feature: str
+    verb: str
+    subject: str
+    unit: str
+    state: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, frozen=True)
@@ -119,6 +135,7 @@ class Operation:
     idempotent: bool | None = None  # may the handlers run twice for one task?
     last_piece: int = 0
     driver: str | None = None  # the worker that did the last piece
+    work: Work | None = None  # of a feature; its total is 0 where nobody knows how much there is
     version: int = field(default=0, compare=False)
 
     # -- as a document ---------------------------------------------------------------------------------------------
@@ -127,6 +144,7 @@ class Operation:
     def of(cls, record: Record) -> Operation:
         body = dict(record.body)
         canary = body.pop("canary")
+        work = body.pop("work", None)
         if canary is not None:
             ids, then = tuple(UUID(task_id) for task_id in canary["ids"]), Then(canary.get("then", Then.GO_ON))
             canary = Canary(**{**canary, "ids": ids, "then": then})
@@ -139,6 +157,7 @@ class Operation:
                 "status": Status(record.state),
                 "fingerprints": tuple(body["fingerprints"]),
                 "traces": tuple(body["traces"]),
+                "work": None if work is None else Work(**work),
             },
             id=record.id,
             version=record.version,
@@ -149,12 +168,31 @@ class Operation:
         for name in ("id", "status", "version"):
             del values[name]
         values["which"] = facts(self.which)
+        if self.work is None:
+            del values["work"]
         if self.canary is not None:
             values["canary"] |= {"ids": [str(task_id) for task_id in self.canary.ids], "then": self.canary.then.value}
         return values
 
     def put(self, keep: float | None = None) -> Put:
         return Put(COLLECTION, self.id, self.body(), self.version, self.status.value, keep)
+
+    # -- in words --------------------------------------------------------------------------------------------------
+
+    @property
+    def verb(self) -> str:
+        """What it does, in a word."""
+        return self.action.value if self.work is None else self.work.verb
+
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return "task" if self.work is None else self.work.unit
+
+    @property
+    def audited(self) -> str:
+        """What its rows in the audit log begin with."""
+        return self.action.audited if self.work is None else f"{self.work.feature}_{self.work.verb}".upper()
 
     # -- what comes next -------------------------------------------------------------------------------------------
 
@@ -209,7 +247,7 @@ class Operation:
     def ended(self, status: Status, note: str | None = None) -> Commit:
         """Returns the Commit that ends it, with the row that sums it up."""
         after = self._sums(status, note)
-        row = Audit(self.actor, f"{self.action.audited}_SUMMARY", self.reason, None, self.id, None, after)
+        row = Audit(self.actor, f"{self.audited}_SUMMARY", self.reason, None, self.id, None, after)
         return Commit(puts=[self._over(status, note)], audits=[row])
 
     def called_off(self, actor: str, action: str, reason: str | None, note: str) -> Commit:
@@ -243,6 +281,8 @@ class Operation:
     @property
     def told(self) -> dict[str, Any]:
         """Its filter for the audit log: an erasure does not repeat there what it removes."""
+        if self.work is not None:
+            return {"subject": self.work.subject, **self.work.result}
         if self.action is not Action.ERASE:
             return facts(self.which)
         return {"scope": "erased"} if self.which.scope is not None else facts(self.which)
@@ -256,7 +296,7 @@ class Operation:
     @property
     def gone(self) -> int:
         """How many tasks were dealt with by others before their turn came; known when it is over."""
-        return max(self.total - self.done - self.skipped, 0)
+        return max(self.total - self.done - self.skipped, 0) if self.work is None else 0
 
     def no_more_canaries(self) -> Commit:
         """Returns the Commit by which no more canaries follow: there are fewer tasks than were wanted."""

@@ -38,6 +38,7 @@ BULK = {
     Action.PURGE: "redrive purge of waiting tasks by queue or kind, redrive forget of failed ones with a filter",
     Action.CANCEL: "redrive batch cancel",
     Action.ERASE: "redrive erase",
+    Action.WORK: "the command of its feature",
 }
 T = TypeVar("T")
 Act = Callable[[Sequence[Put]], Awaitable[T]]

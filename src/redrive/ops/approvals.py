@@ -30,7 +30,9 @@ APPROVAL_STATES = (PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN)
 
 
 def planned_action(operation: Operation) -> PlannedAction:
-    """Returns an operation as the action that is judged."""
+    """Returns an operation as the action that is judged. What a feature does is not counted in tasks."""
+    if operation.work is not None:
+        return PlannedAction(None, 0)
     return PlannedAction(operation.action, operation.total, _always(operation), operation.id or None)
 
 

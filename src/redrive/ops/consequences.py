@@ -35,6 +35,8 @@ def consequence(action: str, number: int) -> str:
             return f"{tasks} {'runs' if single else 'run'} again, with fresh attempts"
         case Action.ERASE:
             return "what is known is removed for good: nothing brings it back"
+        case Action.WORK:
+            return "a feature does what was asked of it, piece by piece"
 
 
 @dataclass(slots=True, frozen=True)

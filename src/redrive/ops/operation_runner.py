@@ -43,6 +43,8 @@ async def has_work(store: Store, driver: str) -> tuple[tuple[str, int], ...]:
             operation = Operation.of(record)
         except (KeyError, TypeError, ValueError):
             continue  # of another version: whoever drives says so
+        if operation.action is Action.WORK:
+            continue  # a duty of its feature drives it
         if operation.testing:
             assert operation.canary is not None
             ready = operation.judged((await store.statuses(operation.canary.ids)).values()) is not None
@@ -98,6 +100,8 @@ async def step(store: Store, operation_id: str, driver: str) -> float | None:
     if record is None or record.state != Status.RUNNING:
         return None
     operation = Operation.of(record)
+    if operation.action is Action.WORK:
+        return None  # a duty of its feature drives it
     if operation.testing:
         return await _look_at_canaries(store, operation)
     since = (await store.now() - record.updated_at).total_seconds()

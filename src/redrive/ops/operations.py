@@ -96,7 +96,7 @@ async def start(
 
     async def write(puts: Sequence[Put]) -> None:
         row = _note(operation, operation.actor, "OPERATION_START", operation.reason)
-        written = [operation.put(), *puts]
+        written = [operation.put(), *puts, *more.puts]
         await store.apply(Commit(puts=written, audits=[row, *more.audits], rows=more.rows, controls=more.controls))
 
     try:
@@ -181,7 +181,8 @@ async def _turned(
     if operation.status not in sources:
         verb = {Status.RUNNING: "resumed", Status.PAUSED: "paused"}.get(to, "cancelled")
         over = operation.status in FINAL and to is not Status.CANCELLED
-        rest = "; what is left of it needs a new one: redrive retry, or redrive causes retry" if over else ""
+        others = "" if operation.work is not None else ": redrive retry, or redrive causes retry"
+        rest = f"; what is left of it needs a new one{others}" if over else ""
         raise InvalidTransition(
             f"operation {operation.id} is {operation.status}",
             hint=f"only {' or '.join(sources)} ones can be {verb}{rest}",
@@ -198,7 +199,7 @@ async def _turned(
 def _note(
     operation: Operation, actor: str, action: str, reason: str | None, before: object = None, after: object = None
 ) -> Audit:
-    told = {"action": operation.action.value, "total": operation.total, "filter": operation.told}
+    told = {"action": operation.verb, "total": operation.total, "filter": operation.told}
     told |= operation.said
     return Audit(actor, action, reason, None, operation.id, before, after or told, target=f"operation:{operation.id}")
 
@@ -224,6 +225,8 @@ async def _bounded(store: Store, operation: Operation, *, counted: bool = True) 
     may be lower than what it means."""
     if operation.action is Action.ERASE:
         raise InvalidInput("erasing has a way of its own", hint="redrive erase, or POST /api/erase")
+    if operation.action is Action.WORK:
+        raise InvalidInput("work of a feature has a way of its own", hint="redrive outbox rebuild, for example")
     if operation.action is Action.PURGE:
         return await _purged(store, operation)
     if operation.action is Action.CANCEL:

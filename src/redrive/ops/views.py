@@ -220,7 +220,16 @@ def operation(record: Record, became: Retried | None = None) -> View:
     view = _view(found, OPERATION_OPEN, (), Sight(Role.VIEWER))
     canary = found.canary
     view.update(
+        action=found.verb,
         filter=facts(found.which),
+        work=None
+        if found.work is None
+        else View(
+            feature=found.work.feature,
+            subject=found.work.subject,
+            unit=found.work.unit,
+            result=dict(found.work.result),
+        ),
         erased=dict(found.erased),
         progress=_share_done(found),
         plan_token=found.plan,
@@ -312,6 +321,8 @@ def _view(found: Any, opened: Iterable[str], closed: Iterable[str], sight: Sight
 
 
 def _share_done(operation: Operation) -> float:
-    if operation.status is Status.COMPLETED or not operation.total:
+    if operation.status is Status.COMPLETED:
         return 1.0
+    if not operation.total:
+        return 1.0 if operation.work is None else 0.0  # of a feature's work nobody may know how much there is
     return min((operation.done + operation.skipped) / operation.total, 1.0)

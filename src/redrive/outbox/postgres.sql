@@ -73,6 +73,14 @@ select t.id, c.status, t.scope as entity, t.attempt_count as attempts, t.max_att
     case when (t.payload ->> 'version')::numeric <= 9223372036854775807 then (t.payload ->> 'version')::bigint end end as version
 from chosen c join redrive.task t on t.id = c.id order by t.created_at, t.id
 
+-- claimed_until: how many events of a queue somebody works on since this moment or longer, in microseconds
+select count(*) as n from redrive.task t where t.state = 'running' and t.lease_expires_at > '-infinity' and t.queue = $1
+  and t.last_attempt_at <= to_timestamp($2::double precision / 1000000)
+
+-- under_way: those of these entities that have events which are not in the sink yet
+select distinct t.scope from redrive.task t where t.queue = $1 and t.state in ('queued', 'delayed', 'running', 'paused')
+  and t.scope = any (array(select jsonb_array_elements_text($2::jsonb)))
+
 -- table_shape: tables of this name, with or without a schema, and what a trigger has to know of them
 select n.nspname::text as "schema", c.relname::text as "table", case when c.relkind in ('r', 'p') then 'table' else 'view' end as kind,
   c.relkind = 'p' or c.relispartition as partitioned,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from redrive.outbox.event import Event, kind_of, queue_of
+from redrive.outbox.jobs import REBUILD, job_of
 from redrive.outbox.loop_sinks import LoopSinks
 from redrive.outbox.sink import Sink
 from redrive.outbox.sink_watch import SinkWatch
@@ -63,8 +64,14 @@ class Projection:
         return self._written.known() or self._looked_at.get()
 
     async def indexes(self, store: Store) -> Sequence[str | None]:
-        """Returns where events go: the live index, and one that a rebuild fills."""
-        return (None,)
+        """Returns where events go: the live index, and one that a rebuild fills. Asked after events are claimed, and
+        before they are written: a rebuild waits for what was claimed before it began."""
+        extra = (await job_of(store, REBUILD, self.name)).extra_index
+        return (None,) if extra is None else (None, extra)
+
+    async def given_up(self, store: Store, index: str) -> bool:
+        """Returns whether the index of a rebuild was dropped: what could not be written there is no loss."""
+        return (await job_of(store, REBUILD, self.name)).given_up(index)
 
     async def close(self) -> None:
         """Closes the sinks of the running event loop."""

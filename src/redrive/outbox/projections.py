@@ -206,8 +206,12 @@ _known: weakref.WeakSet[Projections] = weakref.WeakSet()
 def sinks_in_use(settings: OutboxSettings) -> list[tuple[Projection, Sink]]:
     """Returns the sinks that applications with these settings have in use on the running event loop: of others nobody
     knows whether they will ever be."""
-    mine = [one for each in _known if each.settings is settings for one in each.all.values()]
-    return [(one, sink) for one in mine if (sink := one.sink_in_use()) is not None]
+    return [(one, sink) for one in projections_with(settings) if (sink := one.sink_in_use()) is not None]
+
+
+def projections_with(settings: OutboxSettings) -> list[Projection]:
+    """Returns the projections of applications with these settings."""
+    return [one for each in _known if each.settings is settings for one in each.all.values()]
 
 
 def declare(app: App) -> None:

@@ -1,4 +1,4 @@
-"""What people may do with projections, by role: look at them, search what they project, replay what failed."""
+"""What people may do with projections, by role: look at them, search, replay, rebuild, verify."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from redrive.errors import InvalidInput
+from redrive.kernel.operation import Operation
+from redrive.kernel.records import Record
 from redrive.ops.access import Role
 from redrive.ops.failed import Replayed
 from redrive.ops.operator.session import Service
-from redrive.outbox import projection_figures, replaying
+from redrive.outbox import projection_figures, replaying, working
 from redrive.outbox.numbers import numbers
 from redrive.outbox.projections import projection_in, projections_of
 from redrive.outbox.replaying import ReplayPlan
@@ -70,6 +72,28 @@ class OutboxService(Service):
     ) -> Replayed:
         """Replays exactly what the plan says, here and now."""
         return await replaying.replay(self._session, plan, reason, progress)
+
+    async def rebuild(
+        self, projection: str, *, reason: str | None = None, allow_refused: int = 0, allow_empty: bool = False
+    ) -> Operation:
+        """Begins to rebuild a projection from its source into a new index, which becomes the live one; returns the
+        operation, which workers carry out. ``allow_refused``: so many documents may be refused by the new index;
+        ``allow_empty``: an empty source is no mistake."""
+        who, one = self._session.may(Role.ADMIN), projection_in(self._session.registry, projection)
+        return await working.begin_rebuild(
+            self._store, one, actor=who, reason=reason, allow_refused=allow_refused, allow_empty=allow_empty
+        )
+
+    async def verify(self, projection: str, *, reason: str | None = None, repair: bool = False) -> Operation:
+        """Begins to compare the index of a projection with its source; returns the operation, which workers carry out.
+        ``repair``: what differs is published anew."""
+        who, one = self._session.may(Role.OPERATOR), projection_in(self._session.registry, projection)
+        return await working.begin_verify(self._store, one, actor=who, reason=reason, repair=repair)
+
+    async def work_of(self, projection: str) -> dict[str, Record | None]:
+        """Returns the operations that rebuild and compare a projection now, by ``rebuild`` and ``verify``."""
+        self._session.may(Role.VIEWER)
+        return await working.under_way(self._store, projection)
 
     async def _named(self, projections: Sequence[str]) -> list[str]:
         """Returns these projections, or all; refuses one that nobody declared and nothing was published to."""

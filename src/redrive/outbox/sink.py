@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from redrive.errors import RedriveError
 from redrive.outbox.event import Event
 from redrive.outbox.verdict import Verdict
 
@@ -13,6 +14,17 @@ from redrive.outbox.verdict import Verdict
 class TooLarge(Exception):
     """The sink refuses a write for its size (413). The relay halves it and tries again; one event that is too large by
     itself fails."""
+
+
+class NoSuchIndex(RedriveError):
+    """An index that is to become the live one is not there."""
+
+    code = "OUTBOX_NO_SUCH_INDEX"
+
+    def __init__(self, index: str) -> None:
+        super().__init__(
+            f"there is no index {index} to make the live one", hint="somebody has removed it; rebuild anew"
+        )
 
 
 @dataclass(slots=True, frozen=True, order=True)
@@ -84,11 +96,21 @@ class Rebuildable(Sink, Protocol):
         ...
 
     async def swap(self, index: str) -> None:
-        """Makes an index the live one, and drops the old one; nothing happens if it is live."""
+        """Makes an index the live one, and drops the old one; nothing happens if it is live. Raises NoSuchIndex
+        where there is none: whoever comes late must not make an empty one live."""
         ...
 
     async def drop(self, index: str) -> None:
         """Removes an index that is not the live one; nothing happens if there is none."""
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A sink that remembers deletes (``remembers_deletes``), and can tell them to its next index."""
+
+    async def deleted(self, after: str, limit: int) -> Sequence[Stored]:
+        """Returns deleted documents of the live index behind a key, in the order of their keys."""
         ...
 
 

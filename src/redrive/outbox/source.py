@@ -125,6 +125,11 @@ class Together:
             async for one in source.versions(after, before):
                 yield one
 
+    async def count(self) -> int:
+        """Returns how many entities there are, where all of them can say; else 0."""
+        found = [await count() for one in self._sources.values() if (count := getattr(one, "count", None))]
+        return sum(found) if len(found) == len(self._sources) else 0
+
     async def digest(self, after: str, before: str | None) -> Digest | None:
         from redrive.outbox.digest import as_digest
 

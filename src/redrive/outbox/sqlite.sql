@@ -76,6 +76,14 @@ select t.id, c.status, t.scope as entity, t.attempt_count as attempts, t.max_att
     case json_type(t.payload, '$.version') when 'integer' then json_extract(t.payload, '$.version') end end as version
 from chosen c join redrive_task t on t.rowid = c.r order by t.created_at, t.id
 
+-- claimed_until: how many events of a queue somebody works on since this moment or longer, in microseconds
+select count(*) as n from redrive_task t where t.state = 'running' and t.lease_expires_at > 0 and t.queue = ?1
+  and t.last_attempt_at <= ?2
+
+-- under_way: those of these entities that have events which are not in the sink yet
+select distinct t.scope from redrive_task t where t.queue = ?1 and t.state in ('queued', 'delayed', 'running', 'paused')
+  and t.scope in (select value from json_each(?2))
+
 -- table_shape: tables of this name, with what a trigger has to know of them
 select '' as "schema", m.name as "table", m.type as kind, 0 as partitioned,
   (select json_group_array(json_array(x.name, lower(x.type))) from pragma_table_xinfo(m.name) x where x.hidden <> 1) as columns,

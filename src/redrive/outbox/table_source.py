@@ -94,6 +94,10 @@ class TableSource:
                 return
             after = f"{self.mapped.entity_type}:{rows[-1][0]}"
 
+    async def count(self) -> int:
+        """Returns how many entities there are."""
+        return int(await self._store.answer(f"select count(*) {self._from}", SECONDS))
+
     async def digest(self, after: str, before: str | None) -> Digest | None:
         if not self._on_postgres:  # SQLite has no function for it
             return None

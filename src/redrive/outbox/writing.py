@@ -12,7 +12,7 @@ from redrive.outbox.event import Event, Op
 from redrive.outbox.pacing import Pace
 from redrive.outbox.sink import Sink, TooLarge
 from redrive.outbox.tombstones import buried, bury
-from redrive.outbox.verdict import Failed, Superseded, Verdict
+from redrive.outbox.verdict import Done, Failed, Superseded, Verdict
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
@@ -34,6 +34,10 @@ class Projected(Protocol):
 
     async def indexes(self, store: Store) -> Sequence[str | None]:
         """Returns where events go: the live index (None), and one that a rebuild fills."""
+        ...
+
+    async def given_up(self, store: Store, index: str) -> bool:
+        """Returns whether the index of a rebuild was dropped: what could not be written there is no loss."""
         ...
 
 
@@ -80,10 +84,23 @@ class Write:
         verdicts: dict[UUID, Verdict] = {}
         if live:
             began = time.monotonic()
-            said = [await self._sink.write(live, index) for index in await self._projection.indexes(self._store)]
+            indexes = await self._projection.indexes(self._store)
+            said = [one for index in indexes if (one := await self._written(live, index)) is not None]
             self._pace.took(len(live), time.monotonic() - began)
             verdicts = {event.id: worst(each) for event, *each in zip(live, *said, strict=True)}
         return [verdicts.get(event.id, Superseded()) for event in events]
+
+    async def _written(self, events: Sequence[Event], index: str | None) -> Sequence[Verdict] | None:
+        """Returns the verdicts of one index; None: it is that of a rebuild which was given up meanwhile."""
+        try:
+            found = await self._sink.write(events, index)
+        except Exception:
+            if index is None or not await self._projection.given_up(self._store, index):
+                raise
+            return None
+        if index is None or all(isinstance(one, Done | Superseded) for one in found):
+            return found
+        return None if await self._projection.given_up(self._store, index) else found
 
     async def _deleted(self, events: Sequence[Event]) -> Mapping[str, int]:
         """Notes what these events delete, and returns at which versions their documents were deleted before."""

@@ -57,7 +57,7 @@ def list_operations(
             (
                 o.id,
                 *looked.cell(name),
-                o.action,
+                o.verb,
                 o.status,
                 o.done,
                 o.total,

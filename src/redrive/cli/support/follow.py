@@ -75,13 +75,13 @@ async def _followed(own: Operator, operation_id: str) -> tuple[Operation, Retrie
     """Returns the operation at its end, and what became of its tasks."""
     found = await own.operations.show(operation_id)
     held_up = _HeldUp(found)
-    with bar(found.total) as shown:
-        task = shown.add_task(found.action, total=found.total)
+    with bar(found.total or None) as shown:
+        task = shown.add_task(found.verb, total=found.total)
         while found.status not in FINAL:
             if (why := await held_up.look(own, found)) is not None:
                 shown.console.print(output.clean(output.suggest(why)), markup=False, highlight=False, soft_wrap=True)
             state = found.status.value if not found.testing else "canaries run"
-            shown.update(task, completed=found.done + found.skipped, description=f"{found.action}: {state}")
+            shown.update(task, completed=found.done + found.skipped, description=f"{found.verb}: {state}")
             await asyncio.sleep(LOOK_EVERY_S)
             found = await own.operations.show(operation_id)
     return found, await _ended(own, found)
@@ -148,10 +148,13 @@ def say_operation(operation: Operation, json: bool, became: Retried | None = Non
         output.emit({**operation_document(operation), **retried_document(became)})
         return
     output.say(
-        f"{operation.action}  {operation.status}  {operation.id}",
+        f"{operation.verb}  {operation.status}  {operation.id}",
         f"by {operation.actor}" + (f": {operation.reason}" if operation.reason else ""),
-        f"{operation.done} done, {operation.skipped} skipped of {operation.total}",
+        f"{operation.done} done, {operation.skipped} skipped of {operation.total or 'an unknown number'}",
     )
+    if operation.work is not None:
+        told = [f"{name.replace('_', ' ')}: {value}" for name, value in operation.work.result.items() if value]
+        output.say(operation.work.subject, *told)
     output.say(*answers_text(operation.fixed, operation.idempotent))
     for name, value in facts(operation.which).items():
         output.say(f"{name.replace('_', ' ')}: {output.shorten(value, 200)}")

@@ -23,7 +23,7 @@ from redrive.errors import ConfigError
 from redrive.files import create_private
 from redrive.outbox.digest import MODULUS, as_digest, number_of
 from redrive.outbox.event import Event
-from redrive.outbox.sink import Digest, Hit, Stored
+from redrive.outbox.sink import Digest, Hit, NoSuchIndex, Stored
 from redrive.outbox.sinks.fts5_rows import row_of
 from redrive.outbox.verdict import Done, Superseded, Verdict
 from redrive.stores.sql import statements
@@ -115,10 +115,18 @@ class Fts5:
 
         return await self._run(compute)
 
+    async def deleted(self, after: str, limit: int) -> Sequence[Stored]:
+        def read(db: sqlite3.Connection) -> list[Stored]:
+            return [Stored(*row) for row in db.execute(self._of("deleted", self._live(db)), (after, limit))]
+
+        return await self._run(read)
+
     async def swap(self, index: str) -> None:
         def switch(db: sqlite3.Connection) -> None:
             with _transaction(db):
                 old = self._live(db)
+                if db.execute(_sql("there", ""), (f"{self._name}_{_checked(index)}_docs",)).fetchone() is None:
+                    raise NoSuchIndex(index)
                 db.execute(_sql("set_live", ""), (self._name, _checked(index)))
                 if old != index:
                     self._drop(db, old)

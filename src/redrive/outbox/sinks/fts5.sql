@@ -61,6 +61,12 @@ insert into {text} (rowid, body) select id, body from {docs} where key in (selec
 -- scan: documents in the order of their keys
 select key, version from {docs} where key > ? and (?2 is null or key <= ?2) and not deleted order by key limit ?3
 
+-- deleted: versions of deleted documents, in the order of their keys
+select key, version from {docs} where key > ? and deleted order by key limit ?
+
+-- there: whether an index was made
+select 1 from sqlite_master where type = 'table' and name = ?
+
 -- search: the best ones first
 select d.key, -bm25({text}) as score, d.document from {text} join {docs} d on d.id = {text}.rowid
 where {text} match ? order by rank limit ?

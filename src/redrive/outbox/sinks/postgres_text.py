@@ -18,7 +18,7 @@ import asyncpg
 from redrive.errors import ConfigError
 from redrive.outbox.digest import as_digest
 from redrive.outbox.event import Event, Op
-from redrive.outbox.sink import Digest, Hit, Stored
+from redrive.outbox.sink import Digest, Hit, NoSuchIndex, Stored
 from redrive.outbox.sinks.halving import Unfit, halving
 from redrive.outbox.sinks.search_server import Clients
 from redrive.outbox.verdict import Done, Superseded, Verdict
@@ -99,11 +99,17 @@ class PostgresText:
         row = await (await self._pool()).fetchrow(text, after, before)
         return as_digest(row["n"], int(row["total"]))
 
+    async def deleted(self, after: str, limit: int) -> Sequence[Stored]:
+        text = _sql("deleted").format(table=await self._table(None))
+        return [Stored(row["key"], row["version"]) for row in await (await self._pool()).fetch(text, after, limit)]
+
     async def swap(self, index: str) -> None:
         async with (await self._pool()).acquire() as connection, connection.transaction():
             await self._lock(connection)
             old = await self._live(connection)
             if old != index:
+                if await connection.fetchval("select to_regclass($1)::text", self._of(_checked(index))) is None:
+                    raise NoSuchIndex(index)
                 await self._switch(connection, _checked(index))
                 if old is not None:
                     await connection.execute(_sql("drop").format(table=self._of(old)))

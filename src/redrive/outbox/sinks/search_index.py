@@ -12,7 +12,7 @@ from typing import Any
 
 from redrive.errors import ConfigError, RedriveError
 from redrive.outbox.event import Event
-from redrive.outbox.sink import Digest, Hit, Stored, TooLarge
+from redrive.outbox.sink import Digest, Hit, NoSuchIndex, Stored, TooLarge
 from redrive.outbox.sinks.bulk_answers import FIELD, FILTER, all_of, encoded, verdicts
 from redrive.outbox.sinks.search_server import Refused, SearchServer
 from redrive.outbox.verdict import Failed, Retry, Verdict
@@ -180,7 +180,12 @@ class SearchIndex:
         if old == [new]:
             return
         gone = [{"remove_index": {"index": one}} for one in old if one != new]
-        await self._change_aliases([{"add": {"index": new, "alias": self._alias}}, *gone])
+        try:
+            await self._change_aliases([{"add": {"index": new, "alias": self._alias}}, *gone])
+        except Refused as error:
+            if error.status_code == 404 and not await self._exists(new):
+                raise NoSuchIndex(new) from error
+            raise
         self._is_alias = True
 
     async def _change_aliases(self, actions: Sequence[Mapping[str, Any]]) -> None:

@@ -1,0 +1,158 @@
+"""Drives a rebuild or comparison of a projection: what its driver has at hand, and what it writes down.
+
+Everything that was done is in the operation's record, which changes by its version: whoever goes on with it, after a
+crash or beside another worker, goes on where it is; who was overtaken notices, and leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from redrive.errors import ChangedMeanwhile, InvalidInput, StoreUnavailable, StoreUnusable
+from redrive.kernel.commit import Commit
+from redrive.kernel.operation import COLLECTION, FINAL, Operation, Status
+from redrive.outbox.jobs import Job
+from redrive.outbox.sink import Rebuildable
+
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
+    from redrive.kernel.records import Record
+    from redrive.kernel.task import NewTask
+    from redrive.outbox.projection import Projection
+    from redrive.outbox.settings import OutboxSettings
+    from redrive.outbox.source import Source
+
+logger = logging.getLogger("redrive.outbox")
+DRIVER_GONE_AFTER_S = 5.0  # another driver that has not moved for so long is gone, or busy with a slow sink
+LONGEST_WAIT_S = 60.0
+DRIVE_AT_A_TIME_S = 60.0
+WORTH_WAITING_S = 1.0
+
+
+@dataclass(slots=True, frozen=True)
+class Driver:
+    """A worker that drives work of a projection."""
+
+    store: Store
+    projection: Projection
+    settings: OutboxSettings
+    worker: str
+    stopping: Callable[[], bool]
+
+    async def operation(self, job: Job) -> tuple[Operation, Record] | None:
+        """Returns the operation of a job; None where nobody has it any more."""
+        record = None if job.operation is None else await self.store.record(COLLECTION, job.operation)
+        return None if record is None else (Operation.of(record), record)
+
+    async def waits(self, operation: Operation, record: Record) -> float | None:
+        """Returns how many seconds it has to wait after what went wrong; None: it is not ours to drive now."""
+        since = (await self.store.now() - record.updated_at).total_seconds()
+        theirs = operation.driver not in (None, self.worker) and since < DRIVER_GONE_AFTER_S
+        if operation.status is not Status.RUNNING or theirs:
+            return None
+        tries = int(state_of(operation).get("tries") or 0)
+        return max(min(2.0 ** (tries - 1), LONGEST_WAIT_S) - since, 0.0) if tries else 0.0
+
+    async def save(
+        self,
+        operation: Operation,
+        *,
+        job: Job | None = None,
+        done: int = 0,
+        skipped: int = 0,
+        note: str | None = None,
+        result: dict[str, Any] | None = None,
+        events: Sequence[NewTask] = (),
+        **state: Any,
+    ) -> None:
+        """Writes down how far it has come, if nobody else has in between. ``job`` and ``events`` land with it."""
+        work = operation.work
+        assert work is not None
+        after = replace(
+            operation,
+            done=operation.done + done,
+            skipped=operation.skipped + skipped,
+            note=note,
+            driver=self.worker,
+            work=replace(work, state={**work.state, "tries": 0, **state}, result={**work.result, **(result or {})}),
+        )
+        puts = [after.put()] if job is None else [after.put(), job.put()]
+        await self.store.apply(Commit(puts=puts, enqueues=list(events)))
+
+    async def write(self, job: Job) -> None:
+        """Writes the job's own record, if nobody else has in between."""
+        await self.store.apply(Commit(puts=[job.put()]))
+
+    async def end(self, operation: Operation, status: Status, job: Job, note: str | None = None) -> None:
+        """Writes down that it is over, with the row that sums it up; ``job`` lands with it."""
+        ended = operation.ended(status, note)
+        await self.store.apply(replace(ended, puts=[*ended.puts, job.put()]))
+        what = "" if operation.work is None else f"{operation.verb} of {operation.work.subject}"
+        extra = {"event": f"outbox.{operation.verb}.{status.value}", "operation_id": operation.id}
+        logger.info("%s is %s%s", what, status.value, f": {note}" if note else "", extra=extra)
+
+    async def failed(self, operation: Operation, error: Exception) -> None:
+        """Writes down what went wrong: it is tried again later, and later each time."""
+        tries = int(state_of(operation).get("tries") or 0) + 1
+        note = f"is tried again, after {type(error).__name__}: {str(error)[:300]}"
+        with suppress(ChangedMeanwhile):  # somebody else drives it, or an operator has just ended it
+            await self.save(operation, note=note, tries=tries)
+
+    async def carefully(self, operation: Operation, act: Callable[[], Awaitable[float | None]]) -> float | None:
+        """Takes a step; what is wrong with the sink or the source is written down: both may be back soon."""
+        try:
+            return await act()
+        except (ChangedMeanwhile, StoreUnavailable, StoreUnusable):
+            raise
+        except Exception as error:
+            if not self.stopping():
+                await self.failed(operation, error)
+            return None
+
+
+async def drive(driver: Driver, step: Callable[[], Awaitable[float | None]]) -> None:
+    """Takes one step after the other for a while. A step returns after how many seconds there is more to do; None:
+    there is not, or not for this worker."""
+    ends = time.monotonic() + DRIVE_AT_A_TIME_S
+    while not driver.stopping() and time.monotonic() < ends:
+        try:
+            wait = await step()
+        except ChangedMeanwhile:
+            return  # somebody else drives it, or an operator has just paused it
+        except (StoreUnavailable, StoreUnusable):
+            return  # the heartbeat meets the same trouble, and says so
+        if wait is None or wait >= WORTH_WAITING_S:
+            return  # the duty comes round again
+        await asyncio.sleep(wait)
+
+
+def rebuildable(projection: Projection) -> Rebuildable:
+    """Returns the sink of a projection, if it can be rebuilt and compared."""
+    sink = projection.sink()
+    if not isinstance(sink, Rebuildable):
+        raise InvalidInput(
+            f"the sink of {projection.name} cannot be rebuilt or compared: it has no index to read or replace",
+            hint="full text, PostgreSQL and search servers can; of HTTP and streams only the receiver can",
+        )
+    return sink
+
+
+async def count_of(source: Source) -> int:
+    """Returns how many entities a source has, where it can say; else 0."""
+    count: Any = getattr(source, "count", None)
+    return 0 if count is None else int(await count())
+
+
+def state_of(operation: Operation) -> dict[str, Any]:
+    """Returns how far its feature's own work has come."""
+    return {} if operation.work is None else dict(operation.work.state)
+
+
+def is_over(operation: Operation) -> bool:
+    return operation.status in FINAL

@@ -1,0 +1,41 @@
+"""What workers do for projections besides projecting: rebuilds and comparisons, each by one worker at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from redrive.kernel.duty import Duty
+from redrive.outbox.jobs import COLLECTION
+from redrive.outbox.settings import OutboxSettings
+
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
+    from redrive.outbox.projection import Projection
+    from redrive.settings import Settings
+
+LOOK_EVERY_S = 1.0
+
+
+def duties(settings: Settings) -> list[Duty]:
+    """Returns a duty for each projection: only workers that know a projection can reach its sink and its source."""
+    from redrive.outbox.projections import projections_with
+
+    own = settings.of(OutboxSettings)
+    return [_duty(projection, own) for projection in projections_with(own)]
+
+
+def _duty(projection: Projection, settings: OutboxSettings) -> Duty:
+    async def run(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
+        from redrive.outbox.working import drive_all
+
+        await drive_all(store, projection, settings, worker, stopping)
+
+    async def has_work(store: Store, worker: str) -> object:
+        from redrive.outbox.working import moving
+
+        return await moving(store, projection.name)
+
+    # The state of an open job is the name of its projection.
+    while_open = (COLLECTION, projection.name)
+    return Duty(f"outbox:{projection.name}", LOOK_EVERY_S, run, has_work, while_record=while_open)

@@ -1,0 +1,232 @@
+"""Rebuilds a projection: reads its source page by page into a new index while events go on, then makes that the live
+one.
+
+No update is lost, because from before the first page is read until the new index is live, events go to both:
+
+1. The new index is made. Then the job's record says so (FILLING): a relay that reads it from now on writes to both.
+2. The fence. Relays read that record after they have claimed events. So one that does not know has claimed before the
+   record was there; the rebuild notes the time, and waits until nothing runs any more that was claimed until then. Who
+   is frozen or dead loses its lease: its events are claimed anew, by somebody who knows. What it writes when it wakes
+   up goes to the live index alone, and does no harm: its events are not done before a relay wrote them to both.
+3. Versions of deleted documents are carried over, then pages are read. What was published before the fence is in the
+   source by now, or its delete in the live index; what comes later goes to both. Versions decide, so it does not matter
+   which of a page and an event is first.
+4. The record says SWITCHING: from here on it will be the live one, also if whoever does that dies, or somebody cancels.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from redrive.errors import ChangedMeanwhile
+from redrive.ids import new_id
+from redrive.kernel.operation import Operation, Status, moment
+from redrive.outbox.driving import Driver, count_of, is_over, rebuildable, state_of
+from redrive.outbox.event import Event, Op
+from redrive.outbox.jobs import REBUILD, Job, Phase, job_of
+from redrive.outbox.pages import PageWriter, RefusedDocument
+from redrive.outbox.sink import NoSuchIndex, Rebuildable, Remembering, Sink
+from redrive.outbox.source import Record, Source
+from redrive.outbox.table_source import source_for
+
+if TYPE_CHECKING:
+    from redrive.outbox.projection import Projection
+
+logger = logging.getLogger("redrive.outbox")
+BEGIN, FENCE, DELETED, SCAN, SWITCH = "begin", "fence", "deleted", "scan", "switch"
+PAGE = 500
+LOOK_AGAIN_S = 0.2
+CLOCK_MARGIN_US = 1000  # times are rounded on their way
+MOST_SHOWN = 10
+
+
+class Rebuild:
+    """One worker's part of the rebuild of a projection."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._store = driver.store
+        self._projection = driver.projection
+        self._source: Source | None = None
+
+    async def step(self) -> float | None:
+        """Does what comes next. Returns after how many seconds there is more to do; None: nothing of ours."""
+        job = await job_of(self._store, REBUILD, self._projection.name)
+        found = await self._driver.operation(job)
+        if job.operation is None:
+            return None
+        if found is None or is_over(found[0]):
+            await self._clean_up(job)
+            return None
+        operation, record = found
+        wait = await self._driver.waits(operation, record)
+        if wait != 0.0:
+            return wait
+        if job.phase is Phase.SWITCHING:
+            return await self._driver.carefully(operation, lambda: self._switch(operation, job))
+        return await self._driver.carefully(operation, lambda: self._next(operation, job))
+
+    async def _next(self, operation: Operation, job: Job) -> float:
+        do = {
+            BEGIN: self._begin,
+            FENCE: self._fence,
+            DELETED: self._carry_deleted,
+            SCAN: self._scan,
+            SWITCH: self._decide,
+        }[state_of(operation).get("step", BEGIN)]
+        try:
+            await do(operation, job)
+        except RefusedDocument as error:
+            await self._give_up(operation, job, str(error))
+        return LOOK_AGAIN_S if do == self._fence else 0.0
+
+    # -- its steps -------------------------------------------------------------------------------------------------
+
+    async def _begin(self, operation: Operation, job: Job) -> None:
+        assert job.index is not None
+        sink, total = rebuildable(self._projection), await count_of(await self._open())
+        await sink.create(job.index)
+        try:
+            begun = replace(operation, total=total)
+            await self._driver.save(begun, job=replace(job, phase=Phase.FILLING), step=FENCE)
+        except ChangedMeanwhile:
+            await self._not_wanted(sink, job.index)
+            raise
+
+    async def _not_wanted(self, sink: Rebuildable, index: str) -> None:
+        """Removes an index that was made late, for a rebuild which is over."""
+        now = await job_of(self._store, REBUILD, self._projection.name)
+        if now.index != index or now.given_up(index):
+            await sink.drop(index)
+
+    async def _fence(self, operation: Operation, job: Job) -> None:
+        """Waits for what was claimed by relays that may not have known of the new index."""
+        until = state_of(operation).get("fenced_at")
+        if until is None:  # after the record is written: who claims later reads it
+            until = moment(await self._store.now()) + CLOCK_MARGIN_US
+            await self._driver.save(operation, fenced_at=until)
+            return
+        [row] = await self._store.feature_rows("outbox", "claimed_until", self._projection.queue, until)
+        if not row["n"]:
+            await self._driver.save(operation, step=DELETED, place="")
+        elif (note := f"waits for {row['n']} events that were claimed before it began") != operation.note:
+            await self._driver.save(operation, note=note)
+
+    async def _carry_deleted(self, operation: Operation, job: Job) -> None:
+        """Tells the new index which versions were deleted: a late, older event must not bring a document back. What the
+        source has is left out: the new index has what the source has, whatever was wrong with the old one."""
+        sink: Sink = self._projection.sink()
+        place = str(state_of(operation)["place"])
+        found = await sink.deleted(place, PAGE) if isinstance(sink, Remembering) else ()
+        if not found:
+            await self._driver.save(operation, step=SCAN, place=None)
+            return
+        there = {one.key for one in await (await self._open()).fetch([one.key for one in found])}
+        await self._pages(job).write([delete_of(one.key, one.version) for one in found if one.key not in there])
+        await self._driver.save(operation, place=found[-1].key)
+
+    async def _scan(self, operation: Operation, job: Job) -> None:
+        assert operation.work is not None
+        state = state_of(operation)
+        page = await (await self._open()).page(state["place"], min(PAGE, self._projection.batch))
+        events, unfit = self._events(page.records)
+        refused = [*unfit, *await self._pages(job).write(events)]
+        if operation.skipped + len(refused) > int(state.get("allow_refused") or 0):
+            raise RefusedDocument(refused)
+        await self._driver.save(
+            operation,
+            done=len(page.records) - len(refused),
+            skipped=len(refused),
+            step=SWITCH if page.next is None else SCAN,
+            place=page.next,
+            result={"refused": [*operation.work.result.get("refused", ()), *refused][:MOST_SHOWN]} if refused else None,
+        )
+
+    async def _decide(self, operation: Operation, job: Job) -> None:
+        """Decides to switch. An empty source in place of an index that is not empty is rather a mistake."""
+        sink = rebuildable(self._projection)
+        if not operation.done and not state_of(operation).get("allow_empty"):
+            await sink.refresh()
+            async for one in sink.scan():
+                text = (
+                    f"the source is empty, and the live index has documents ({one.key}); --allow-empty if it is meant"
+                )
+                await self._give_up(operation, job, text)
+                return
+        await sink.refresh(job.index)
+        await self._driver.save(operation, job=replace(job, phase=Phase.SWITCHING))
+
+    # -- its ends --------------------------------------------------------------------------------------------------
+
+    async def _switch(self, operation: Operation, job: Job) -> None:
+        assert job.index is not None
+        await rebuildable(self._projection).swap(job.index)
+        await self._driver.end(operation, Status.COMPLETED, replace(job, operation=None, phase=Phase.NONE))
+
+    async def _give_up(self, operation: Operation, job: Job, why: str) -> None:
+        await self._driver.end(operation, Status.STOPPED, replace(job, phase=Phase.DROPPING), why)
+
+    async def _clean_up(self, job: Job) -> None:
+        """Drops the new index of a rebuild that was cancelled or has failed: events stop going there first. One that
+        was cancelled when it switched is switched all the same: somebody may have begun to."""
+        assert job.index is not None
+        try:
+            if job.phase is Phase.SWITCHING and await self._switched_late(job):
+                return
+            if job.phase is not Phase.DROPPING:
+                await self._driver.write(replace(job, phase=Phase.DROPPING))
+                job = await job_of(self._store, REBUILD, self._projection.name)
+            if job.phase is Phase.DROPPING and job.index is not None:
+                await rebuildable(self._projection).drop(job.index)
+                await self._driver.write(replace(job, operation=None, phase=Phase.NONE, dropped=job.index))
+        except ChangedMeanwhile:
+            raise
+        except Exception as error:  # the duty comes round again
+            extra = {"event": "outbox.rebuild.cleanup", "projection": self._projection.name}
+            logger.warning("%s: the index of a rebuild is not removed yet: %s", job.projection, error, extra=extra)
+
+    async def _switched_late(self, job: Job) -> bool:
+        try:
+            await rebuildable(self._projection).swap(str(job.index))
+        except NoSuchIndex:  # somebody has removed it
+            return False
+        await self._driver.write(replace(job, operation=None, phase=Phase.NONE))
+        return True
+
+    # -- what it works with ----------------------------------------------------------------------------------------
+
+    async def _open(self) -> Source:
+        if self._source is None:
+            self._source = await source_for(self._store, self._projection)
+        return self._source
+
+    def _pages(self, job: Job) -> PageWriter:
+        assert job.index is not None
+        return PageWriter(self._driver, job.index)
+
+    def _events(self, records: Sequence[Record]) -> tuple[list[Event], list[str]]:
+        """Returns the events of a page, and those of its keys of which the application's document= makes none."""
+        events, unfit = list[Event](), list[str]()
+        for record in records:
+            try:
+                events.append(event_of_record(self._projection, record))
+            except Exception as error:
+                unfit.append(f"{record.key}: {type(error).__name__}: {error}"[:300])
+        return events, unfit
+
+
+def event_of_record(projection: Projection, record: Record) -> Event:
+    """Returns what an entity of the source is to a sink."""
+    event = Event(
+        new_id(), record.entity_type, record.entity_id, Op.UPSERT, record.version, record.payload, record.routing
+    )
+    return event if projection.document is None else replace(event, payload=projection.document(event))
+
+
+def delete_of(key: str, version: int) -> Event:
+    """Returns what deletes a document by its key."""
+    entity_type, _, entity_id = key.partition(":")
+    return Event(new_id(), entity_type, entity_id, Op.DELETE, version)

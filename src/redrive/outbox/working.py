@@ -1,0 +1,120 @@
+"""Begins rebuilds and comparisons of projections as operations, and drives those that are under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from redrive.errors import Conflict
+from redrive.ids import new_id
+from redrive.kernel.commit import Commit
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.operation import COLLECTION, Action, Operation, Status, Work
+from redrive.kernel.task import check_int, check_text
+from redrive.ops import operations
+from redrive.ops.actions import check_actor
+from redrive.ops.allowance import UNRESTRICTED
+from redrive.outbox.driving import Driver, drive, is_over, rebuildable
+from redrive.outbox.jobs import REBUILD, VERIFY, Job, Phase, job_of
+from redrive.outbox.rebuilding import Rebuild
+from redrive.outbox.table_source import source_for
+from redrive.outbox.verifying import Verify
+
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
+    from redrive.kernel.records import Record
+    from redrive.outbox.projection import Projection
+    from redrive.outbox.settings import OutboxSettings
+
+
+async def begin_rebuild(
+    store: Store,
+    projection: Projection,
+    *,
+    actor: str,
+    reason: str | None = None,
+    allow_refused: int = 0,
+    allow_empty: bool = False,
+) -> Operation:
+    """Begins to rebuild a projection; workers carry it out. ``allow_refused``: so many documents may be refused by the
+    new index, and are missing in it. Refused where that cannot be done, or is under way."""
+    check_int(allow_refused, "allow_refused", 0, 1_000_000_000)
+    state = {"allow_refused": allow_refused, "allow_empty": allow_empty}
+    return await _begin(store, projection, REBUILD, state, actor, reason)
+
+
+async def begin_verify(
+    store: Store, projection: Projection, *, actor: str, reason: str | None = None, repair: bool = False
+) -> Operation:
+    """Begins to compare the index of a projection with its source; workers carry it out. ``repair``: what differs is
+    published anew."""
+    return await _begin(store, projection, VERIFY, {"repair": repair}, actor, reason)
+
+
+async def _begin(
+    store: Store, projection: Projection, kind: str, state: dict[str, Any], actor: str, reason: str | None
+) -> Operation:
+    who, why = check_actor(actor), check_text(reason, "reason")
+    rebuildable(projection)
+    await source_for(store, projection)
+    before = await job_of(store, kind, projection.name)
+    await _refuse_second(store, before)
+    operation_id = str(new_id())
+    work = Work("outbox", kind, f"projection {projection.name}", "document", state)
+    operation = Operation(operation_id, Action.WORK, FailureFilter(queue=projection.queue), who, why, 0, work=work)
+    index = _index_of(operation_id) if kind == REBUILD else None
+    job = replace(before, operation=operation_id, index=index, phase=Phase.NONE)
+    begun, _ = await operations.start(store, operation, UNRESTRICTED, Commit(puts=[job.put()]))
+    return begun
+
+
+async def _refuse_second(store: Store, job: Job) -> None:
+    if job.operation is None:
+        return
+    record = await store.record(COLLECTION, job.operation)
+    if record is not None and not is_over(Operation.of(record)):
+        raise Conflict(
+            f"a {job.kind} of {job.projection} is under way",
+            hint=f"redrive operations watch {job.operation}, or cancel {job.operation}",
+        )
+    if job.phase is not Phase.NONE:
+        raise Conflict(
+            f"the index of the last {job.kind} of {job.projection} is not removed yet",
+            hint="a worker that knows the projection does it: redrive outbox work",
+        )
+
+
+def _index_of(operation_id: str) -> str:
+    """Returns the name of a new index, which no other has or had."""
+    digits = operation_id.replace("-", "")
+    return f"r{digits[:12]}{digits[-8:]}"
+
+
+async def drive_all(
+    store: Store, projection: Projection, settings: OutboxSettings, worker: str, stopping: Callable[[], bool]
+) -> None:
+    """Goes on with what is under way for a projection, for a while."""
+    driver = Driver(store, projection, settings, worker, stopping)
+    await asyncio.gather(drive(driver, Rebuild(driver).step), drive(driver, Verify(driver).step))
+
+
+async def under_way(store: Store, projection: str) -> dict[str, Record | None]:
+    """Returns the operations that rebuild and compare a projection now."""
+    found: dict[str, Record | None] = {}
+    for kind in (REBUILD, VERIFY):
+        job = await job_of(store, kind, projection)
+        found[kind] = None if job.operation is None else await store.record(COLLECTION, job.operation)
+    return found
+
+
+async def moving(store: Store, projection: str) -> tuple[tuple[str, int], ...]:
+    """Returns what can move this moment, by id and version: who has tried, and finds the same again, has moved none."""
+    found = list[tuple[str, int]]()
+    for kind in (REBUILD, VERIFY):
+        job = await job_of(store, kind, projection)
+        record = None if job.operation is None else await store.record(COLLECTION, job.operation)
+        if record is not None and record.state != Status.PAUSED:
+            found.append((record.id, record.version + job.version))
+    return tuple(found)
