@@ -228,7 +228,7 @@ def operation(record: Record, became: Retried | None = None) -> View:
             feature=found.work.feature,
             subject=found.work.subject,
             unit=found.work.unit,
-            result=dict(found.work.result),
+            result=View(found.work.result),
         ),
         erased=dict(found.erased),
         progress=_share_done(found),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -10,18 +11,23 @@ from redrive.app import App
 from redrive.errors import InvalidInput
 from redrive.kernel.circuit import Circuit
 from redrive.kernel.commit import Commit
+from redrive.kernel.operation import FINAL, Operation
 from redrive.kernel.task import NewTask
-from redrive.outbox.event import Event
+from redrive.ops.operations import show as show_operation
+from redrive.outbox.event import QUEUE_PREFIX, Event, kind_of
 from redrive.outbox.projection import Projection
 from redrive.outbox.projections import Projections
 from redrive.outbox.publishing import event_task
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.source import source_of
+from redrive.outbox.working import begin_rebuild, begin_verify
 
 if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
     from redrive.outbox.sink import Sink
 
 S = TypeVar("S")
+LOOK_EVERY_S = 0.2
 
 
 class Outbox:
@@ -91,6 +97,49 @@ class Outbox:
         if tasks:
             await self._app.apply(Commit(enqueues=tasks), connection=connection)
         return [task.id for task in tasks]
+
+    async def rebuild(
+        self,
+        projection: str,
+        *,
+        actor: str = "app",
+        reason: str | None = None,
+        allow_refused: int = 0,
+        allow_empty: bool = False,
+    ) -> Operation:
+        """Begin to rebuild a projection from its source into a new index, which becomes the live one at the end.
+        Workers carry it out; ``await app.outbox.ended(operation)`` waits for it. ``allow_refused``: so many documents
+        may be refused by the new index; ``allow_empty``: an empty source is no mistake."""
+        return await begin_rebuild(
+            await self._store(projection),
+            self._projections.of(projection),
+            actor=actor,
+            reason=reason,
+            allow_refused=allow_refused,
+            allow_empty=allow_empty,
+        )
+
+    async def verify(
+        self, projection: str, *, actor: str = "app", reason: str | None = None, repair: bool = False
+    ) -> Operation:
+        """Begin to compare the index of a projection with its source, by ids and versions. Workers carry it out; at its
+        end ``operation.work.result`` says what is ``missing``, ``stale`` or ``extra``. ``repair``: what differs is
+        published anew."""
+        store, one = await self._store(projection), self._projections.of(projection)
+        return await begin_verify(store, one, actor=actor, reason=reason, repair=repair)
+
+    async def ended(self, operation: Operation, *, seconds: float = 3600.0) -> Operation:
+        """Wait until a rebuild or comparison is over; returns it as it ended. TimeoutError after so many seconds."""
+        store = await self._app.at(None).store()
+        if operation.which.queue is not None:
+            store = await self._store(operation.which.queue.removeprefix(QUEUE_PREFIX))
+        async with asyncio.timeout(seconds):
+            while (found := await show_operation(store, operation.id)).status not in FINAL:  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_EVERY_S)
+        return found
+
+    async def _store(self, projection: str) -> Store:
+        return await self._app.at(self._app.connection_of(kind_of(projection))).store()
 
     def event(
         self,

@@ -9,6 +9,7 @@ import typer
 
 from redrive.feature.cli import AppName, Json, Url, look_at, operate, output
 from redrive.outbox.load_command import load_events
+from redrive.outbox.rebuild_command import rebuild, verify
 from redrive.outbox.replay_command import replay
 from redrive.outbox.service import OutboxService
 from redrive.outbox.show_command import age, show
@@ -24,6 +25,8 @@ cli.command("show")(show)
 cli.command("trigger")(trigger)
 cli.command("load")(load_events)
 cli.command("replay")(replay)
+cli.command("rebuild")(rebuild)
+cli.command("verify")(verify)
 COLUMNS = ("projection", "pending", "retries", "processing", "done", "failed", "stuck")
 LONGEST_SHOWN = 120
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
+from redrive.api.encode import json_answer
+from redrive.api.models import OperationOut
+from redrive.feature import Operator
 from redrive.feature.api import PROBLEMS, In, Out, TheOperator
+from redrive.ops import views
 from redrive.outbox.replaying import DEFAULT_LIMIT
 from redrive.outbox.service import MOST_HITS, OutboxService
 
@@ -106,6 +110,28 @@ class ReplayedOut(Out):
     bulk_ids: list[str]
 
 
+class RebuildIn(In):
+    """``allowRefused``: so many documents may be refused by the new index. ``allowEmpty``: an empty source is no
+    mistake."""
+
+    allow_refused: int = 0
+    allow_empty: bool = False
+    reason: str | None = None
+    actor: str | None = None
+
+
+class VerifyIn(In):
+    """``repair``: what is missing or stale is published anew, what is extra is deleted."""
+
+    repair: bool = False
+    reason: str | None = None
+    actor: str | None = None
+
+
+class BegunOut(Out):
+    operation: OperationOut
+
+
 class HitOut(Out):
     key: str
     score: float
@@ -147,3 +173,28 @@ async def replay_projection(projection: str, body: ReplayIn, operator: TheOperat
     plan = await own.plan_replay([projection], body.limit)
     done = plan.told(dry_run=True) if body.dry_run else await own.replay(plan, body.reason)
     return ReplayedOut.model_validate(done)
+
+
+@router.post("/{projection}/rebuild", response_model=BegunOut, status_code=202)
+async def rebuild_projection(projection: str, body: RebuildIn, operator: TheOperator) -> Response:
+    """Begin to rebuild a projection from its source into a new index, which becomes the live one. Workers carry it out;
+    ``/api/operations/{id}`` shows, pauses, resumes and cancels it."""
+    acting = operator.named(body.actor)
+    begun = await acting.of(OutboxService).rebuild(
+        projection, reason=body.reason, allow_refused=body.allow_refused, allow_empty=body.allow_empty
+    )
+    return await _begun(operator, begun.id)
+
+
+@router.post("/{projection}/verify", response_model=BegunOut, status_code=202)
+async def verify_projection(projection: str, body: VerifyIn, operator: TheOperator) -> Response:
+    """Begin to compare the index of a projection with its source. Workers carry it out; ``work.result`` of
+    ``/api/operations/{id}`` has what differs."""
+    begun = (
+        await operator.named(body.actor).of(OutboxService).verify(projection, reason=body.reason, repair=body.repair)
+    )
+    return await _begun(operator, begun.id)
+
+
+async def _begun(operator: Operator, operation_id: str) -> Response:
+    return await json_answer(202, operation=views.operation(await operator.operations.record(operation_id)))

@@ -115,6 +115,15 @@ class Remembering(Protocol):
 
 
 @runtime_checkable
+class Divisible(Rebuildable, Protocol):
+    """A sink with digests, whose ranges can be divided by the number of documents."""
+
+    async def nth(self, after: str, before: str | None, number: int) -> str | None:
+        """Returns the key of the document that comes after so many others of a range; None where there are fewer."""
+        ...
+
+
+@runtime_checkable
 class Searchable(Protocol):
     """A sink that can be searched by ``redrive outbox search``."""
 

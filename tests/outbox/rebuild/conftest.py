@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -78,9 +79,21 @@ class Notes:
             if over and not await self.waiting():
                 return found
 
+    async def work_without_relay(self, operation: Operation) -> Operation:
+        """Drives an operation to its end, while no event is projected."""
+        async with asyncio.timeout(60):
+            while (found := await self.operation(operation.id)).status is Status.RUNNING:
+                await self.app.worker(queues="nothing", stop_when_empty=True).run()
+        return found
+
     async def waiting(self) -> bool:
         query = Query(WAITS, queue="outbox:notes", limit=1)
         return bool(await (await self.app.store()).find(query))
+
+    async def nothing_runs(self) -> bool:
+        """Returns whether no event is claimed."""
+        query = Query((State.RUNNING,), queue="outbox:notes", limit=1)
+        return not await (await self.app.store()).find(query)
 
     async def operation(self, operation_id: str) -> Operation:
         return await (await self.app.operator(Caller("ann", Role.VIEWER))).operations.show(operation_id)

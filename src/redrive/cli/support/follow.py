@@ -41,7 +41,7 @@ def say_begun(operation: Operation, approval: Record | None, json: bool, name: s
         )
     elif approval is None:
         output.say(
-            f"operation {operation.id} has begun: {name} of {counted(operation.total)}",
+            f"operation {operation.id} has begun: {name} of {_about(operation)}",
             output.suggest(f"watch it with: redrive operations watch {operation.id}"),
         )
     else:
@@ -51,24 +51,34 @@ def say_begun(operation: Operation, approval: Record | None, json: bool, name: s
         )
 
 
+def _about(operation: Operation) -> str:
+    return counted(operation.total) if operation.work is None else operation.work.subject
+
+
 def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> None:
     """Follows an operation and the tasks that it retries, with a bar on a terminal; exit code 1 when it or one of them
     did not end well."""
-    try:
-        found, became = operate(url, app, lambda own: _followed(own, operation_id), has=having_operation(operation_id))
-    except KeyboardInterrupt:
-        watching = output.suggest(f"redrive operations watch {operation_id}")
-        typer.echo(f"operation {operation_id} goes on: {watching}", err=True)
-        raise
+    found, became = followed(operation_id, url, app)
     if json:
         output.emit({**operation_document(found), **retried_document(became)})
     else:
         note = f": {note_of(found)}" if note_of(found) else ""
-        output.say(f"operation {found.id} is {found.status}: {found.done} of {found.total} done{note}")
+        of = f"{found.done} of {found.total} done" if found.total else f"{found.done} done"
+        output.say(f"operation {found.id} is {found.status}: {of}{note}")
         _say_retried(found, became)
     went_wrong = found.status is not Status.COMPLETED or bool(found.total and not found.done)
     if went_wrong or (became is not None and became.failed_again):
         raise typer.Exit(1)
+
+
+def followed(operation_id: str, url: str | None, app: str | None) -> tuple[Operation, Retried | None]:
+    """Follows an operation, with a bar on a terminal; returns it at its end, and what became of its tasks."""
+    try:
+        return operate(url, app, lambda own: _followed(own, operation_id), has=having_operation(operation_id))
+    except KeyboardInterrupt:
+        watching = output.suggest(f"redrive operations watch {operation_id}")
+        typer.echo(f"operation {operation_id} goes on: {watching}", err=True)
+        raise
 
 
 async def _followed(own: Operator, operation_id: str) -> tuple[Operation, Retried | None]:

@@ -115,6 +115,13 @@ class Fts5:
 
         return await self._run(compute)
 
+    async def nth(self, after: str, before: str | None, number: int) -> str | None:
+        def read(db: sqlite3.Connection) -> str | None:
+            row = db.execute(self._of("nth", self._live(db)), (after, before, number)).fetchone()
+            return None if row is None else str(row[0])
+
+        return await self._run(read)
+
     async def deleted(self, after: str, limit: int) -> Sequence[Stored]:
         def read(db: sqlite3.Connection) -> list[Stored]:
             return [Stored(*row) for row in db.execute(self._of("deleted", self._live(db)), (after, limit))]

@@ -64,6 +64,9 @@ select key, version from {docs} where key > ? and (?2 is null or key <= ?2) and 
 -- deleted: versions of deleted documents, in the order of their keys
 select key, version from {docs} where key > ? and deleted order by key limit ?
 
+-- nth: the key that comes after so many others
+select key from {docs} where key > ? and (?2 is null or key <= ?2) and not deleted order by key limit 1 offset ?3
+
 -- there: whether an index was made
 select 1 from sqlite_master where type = 'table' and name = ?
 

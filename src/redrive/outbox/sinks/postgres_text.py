@@ -99,6 +99,11 @@ class PostgresText:
         row = await (await self._pool()).fetchrow(text, after, before)
         return as_digest(row["n"], int(row["total"]))
 
+    async def nth(self, after: str, before: str | None, number: int) -> str | None:
+        text = _sql("nth").format(table=await self._table(None))
+        found: str | None = await (await self._pool()).fetchval(text, after, before, number)
+        return found
+
     async def deleted(self, after: str, limit: int) -> Sequence[Stored]:
         text = _sql("deleted").format(table=await self._table(None))
         return [Stored(row["key"], row["version"]) for row in await (await self._pool()).fetch(text, after, limit)]

@@ -44,6 +44,9 @@ select key, version from {table} where key > $1 and ($2::text is null or key <= 
 -- deleted: versions of deleted documents, in the order of their keys
 select key, version from {table} where key > $1 and deleted order by key limit $2
 
+-- nth: the key that comes after so many others
+select key from {table} where key > $1 and ($2::text is null or key <= $2) and not deleted order by key offset $3 limit 1
+
 -- digest: how many, and the sum of their numbers (see digest.py)
 select count(*) as n, coalesce(sum(('x' || substr(md5(key || E'\n' || version), 1, 16))::bit(64)::bigint::numeric), 0)::text as total
 from {table} where key > $1 and ($2::text is null or key <= $2) and not deleted

@@ -1,0 +1,155 @@
+"""Compares documents of a source with those of a sink: by key and version, in the order of keys, in constant memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from redrive.outbox.sink import Rebuildable, Stored
+from redrive.outbox.source import Record, Source
+
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
+    from redrive.outbox.projection import Projection
+
+FETCHED_AT_ONCE = 500
+
+
+class Kind(StrEnum):
+    """How a document differs."""
+
+    MISSING = "missing"  # the source has it, the sink does not
+    STALE = "stale"  # the sink has an older version
+    EXTRA = "extra"  # the sink has it, the source does not
+    AHEAD = "ahead"  # the sink has a newer version than the source: versions went back
+
+
+@dataclass(slots=True, frozen=True)
+class Difference:
+    """A document that differs: as the source has it, and the version that the sink has."""
+
+    key: str
+    kind: Kind
+    record: Record | None
+    version: int | None
+
+
+@dataclass(slots=True)
+class Stretch:
+    """What was compared at once: keys that differ, how many were looked at, and the last of them. ``end``: there are no
+    more in the range."""
+
+    differing: list[str] = field(default_factory=list)
+    keys: int = 0
+    last: str = ""
+    end: bool = False
+
+
+@dataclass(slots=True)
+class Looked:
+    """Keys that were looked at again: those that differ, and those with events on their way."""
+
+    differences: list[Difference] = field(default_factory=list)
+    moving: list[str] = field(default_factory=list)
+
+
+async def stretch(
+    source: AsyncIterator[Stored], sink: AsyncIterator[Stored], most_keys: int, most_differing: int
+) -> Stretch:
+    """Merges documents of both sides, each in the byte order of its keys, until there are enough."""
+    found = Stretch()
+    ours, theirs = await anext(source, None), await anext(sink, None)
+    while ours is not None or theirs is not None:
+        if found.keys >= most_keys or len(found.differing) >= most_differing:
+            return found
+        left, right = _first(ours, theirs)
+        found.keys, found.last = found.keys + 1, (left or right or Stored("", 0)).key
+        if left is None or right is None or left.version != right.version:
+            found.differing.append(found.last)
+        ours = ours if left is None else await anext(source, None)
+        theirs = theirs if right is None else await anext(sink, None)
+    found.end = True
+    return found
+
+
+async def closed(*iterators: AsyncIterator[Stored]) -> None:
+    """Ends what was not read to its end."""
+    for one in iterators:
+        if isinstance(one, AsyncGenerator):
+            await one.aclose()
+
+
+def _first(ours: Stored | None, theirs: Stored | None) -> tuple[Stored | None, Stored | None]:
+    """Returns the documents of the next key: of both sides, or of the one that has it."""
+    if ours is None or theirs is None or ours.key == theirs.key:
+        return ours, theirs
+    return (ours, None) if ours.key.encode() < theirs.key.encode() else (None, theirs)
+
+
+async def look_again(
+    store: Store, projection: Projection, source: Source, sink: Rebuildable, keys: Sequence[str]
+) -> Looked:
+    """Looks at keys that differ once more, such that what is on its way is no difference: the source is read first,
+    and an event lands with what it is about. So where no event of an entity is under way after that, the sink has what
+    the source had then, or something newer; unless something was lost."""
+    found = Looked()
+    for at in range(0, len(keys), FETCHED_AT_ONCE):
+        some = sorted(keys[at : at + FETCHED_AT_ONCE], key=str.encode)
+        await _look(found, store, projection, source, sink, some)
+    return found
+
+
+async def _look(
+    found: Looked, store: Store, projection: Projection, source: Source, sink: Rebuildable, keys: Sequence[str]
+) -> None:
+    records = await _fetched(source, keys)
+    rows = await store.feature_rows("outbox", "under_way", projection.queue, json.dumps(keys))
+    moving = {str(row["scope"]) for row in rows}
+    versions = await _versions(sink, keys)
+    differing = [
+        one
+        for key in keys
+        if key not in moving and (one := _difference(key, records.get(key), versions.get(key))) is not None
+    ]
+    if differing:  # changed since: its event may have come and gone
+        now = await _fetched(source, [one.key for one in differing])
+        changed = {one.key for one in differing if _version(now.get(one.key)) != _version(one.record)}
+        found.differences += [one for one in differing if one.key not in changed]
+        moving |= changed
+    found.moving += sorted(moving)
+
+
+async def _fetched(source: Source, keys: Sequence[str]) -> dict[str, Record]:
+    return {one.key: one for one in await source.fetch(keys)}
+
+
+async def _versions(sink: Rebuildable, keys: Sequence[str]) -> dict[str, int]:
+    """Returns the versions that the sink has of these keys, which are sorted."""
+    await sink.refresh()
+    wanted = set(keys)
+    return {one.key: one.version async for one in sink.scan(None, before_key(keys[0]), keys[-1]) if one.key in wanted}
+
+
+def before_key(key: str) -> str:
+    """Returns a text that sorts before a key and, but for keys that nobody has, behind all others before it."""
+    last = ord(key[-1]) - 1
+    if last < 0:
+        return key[:-1]
+    return f"{key[:-1]}{chr(0xD7FF if 0xD800 <= last <= 0xDFFF else last)}\U0010ffff"
+
+
+def _version(record: Record | None) -> int | None:
+    return None if record is None else record.version
+
+
+def _difference(key: str, record: Record | None, version: int | None) -> Difference | None:
+    if record is None:
+        return None if version is None else Difference(key, Kind.EXTRA, None, version)
+    if version is None:
+        return Difference(key, Kind.MISSING, record, None)
+    if version == record.version:
+        return None
+    return Difference(key, Kind.STALE if version < record.version else Kind.AHEAD, record, version)

@@ -1,0 +1,196 @@
+"""The index of a projection is compared with its table, and what differs is mended."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from redrive.api.app import make_api
+from redrive.errors import NotAllowed
+from redrive.kernel.operation import Operation, Status
+from redrive.ops.access import Role
+from redrive.outbox import comparing, table_source, verifying
+from redrive.outbox.comparing import before_key, stretch
+from redrive.outbox.event import Event
+from redrive.outbox.rebuilding import delete_of, event_of_record
+from redrive.outbox.sink import Stored
+from redrive.outbox.sinks import fts5, postgres_text, search_index
+from redrive.outbox.source import Record
+from redrive.outbox.verifying import differs
+from tests.outbox.rebuild.conftest import Notes
+
+pytestmark = pytest.mark.anyio
+
+
+def result_of(operation: Operation | None) -> dict[str, Any]:
+    assert operation is not None and operation.status is Status.COMPLETED, operation and operation.note
+    assert operation.work is not None
+    return dict(operation.work.result)
+
+
+def document(notes: Notes, key: int, version: int) -> Event:
+    record = Record("notes", str(key), version, {"title": "old"})
+    return event_of_record(notes.app.outbox.projections["notes"], record)
+
+
+async def plant(notes: Notes) -> None:
+    """Makes an index that has nothing of 3 and 13, an old version of 7, and two documents that nobody has."""
+    entities = [Record("notes", str(payload["id"]), v, payload) for v, payload in (await notes.source()).values()]
+    events = [event_of_record(notes.app.outbox.projections["notes"], one) for one in entities]
+    kept = [one for one in events if one.entity_id not in ("3", "13")]
+    planted = [replace(one, version=one.version - 1) if one.entity_id == "7" else one for one in kept]
+    planted += [document(notes, 88, 5), replace(document(notes, 9, 6), entity_type="ghost")]
+    await notes.sink.create("planted")
+    await notes.sink.write(planted, "planted")
+    await notes.sink.swap("planted")
+
+
+async def test_planted_differences_are_found_and_mended(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifying, "KEYS_AT_ONCE", 6)
+    monkeypatch.setattr(comparing, "FETCHED_AT_ONCE", 2)
+    notes.add(1, 20)
+    await notes.work()
+    service = await notes.service(Role.OPERATOR)
+    first = await notes.work(await service.verify("notes"))
+    assert not differs(result_of(first)) and first is not None and (first.done, first.total) == (20, 20)
+    await plant(notes)
+
+    found = result_of(await notes.work(await service.verify("notes")))
+    assert {kind: found.get(kind, 0) for kind in ("missing", "stale", "extra", "ahead", "on_their_way")} == {
+        "missing": 2,
+        "stale": 1,
+        "extra": 2,
+        "ahead": 0,
+        "on_their_way": 0,
+    }
+    assert sorted(found["missing_keys"]) == ["notes:13", "notes:3"]
+    assert (found["stale_keys"], found["extra_keys"]) == (["notes:7"], ["ghost:9", "notes:88"])
+    assert differs(found) and "repaired" not in found
+
+    mended = result_of(await notes.work(await service.verify("notes", repair=True)))
+    assert (mended["repaired"], mended["left"], differs(mended)) == (5, 0, False)
+    await notes.check_same()
+    assert not differs(result_of(await notes.work(await service.verify("notes"))))
+
+
+async def test_events_on_their_way_are_no_differences(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifying, "PATIENCE_S", 0.0)
+    notes.add(1, 6)
+    await notes.work()
+    notes.run("update notes set title = 'new' where id < 3", "delete from notes where id = 5")
+    notes.add(7, 8)
+    app, service = notes.app, await notes.service()
+    begun = await service.verify("notes")
+    over = await notes.work_without_relay(begun)
+    assert result_of(over) == {"on_their_way": 5} and not differs(result_of(over))
+    monkeypatch.undo()
+    begun = await service.verify("notes")
+    assert result_of(await notes.work(begun)) == {"on_their_way": 0}, "it waits for them"
+    assert app.outbox.projections["notes"].name == "notes"
+
+
+async def test_what_cannot_be_mended_is_said(notes: Notes) -> None:
+    notes.add(1, 3)
+    await notes.work()
+    await notes.sink.write([delete_of("notes:2", 2**60)])
+    found = result_of(await notes.work(await (await notes.service()).verify("notes", repair=True)))
+    # It was deleted with a version that is newer than all to come: only a rebuild mends that.
+    assert (found["missing"], found["left"], found["left_keys"]) == (1, 1, ["notes:2"]) and differs(found)
+    await notes.work(await (await notes.service()).rebuild("notes"))
+    await notes.check_same()
+
+
+async def test_versions_that_went_back(notes: Notes) -> None:
+    notes.add(1, 3)
+    await notes.work()
+    await notes.sink.write([document(notes, 2, 2**60)])
+    found = result_of(await notes.work(await (await notes.service()).verify("notes", repair=True)))
+    assert (found["ahead"], found["ahead_keys"], found["repaired"]) == (1, ["notes:2"], 0) and differs(found)
+
+
+async def test_over_http_and_in_code(notes: Notes) -> None:
+    notes.add(1, 2)
+    await notes.work()
+    with pytest.raises(NotAllowed):
+        await (await notes.service(Role.VIEWER)).verify("notes")
+    transport = httpx.ASGITransport(app=make_api(notes.app, None, open_door=True))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        for action in ("verify", "rebuild"):
+            answer = await client.post(f"/api/outbox/notes/{action}", json={"reason": "why not"})
+            assert answer.status_code == 202, answer.text
+            begun = answer.json()["operation"]
+            assert (begun["action"], begun["status"]) == (action, "running")
+            assert begun["work"] == {
+                "feature": "outbox",
+                "subject": "projection notes",
+                "unit": "document",
+                "result": {},
+            }
+            assert (await client.post(f"/api/outbox/notes/{action}", json={})).status_code == 409
+            await notes.work(await notes.operation(begun["id"]))
+            shown = (await client.get(f"/api/operations/{begun['id']}")).json()
+            assert (shown["status"], shown["done"], shown["progress"]) == ("completed", 2, 1.0)
+        listed = (await client.get("/api/operations")).json()["operations"]
+        assert [one["action"] for one in listed] == ["rebuild", "verify"]
+    worker = asyncio.create_task(notes.app.worker().run())
+    over = await notes.app.outbox.ended(await notes.app.outbox.verify("notes"), seconds=60)
+    worker.cancel()
+    await asyncio.gather(worker, return_exceptions=True)
+    assert result_of(over) == {"on_their_way": 0}
+
+
+async def test_no_more_than_a_page_is_in_memory(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((fts5, "PAGE"), (postgres_text, "PAGE"), (search_index, "PAGE")):
+        monkeypatch.setattr(module, name, 5)
+    monkeypatch.setattr(table_source, "VERSIONS_AT_ONCE", 5)
+    most: list[int] = []
+    rows = table_source.TableSource._rows
+
+    async def counted(self: Any, *given: Any) -> list[Any]:
+        found = await rows(self, *given)
+        most.append(len(found))
+        return found
+
+    monkeypatch.setattr(table_source.TableSource, "_rows", counted)
+    monkeypatch.setattr(table_source.TableSource, "digest", lambda *_: asyncio.sleep(0))
+    notes.add(1, 23)
+    await notes.work()
+    most.clear()
+    assert result_of(await notes.work(await (await notes.service()).verify("notes"))) == {"on_their_way": 0}
+    assert len(most) >= 5 and max(most) == 5
+
+
+def test_before_a_key() -> None:
+    for key in ("notes:10", "notes:1", "n:\x00", "n:\ue000", "n:é"):
+        before = before_key(key)
+        assert before.encode() < key.encode()
+        assert not any(
+            before.encode() < one.encode() < key.encode() for one in ("notes:0zz", "notes:1", "notes:", "n:")
+        )
+
+
+async def test_a_merge_finds_what_differs() -> None:
+    """Random sets of documents: what is found is what sets say, in stretches of any size."""
+    chosen = random.Random(3)
+    for _ in range(50):
+        ours = {f"n:{chosen.randrange(30)}": chosen.randrange(3) for _ in range(chosen.randrange(20))}
+        theirs = {f"n:{chosen.randrange(30)}": chosen.randrange(3) for _ in range(chosen.randrange(20))}
+        found, place, ended = list[str](), "", False
+        while not ended:
+            one = await stretch(
+                _read(ours, place), _read(theirs, place), chosen.randrange(1, 8), chosen.randrange(1, 4)
+            )
+            found, ended = found + one.differing, one.end
+            place = one.last or place
+        assert found == sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
+
+
+async def _read(documents: dict[str, int], after: str) -> Any:
+    for key, version in sorted(documents.items()):
+        if key > after:
+            yield Stored(key, version)
