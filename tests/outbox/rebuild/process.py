@@ -14,7 +14,7 @@ from typing import Any
 
 from redrive import App
 from redrive.observe.logs import configure
-from redrive.outbox import rebuilding, verifying
+from redrive.outbox import driving, rebuilding, verifying
 from redrive.outbox.driving import Driver
 from redrive.outbox.projection import Projection
 from redrive.outbox.settings import OutboxSettings
@@ -92,6 +92,7 @@ async def main(how: str) -> None:
     if how == "freeze":
         freeze_before_writing(url)
     elif how.startswith("die:"):
+        driving.DRIVER_GONE_AFTER_S = 0.5
         rebuilding.PAGE = 3
         verifying.KEYS_AT_ONCE = 3
         die_at(how.removeprefix("die:"))

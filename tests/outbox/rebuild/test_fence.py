@@ -45,7 +45,7 @@ async def _frozen(made: subprocess.Popen[bytes]) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked at by /proc")
-@pytest.mark.parametrize("end", ["wakes", "wakes-late", "dies"])
+@pytest.mark.parametrize("end", ["wakes", "dies", pytest.param("wakes-late", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("notes", ["sqlite-fts5", "postgres-postgres"], indirect=True)
 async def test_a_frozen_relay(notes: Notes, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes.add(1, 5)
