@@ -51,6 +51,7 @@ def names(kind: Any) -> set[str]:
                 "letters",
                 "cancelled",
                 "given_up_until",
+                "work",
                 "traces",
             ),
         ),
