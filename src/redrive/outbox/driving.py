@@ -134,7 +134,7 @@ async def drive(driver: Driver, step: Callable[[], Awaitable[float | None]]) -> 
 
 def rebuildable(projection: Projection) -> Rebuildable:
     """Returns the sink of a projection, if it can be rebuilt and compared."""
-    sink = projection.sink()
+    sink = projection.sink_to_look_at()
     if not isinstance(sink, Rebuildable):
         raise InvalidInput(
             f"the sink of {projection.name} cannot be rebuilt or compared: it has no index to read or replace",

@@ -27,7 +27,7 @@ from redrive.kernel.operation import Operation, Status, moment
 from redrive.outbox.driving import Driver, count_of, is_over, rebuildable, state_of
 from redrive.outbox.event import Event, Op
 from redrive.outbox.jobs import REBUILD, Job, Phase, job_of
-from redrive.outbox.pages import PageWriter, RefusedDocument
+from redrive.outbox.page_writer import PageWriter, RefusedDocument
 from redrive.outbox.sink import NoSuchIndex, Rebuildable, Remembering, Sink
 from redrive.outbox.source import Record, Source
 from redrive.outbox.table_source import source_for
