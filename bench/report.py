@@ -68,6 +68,7 @@ def markdown(results: Results, rows: Sequence[Row], plots: Sequence[str]) -> str
         *growth(results),
         *horizon(results),
         *operating(results),
+        *outbox(results),
         "## How each was set up",
         setups(results),
         METHOD.read_text(encoding="utf-8").strip(),
@@ -219,6 +220,25 @@ def hostile(results: Results, place: str) -> list[str]:
     head = ("tasks that carry the worst", "loop held, ms of CPU", "by the clock, best", "worst of three", "bytes")
     grown = f"The process grew by {found.get('grown_mb')} MB over all of them."
     return ["### Who holds the event loop", table(head, rows), grown] if rows else []
+
+
+def outbox(results: Results) -> list[str]:
+    found = results.get("outbox") or {}
+    if "events" not in found:
+        return []
+    names = {"bulk": "a plain bulk kind", "fts5": "events into full text", "http": "events to an HTTP receiver"}
+    rows = [(names[name], *_outbox_figures(found[name]), _share(found["shares"].get(name))) for name in names]
+    behind = found["behind"]
+    rows += [
+        (f"… {names[name]}, {found['backlog']:,} waiting", *_outbox_figures(behind[name]), _share(found["flat"][name]))
+        for name in behind
+    ]
+    head = ("one worker process", "per s", "worker µs", "server µs", "memory MB", "events in memory", "share")
+    return [f"## The outbox, {found['events']:,} events", table(head, rows)]
+
+
+def _outbox_figures(run: Results) -> list[str]:
+    return [number(run[name]) for name in ("per_s", "worker_us_per_task", "server_us_per_task", "rss_mb", "most")]
 
 
 def setups(results: Results) -> str:

@@ -193,3 +193,32 @@ def test_every_page_of_the_console_is_measured() -> None:
     missing = {path for path, regex in pages.items() if not any(regex.fullmatch(one) for one in asked)}
     no_pages = {"/static/{given}/{name}", "/sign-in", "/audit/export", "/live", "/find.json", "/tasks/{task_id}/{name}"}
     assert missing == {HOME + path for path in no_pages}
+
+
+@pytest.mark.parametrize(
+    ("backlog", "fts5", "most", "verdicts"),
+    [
+        (1_000_000, 0.6, 5_000, ["meets", "meets", "meets", "meets", "meets"]),
+        (1_000, 0.59, 5_001, ["falls short", targets.SMALLER, "meets", targets.SMALLER, "falls short"]),
+    ],
+)
+def test_the_outbox_is_held_against_a_plain_bulk_kind(
+    backlog: int, fts5: float, most: int, verdicts: list[str]
+) -> None:
+    found = {
+        "backlog": backlog,
+        "bulk": {"per_s": 10_000.0},
+        "fts5": {"per_s": 10_000 * fts5},
+        "http": {"per_s": 7_000.0},
+        "shares": {"fts5": fts5, "http": 0.7},
+        "behind": {"fts5": {"per_s": 5_900.0}, "http": {"per_s": 6_900.0}},
+        "flat": {"fts5": 0.95, "http": 0.98},
+        "most_events": most,
+    }
+    assert [row.verdict for row in targets.outbox_rows({"outbox": found})] == verdicts
+
+
+def test_remote_batches_stay_small_and_fair() -> None:
+    found = {"items": 100_000, "batches": 50, "rss_mb": [60.0, 64.0], "growth_mb": 4.0, "least": 0.48, "most": 0.56}
+    rows = targets.remote_rows({"remote": {"redrive-postgres": found, "redrive-sqlite": {**found, "least": 0.1}}})
+    assert [row.verdict for row in rows] == ["meets", "meets", "meets", "falls short"]
