@@ -49,8 +49,10 @@ async def run(lab: Lab, outage: float) -> None:
 
 
 def _scheduled(now: Facts) -> bool:
-    """Some may be under way at any moment: those that are not tell when they are tried next."""
-    return any(one.next_retry_at and one.attempts for one in now.waiting) and now.lag == EVENTS
+    """Some may be under way at any moment: those that are not tell when they are tried next. Metrics come a moment
+    after what they count."""
+    waits = any(one.next_retry_at and one.attempts for one in now.waiting)
+    return waits and now.lag == EVENTS and _sum(now, RETRIES) > 0
 
 
 def _grown(lab: Lab, before: Facts, early: Facts, late: Facts) -> None:
