@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from redrive import App
 from redrive.errors import InvalidInput
 from redrive.labs.catalog import LABS
 from redrive.labs.experiments.experiment import Experiment
@@ -18,6 +19,7 @@ from redrive.labs.kit.workers import samples_of
 from redrive.labs.report import prepare
 from redrive.labs.run import Run
 from redrive.labs.runner import run_one
+from redrive.outbox.numbers import numbers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -82,6 +84,26 @@ async def test_an_error_in_a_lab_fails_it(tmp_path: Path) -> None:
 
     lab = await run_one(Experiment(9, "broken", "", conduct), Run(None, None, True, "ann", tmp_path, lambda _: None))
     assert not lab.ok and "ValueError: a mistake of ours" in lab.conclusion
+
+
+async def test_a_given_store_is_left_without_anything_that_waits_or_is_failed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/shop.db"
+    app = App(url)
+
+    async def conduct(lab: Lab, seconds: float) -> None:
+        await lab.world.publish(2)
+        await lab.world.publish(1, "not-a-real-op")
+        await lab.world.worker("first")
+        await lab.until("one is failed", "during", lambda now: now.failed == 1 and now.done == 2)
+        await asyncio.to_thread(lab.world.workers[0].stop)
+        await lab.world.publish(3)
+
+    run = Run(url, None, True, "ann", tmp_path, lambda _: None)
+    lab = await run_one(Experiment(9, "left behind", "", conduct), run)
+    assert lab.ok, lab.conclusion
+    [found] = [one for one in await numbers(await app.store(), app.settings) if one.projection == "lab9"]
+    assert (found.lag, found.failed, found.done) == (0, 0, 2)
+    await app.close()
 
 
 def test_each_lab_has_the_parameters_of_its_table() -> None:

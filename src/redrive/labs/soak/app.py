@@ -19,11 +19,9 @@ from redrive.app import App
 from redrive.handlers.context import Context
 from redrive.kernel.outcome import Retry
 from redrive.labs.kit.journal import Journal
-from redrive.labs.soak.names import BOOKED, BOOKING_TABLE, FAILING, FAILS_AFTER, FLAKY, PLAIN, QUEUE
+from redrive.labs.soak.names import BOOKED, BOOKING_TABLE, FAILING, FAILS_AFTER, FLAKY, MANY, PLAIN, QUEUE
 from redrive.stores import is_sqlite
 
-# A soak may cost a task many attempts (a killed worker, a lost connection); of these none may be the last.
-MANY = 10_000
 POLICY: dict[str, Any] = {"queue": QUEUE, "max_attempts": MANY, "backoff_base": 0.1, "backoff_max": 1.0}
 
 

@@ -16,7 +16,7 @@ from uuid import UUID
 from redrive.app import App
 from redrive.errors import RedriveError
 from redrive.labs.soak.books import Books
-from redrive.labs.soak.names import BOOKED, ENTITY, FAILING, FLAKY, PLAIN, PROJECTION, QUEUE
+from redrive.labs.soak.names import BOOKED, ENTITY, FAILING, FAILS_AFTER, FLAKY, MANY, PLAIN, PROJECTION, QUEUE
 from redrive.outbox.application import Outbox
 
 TICK_S = 0.2
@@ -72,7 +72,9 @@ class Load:
             self._issued += 1
             key = f"{self._run}-{self._issued}"
             payload = {"ms": self._chance.choice((1, 10, 100))}
-            tasks.append({"kind": kind, "payload": payload, "queue": QUEUE, "idempotency_key": key})
+            most = FAILS_AFTER if kind == FAILING else MANY  # said here: this application has no handlers
+            task = {"kind": kind, "payload": payload, "queue": QUEUE, "idempotency_key": key, "max_attempts": most}
+            tasks.append(task)
         made = await self._insist(lambda: self._app.enqueue_many(tasks))
         for kind, task in zip(kinds, made, strict=True):
             self._books.task(task.id, kind)

@@ -7,3 +7,4 @@ KINDS = (PLAIN, FLAKY, FAILING, BOOKED)
 ENTITY = "soak"
 BOOKING_TABLE = "redrive_soak_booking"
 FAILS_AFTER = 2  # attempts of those that fail on purpose
+MANY = 10_000  # of the others: a soak may cost them many (a killed worker, a cut connection), and none may be the last

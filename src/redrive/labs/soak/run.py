@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from redrive.app import App
 from redrive.errors import Conflict
@@ -33,7 +33,7 @@ CHECK_EVERY_S = 2.0
 DRAINS_WITHIN_S = 240.0
 AGREES_WITHIN_S = 120.0
 KEPT_LONGER_S = 3600.0  # than the soak lasts: what is done has to be there at the end
-ACTOR = "soak"
+ACTOR, AT_ONCE = "soak", 500
 
 
 @dataclass(slots=True)
@@ -186,9 +186,12 @@ class Soak:
 
     async def _leave_nothing(self, app: App) -> None:
         operator = await app.operator(Caller(ACTOR, Role.ADMIN))
-        failed: list[UUID] = [row.id for row in await self._rows.live()]
-        for start in range(0, len(failed), 500):
-            await operator.failures.forget(failed[start : start + 500], reason="the soak is over")
+        live = await self._rows.live()
+        failed = [row.id for row in live if row.state == "failed"]
+        waiting = [row.id for row in live if row.state != "failed"]  # of one that was interrupted
+        for ids, act in ((failed, operator.failures.forget), (waiting, operator.tasks.cancel)):
+            for start in range(0, len(ids), AT_ONCE):
+                await act(ids[start : start + AT_ONCE], reason="the soak is over")
         await self._rows.clear()
 
 
