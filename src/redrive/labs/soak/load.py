@@ -73,8 +73,8 @@ class Load:
             key = f"{self._run}-{self._issued}"
             payload = {"ms": self._chance.choice((1, 10, 100))}
             most = FAILS_AFTER if kind == FAILING else MANY  # said here: this application has no handlers
-            task = {"kind": kind, "payload": payload, "queue": QUEUE, "idempotency_key": key, "max_attempts": most}
-            tasks.append(task)
+            given = {"kind": kind, "payload": payload, "queue": QUEUE, "idempotency_key": key, "max_attempts": most}
+            tasks.append(given)
         made = await self._insist(lambda: self._app.enqueue_many(tasks))
         for kind, task in zip(kinds, made, strict=True):
             self._books.task(task.id, kind)
