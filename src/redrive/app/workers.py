@@ -91,6 +91,7 @@ def _task_log(settings: Settings) -> TaskLog:
 def _duties(app: Application, where: StoreHolder) -> list[Duty]:
     """Returns the duties that ops and features bring to a worker."""
     own = [feature.duties(app.settings) for feature in app.features if feature.duties is not None]
+    own += [make() for make in app.registry.duties]
     brought = duties_of(app.settings, _called(where), where.name, app.features, _named(app))
     return [*brought, *(duty for duties in own for duty in duties)]
 

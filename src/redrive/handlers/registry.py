@@ -16,6 +16,7 @@ from redrive.handlers.routing import Routing
 from redrive.handlers.signature import PayloadSpec
 from redrive.kernel.circuit import Circuit, circuit_of
 from redrive.kernel.classify import NO_RULES, FailureRules
+from redrive.kernel.duty import Duty
 from redrive.kernel.machine import Policy
 from redrive.kernel.reserved import ReservedKinds
 from redrive.kernel.task import check_attempts, check_int, check_name, check_priority, check_timeout
@@ -81,6 +82,8 @@ class Registry:
     brought: set[str] = field(default_factory=set)  # kinds that come with features
     # Told of tasks that recovery took back, many at once: the kind of each, and whether it had passed its time limit.
     told_reclaimed: list[Callable[[Sequence[tuple[str, bool]]], None]] = field(default_factory=list)
+    # Duties that depend on what the application declares: asked for when a worker is made.
+    duties: list[Callable[[], Sequence[Duty]]] = field(default_factory=list)
 
     def add(self, handler: Handler) -> None:
         known = self.handlers.get(handler.kind)

@@ -7,7 +7,6 @@ figures are those of tasks. Every process loads this module; what it names by te
 from typing import Any
 
 from redrive.kernel.feature import Feature
-from redrive.outbox.duty import duties
 from redrive.outbox.examine import ALERTS, dependencies, examine
 from redrive.outbox.projections import declare
 from redrive.outbox.settings import OutboxSettings, retention
@@ -16,7 +15,6 @@ OUTBOX = Feature(
     "outbox",
     __name__,
     declare=declare,
-    duties=duties,
     services={"outbox": "redrive.outbox.application:Outbox"},
     routes="redrive.outbox.routes:router",
     commands="redrive.outbox.commands:cli",

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from redrive.kernel.duty import Duty
 from redrive.outbox.jobs import COLLECTION
-from redrive.outbox.settings import OutboxSettings
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
     from redrive.outbox.projection import Projection
-    from redrive.settings import Settings
+    from redrive.outbox.settings import OutboxSettings
 
 LOOK_EVERY_S = 1.0
 
 
-def duties(settings: Settings) -> list[Duty]:
+def duties_of(projections: Iterable[Projection], settings: OutboxSettings) -> list[Duty]:
     """Returns a duty for each projection: only workers that know a projection can reach its sink and its source."""
-    from redrive.outbox.projections import projections_with
-
-    own = settings.of(OutboxSettings)
-    return [_duty(projection, own) for projection in projections_with(own)]
+    return [_duty(projection, settings) for projection in projections]
 
 
 def _duty(projection: Projection, settings: OutboxSettings) -> Duty:

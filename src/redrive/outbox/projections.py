@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.errors import ConfigError, InvalidInput
 from redrive.kernel.circuit import Circuit
+from redrive.outbox.duty import duties_of
 from redrive.outbox.event import Event, kind_of
 from redrive.outbox.projection import Projection
 from redrive.outbox.reclaimed import log_reclaimed
@@ -206,15 +207,13 @@ _known: weakref.WeakSet[Projections] = weakref.WeakSet()
 def sinks_in_use(settings: OutboxSettings) -> list[tuple[Projection, Sink]]:
     """Returns the sinks that applications with these settings have in use on the running event loop: of others nobody
     knows whether they will ever be."""
-    return [(one, sink) for one in projections_with(settings) if (sink := one.sink_in_use()) is not None]
-
-
-def projections_with(settings: OutboxSettings) -> list[Projection]:
-    """Returns the projections of applications with these settings."""
-    return [one for each in _known if each.settings is settings for one in each.all.values()]
+    mine = [one for each in _known if each.settings is settings for one in each.all.values()]
+    return [(one, sink) for one in mine if (sink := one.sink_in_use()) is not None]
 
 
 def declare(app: App) -> None:
     """Declares the projections of an application's configuration."""
-    app.of(Projections).declare_configured()
+    own = app.of(Projections)
+    own.declare_configured()
+    app.registry.duties.append(lambda: duties_of(own.all.values(), own.settings))
     app.registry.told_reclaimed.append(log_reclaimed)
