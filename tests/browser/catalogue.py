@@ -9,14 +9,29 @@ from typing import Any
 from redrive import App
 from redrive.feature import Settings
 from redrive.observe.logs import TaskLog
+from redrive.ops.access import Caller, Role
 from redrive.outbox.event import Event
+from redrive.outbox.service import OutboxService
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.sinks.fts5 import Fts5
+from redrive.outbox.source import Record
 from redrive.outbox.verdict import Failed, Verdict
 from redrive.settings import Options
 
 DOWN = "http://127.0.0.1:9/events"  # nobody listens there
 REFUSED = Failed("http_4xx", "mapper_parsing_exception: failed to parse field [duration] of type [integer]")
+
+
+class Shots:
+    """Where the shots are kept: three more than the index has, and one that was cut since."""
+
+    async def scan(self, after: str, limit: int) -> Sequence[Record]:
+        kept = [Record("shot", f"s-{n:03}", 1, {"title": f"Shot at dawn {n}", "duration": n}) for n in (0, 1, 2, 3)]
+        lost = [Record("shot", f"t-{n:03}", 1, {"title": f"Night shot {n}", "duration": n}) for n in (1, 2, 3)]
+        return [one for one in (*kept, *lost) if one.key > after][:limit]
+
+    async def fetch(self, keys: Sequence[str]) -> Sequence[Record]:
+        return [one for one in await self.scan("", 100) if one.key in keys]
 
 
 class Picky(Fts5):
@@ -35,7 +50,8 @@ def with_catalogue(settings: Settings) -> Settings:
 
 def add_catalogue(made: App, folder: Path, name: str = "catalogue") -> None:
     made.outbox.projection(name, sink=Picky(folder / "catalogue-search.db")).shown = "fts5:///catalogue-search.db"
-    made.outbox.projection("partners", sink=DOWN, circuit=False)
+    made.outbox.source(name)(Shots)
+    made.outbox.projection("partners", sink=DOWN)
 
 
 async def furnish_catalogue(made: App, size: int = 2, name: str = "catalogue", title: str = "Shot at dawn") -> None:
@@ -47,6 +63,8 @@ async def furnish_catalogue(made: App, size: int = 2, name: str = "catalogue", t
     await _publish(made, "partners", 8 * size, title)
     queues = (f"outbox:{name}", "outbox:partners")
     options = Options(concurrency=500, queues=queues, stop_when_empty=True)
+    await made.worker(await made.store(), options, log=TaskLog(style="off")).run()
+    await (await made.operator(Caller("ann", Role.ADMIN))).of(OutboxService).verify(name, reason="after the outage")
     await made.worker(await made.store(), options, log=TaskLog(style="off")).run()
     await _publish(made, name, 5 * size, title, version=2)
 

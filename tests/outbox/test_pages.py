@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from redrive import App
 from redrive.ops import access
 from redrive.ops.access import Role
 from redrive.outbox.event import Event
+from redrive.outbox.source import Record
 from redrive.outbox.verdict import Failed, Verdict
 from tests.console.conftest import HOME, console, done, page, send, text_of
 from tests.outbox.conftest import World, make_app
@@ -246,4 +251,84 @@ async def test_the_page_is_live(world: World) -> None:
                 if figures(heard.get("#figures", "")).get("failed") == "1" and heard.get("badge:outbox") == "1":
                     break
             assert "deterministic_exception" in heard["#failures"]
-            assert heard["changed"] == "True.True" and "Throughput" in heard["#charts"]
+            assert heard["changed"] == "[True, True]" and "Throughput" in heard["#charts"]
+
+
+class Kept:
+    """A source in memory."""
+
+    def __init__(self, **titles: str) -> None:
+        self.records = {f"note:{n}": Record("note", n, 1, {"title": title}) for n, title in titles.items()}
+
+    async def scan(self, after: str, limit: int) -> Sequence[Record]:
+        return [self.records[key] for key in sorted(self.records) if key > after][:limit]
+
+    async def fetch(self, keys: Sequence[str]) -> Sequence[Record]:
+        return [self.records[key] for key in keys if key in self.records]
+
+
+@asynccontextmanager
+async def served(app: App) -> AsyncIterator[None]:
+    """A worker that carries operations out meanwhile."""
+    worker = app.worker(concurrency=10)
+    running = asyncio.create_task(worker.run())
+    try:
+        yield
+    finally:
+        worker.stop()
+        await running
+
+
+async def until(client: httpx.AsyncClient, words: str) -> str:
+    """Returns the page as soon as it has these words."""
+    async with asyncio.timeout(120):
+        while words not in (shown := text_of(await page(client, PAGE))):
+            await asyncio.sleep(0.1)
+    return shown
+
+
+async def test_verify_repair_and_rebuild_from_the_page(url: str, tmp_path: Path) -> None:
+    app = make_app(url)
+    app.outbox.projection("notes", sink=f"fts5:///{tmp_path}/found.db")
+    app.outbox.source("notes")(Kept(a="apple", b="bean"))
+    await app.migrate()
+    await app.outbox.publish(None, "notes", "note", "a", "upsert", 1, {"title": "apple"})
+    await app.outbox.publish(None, "notes", "note", "z", "upsert", 1, {"title": "zoo"})
+    async with served(app), console(app) as client:
+        await until(client, "Everything is done")
+        assert "It was never rebuilt or compared" in text_of(await page(client, PAGE))
+        told = text_of(await done(client, f"{PAGE}/verify", {"reason": "a look"}, PAGE))
+        assert "It is compared with its source" in told
+        found = await until(client, "1 extra")
+        assert "1 missing note:b" in found and "note:z" in found
+        await done(client, f"{PAGE}/verify", {"repair": "on"}, PAGE)
+        await until(client, "2 repaired")
+        assert "note:b" in await page(client, f"{PAGE}/search?q=bean")
+        assert "Nothing found" in await page(client, f"{PAGE}/search?q=zoo")
+        missing = await send(client, f"{PAGE}/rebuild", {}, PAGE)
+        assert missing.status_code == 422 and "the reason is missing" in missing.text
+        assert "It is rebuilt" in text_of(await done(client, f"{PAGE}/rebuild", {"reason": "new fields"}, PAGE))
+        await until(client, "completed Rebuild")
+        assert "note:a" in await page(client, f"{PAGE}/search?q=apple")
+        operation = (await client.get("/api/operations")).json()["operations"][0]
+        assert (operation["action"], operation["reason"]) == ("rebuild", "new fields")
+
+
+async def test_what_is_under_way_is_paused_and_stopped_from_the_page(url: str, tmp_path: Path) -> None:
+    app = make_app(url)
+    app.outbox.projection("notes", sink=f"fts5:///{tmp_path}/found.db")
+    app.outbox.source("notes")(Kept(a="apple"))
+    await app.migrate()
+    async with console(app) as client:  # and no worker: it stays as it is
+        shown = await done(client, f"{PAGE}/verify", {}, PAGE)
+        operation = re.search(rf'action="{HOME}(/operations/[0-9a-f-]+)"', shown)
+        assert operation and "Pause" in shown
+        again = await send(client, f"{PAGE}/verify", {}, PAGE)
+        assert again.status_code == 409 and "is under way" in again.text
+        assert "Resume" in await done(client, operation[1], {"do": "pause"}, PAGE)
+        assert "cancelled Verify" in text_of(await done(client, operation[1], {"do": "cancel"}, PAGE))
+
+
+async def test_a_sink_without_an_index_cannot_be_rebuilt(world: World) -> None:
+    async with console(world.app) as client:
+        assert "Its sink has no index" in text_of(await page(client, PAGE))

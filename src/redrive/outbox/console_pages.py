@@ -28,7 +28,8 @@ async def one_projection(page: ThePage, projection: str) -> Response:
     refuse_unknown(page, "period")
     shown = await page.operator.of(OutboxService).show(projection)
     history = await regions.history_of(page.operator, projection, page.query.get("period", "1h"))
-    return await page.render("outbox/projection.html", one=shown, history=history)
+    work = await regions.work_of(page.operator, projection)
+    return await page.render("outbox/projection.html", one=shown, history=history, work=work)
 
 
 @router.get("/{projection}/search")
@@ -70,6 +71,25 @@ async def replay(page: TheForm, projection: str) -> Response:
         return page.go(target, "Nothing was done: none of them is failed any more.", "warn")
     skipped = f"; {done.skipped:,} were not failed any more" if done.skipped else ""
     return page.go(target, f"{done.retried:,} event{'s are' if done.retried != 1 else ' is'} tried again{skipped}.")
+
+
+@router.post("/{projection}/verify")
+async def verify(page: TheForm, projection: str) -> Response:
+    """Begins to compare the sink with its source."""
+    own, form = page.operator.of(OutboxService), page.form
+    await own.verify(projection, reason=form.text("reason"), repair=form.is_on("repair"))
+    return page.go(
+        page.link(f"/outbox/{projection}"), "It is compared with its source; below is how far that has come."
+    )
+
+
+@router.post("/{projection}/rebuild")
+async def rebuild(page: TheForm, projection: str) -> Response:
+    """Begins to rebuild the sink from its source."""
+    own, form = page.operator.of(OutboxService), page.form
+    reason, refused = form.needed("reason", "the reason"), form.whole("allow_refused", "the number of documents")
+    await own.rebuild(projection, reason=reason, allow_refused=refused or 0, allow_empty=form.is_on("allow_empty"))
+    return page.go(page.link(f"/outbox/{projection}"), "It is rebuilt; below is how far that has come.")
 
 
 async def troubled(operator: Operator) -> int:

@@ -9,15 +9,19 @@ from redrive.console.sample import Sample, seldom
 from redrive.console.text import duration, short_number
 from redrive.feature import Operator
 from redrive.feature.console import Chart, Series, draw, fragment
+from redrive.ops import views
 from redrive.ops.history import History, parse_period
+from redrive.ops.views import View
 from redrive.outbox.event import queue_of
 from redrive.outbox.service import OutboxService
 
+MOST_OPERATIONS, WORK_SHOWN = 50, 3
 PARTS = {
     "#figures": "outbox/figures.html",
     "#sink": "outbox/sink.html",
     "#failures": "outbox/failures.html",
     "#events": "outbox/events.html",
+    "#work": "outbox/work.html",
 }
 
 
@@ -33,11 +37,19 @@ def sample_one(projection: str) -> Sample:
 
     async def sample(operator: Operator) -> Mapping[str, str]:
         shown, now = await operator.of(OutboxService).show(projection), await operator.health.now()
-        parts = {name: fragment(part, one=shown, now=now) for name, part in PARTS.items()}
-        changed = f"{shown['paused'] is None}.{shown['failed'] > 0}"
-        return parts | {"changed": changed}
+        work = await work_of(operator, projection)
+        parts = {name: fragment(part, one=shown, work=work, now=now) for name, part in PARTS.items()}
+        acted_on = [shown["paused"] is None, shown["failed"] > 0, *((one["id"], one["status"]) for one in work)]
+        return parts | {"changed": str(acted_on)}
 
     return sample
+
+
+async def work_of(operator: Operator, projection: str) -> list[View]:
+    """Returns the latest rebuilds and comparisons of a projection."""
+    latest = [views.operation(one) for one in await operator.operations.list(limit=MOST_OPERATIONS)]
+    queue = queue_of(projection)
+    return [one for one in latest if one["work"] and one["filter"].get("queue") == queue][:WORK_SHOWN]
 
 
 def charts(argument: str) -> Sample:

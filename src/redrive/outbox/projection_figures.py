@@ -118,7 +118,7 @@ def _row(name: str, projection: Projection | None, found: Numbers | None, seen: 
 async def _sink(projection: Projection | None) -> Row:
     if projection is None:
         nothing = {"searchable": False, "rebuildable": False}
-        return {"sink_kind": None, "sink_state": "unknown", "sink_detail": None, **nothing, "source": False}
+        return {"sink_kind": None, "sink_state": "unknown", "sink_detail": None, **nothing}
     reached = await projection.watch.look()
     can_search, can_rebuild = _abilities(projection)
     return {
@@ -127,7 +127,6 @@ async def _sink(projection: Projection | None) -> Row:
         "sink_detail": reached.detail,
         "searchable": can_search,
         "rebuildable": can_rebuild,
-        "source": projection.source is not None,
     }
 
 

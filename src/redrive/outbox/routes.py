@@ -79,7 +79,6 @@ class OneProjectionOut(ProjectionOut):
     sink_detail: str | None
     searchable: bool
     rebuildable: bool
-    source: bool
     circuit: CircuitOut | None
     failures: list[ReasonOut]
     retried: list[ReasonOut]
