@@ -25,6 +25,7 @@ RULES: Any = {
 Theme = Literal["light", "dark"]
 VARIANTS = {"a day", "filtered", "searched", "nothing", "verify", "prune"}  # of pages that are looked at anyway
 NARROW = {"width": 390, "height": 844}
+PARTS = 3  # of a test that goes through all pages
 
 
 def told(found: Any) -> list[str]:
@@ -35,16 +36,22 @@ def told(found: Any) -> list[str]:
     ]
 
 
+def part_of(pages: dict[str, str], part: int) -> dict[str, str]:
+    """Returns some of the pages: all of them would take a slow machine longer than a test may."""
+    return {name: path for n, (name, path) in enumerate(pages.items()) if n % PARTS == part}
+
+
 @pytest.mark.parametrize("theme", RULES)
-@pytest.mark.parametrize("variants", [False, pytest.param(True, marks=pytest.mark.thorough)])
-async def test_nothing_keeps_assistive_technology_out(studio: World, sit: Sit, theme: Theme, variants: bool) -> None:
+@pytest.mark.parametrize("part", [*range(PARTS), pytest.param(None, marks=pytest.mark.thorough)])
+async def test_nothing_keeps_assistive_technology_out(studio: World, sit: Sit, theme: Theme, part: int | None) -> None:
     wrong: list[str] = []
+    variants = {name: path for name, path in studio.pages.items() if name in VARIANTS}
+    others = {name: path for name, path in studio.pages.items() if name not in VARIANTS}
     # Its script is none of ours: only here the policy is put aside.
     async with sit(studio.base, bypass_csp=True, color_scheme=theme, reduced_motion="reduce") as ann:
-        for name, path in studio.pages.items():
-            if (name in VARIANTS) is variants:
-                await ann.go(path)
-                wrong += [f"{name}: {one}" for one in told(await Axe().run(ann.page, options=RULES[theme]))]
+        for name, path in (variants if part is None else part_of(others, part)).items():
+            await ann.go(path)
+            wrong += [f"{name}: {one}" for one in told(await Axe().run(ann.page, options=RULES[theme]))]
     assert wrong == []
 
 
@@ -65,12 +72,15 @@ async def test_dialogs_and_pages_that_stand_alone_keep_nobody_out(studio: World,
     assert wrong == []
 
 
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("data", ["studio", "hostile"])
-async def test_no_page_scrolls_sideways_on_a_narrow_screen(data: str, studio: World, hostile: World, sit: Sit) -> None:
+async def test_no_page_scrolls_sideways_on_a_narrow_screen(
+    data: str, part: int, studio: World, hostile: World, sit: Sit
+) -> None:
     world = {"studio": studio, "hostile": hostile}[data]
     wide = {}
     async with sit(world.base, viewport=NARROW) as ann:
-        for name, path in world.pages.items():
+        for name, path in part_of(world.pages, part).items():
             await ann.go(path)
             await ann.page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
             if over := await ann.overflow():
