@@ -17,7 +17,7 @@ class BatchSettings(FeatureSettings):
     max_poll_count: int = setting("BATCH_MAX_POLL_COUNT", 20, ge=1, le=100_000)
     max_item_seconds: float = setting("BATCH_MAX_ITEM_SECONDS", 86_400.0, gt=0, le=31_536_000)
     # What the start of one item may take: those that are started or polled in the same call wait for it.
-    start_seconds: float = setting("BATCH_START_SECONDS", 20.0, gt=0, le=3600)
+    start_seconds: float = setting("BATCH_START_SECONDS", 30.0, gt=0, le=3600)
     # Seconds between polls: of the first two, the next two, and all later ones.
     poll_first: float = setting("BATCH_POLL_FIRST_SECONDS", 5.0, ge=0, le=3600)
     poll_next: float = setting("BATCH_POLL_NEXT_SECONDS", 15.0, ge=0, le=3600)

@@ -60,7 +60,7 @@ def list_operations(
                 o.verb,
                 o.status,
                 o.done,
-                o.total,
+                o.total if o.total or o.work is None else "-",
                 output.ago(r.created_at),
                 o.actor,
                 output.shorten(note_of(o), 200),
