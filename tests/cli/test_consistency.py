@@ -87,6 +87,8 @@ ARGUMENTS = {
     "webhooks send": ["a.b"],
     "outbox search": ["hello"],
     "outbox trigger": ["notes", "--projection", "notes"],
+    "outbox rebuild": ["search_index_to_elastic"],
+    "outbox verify": ["search_index_to_elastic"],
     **{f"webhooks {verb}": [ID] for verb in ("show-delivery", "redeliver")},
 }
 # These answer without a store, or look for an instance, or wait for their store.
