@@ -58,7 +58,7 @@ def test_the_example_may_be_named_anywhere_and_has_a_store_of_its_own(tmp_path: 
     assert "./dev redrive batch list --url sqlite:///batches.db" in said
     for wrong in (["--example"], ["--example", "shot"]):
         refused = subprocess.run([*command, *wrong], env=env, capture_output=True, text=True)
-        assert refused.returncode == 2 and "there are the examples shots and batches" in refused.stderr
+        assert refused.returncode == 2 and "there are the examples shots, batches and notes" in refused.stderr
 
 
 def _settled(url: str, name: str) -> dict[str, Any]:

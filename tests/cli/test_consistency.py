@@ -89,6 +89,8 @@ ARGUMENTS = {
     "outbox trigger": ["notes", "--projection", "notes"],
     "outbox rebuild": ["search_index_to_elastic"],
     "outbox verify": ["search_index_to_elastic"],
+    "outbox show": ["search_index_to_elastic"],
+    "ledger reverse": ["credit:1", "--reason", "wrong"],
     **{f"webhooks {verb}": [ID] for verb in ("show-delivery", "redeliver")},
 }
 # These answer without a store, or look for an instance, or wait for their store.
