@@ -114,6 +114,7 @@ COUNTED_BY = {
 }
 # Collections that do not quote people, and why.
 QUIET = {
+    "outbox_job": "names of projections and of their indexes, ids",
     "token": "names of those who act",
     "session": "names of those who act, for a day",
     "alone": "numbers, by who acts",
@@ -227,6 +228,23 @@ async def test_every_collection(harness: Harness) -> None:
     await carried_out(harness, await begun(harness))
     bodies = await harness.sql(f"select cast(body as text) from {table(harness, 'record')}")
     assert SCOPE not in json.dumps([row[0] for row in bodies])
+
+
+async def test_what_the_work_of_a_feature_has_found(harness: Harness) -> None:
+    """Keys of entities, under names of the feature's own."""
+    work = {
+        "feature": "outbox",
+        "subject": "projection notes",
+        "state": {"place": SCOPE, "seen": [{"key": SCOPE}]},
+        "result": {"stale": 1, "stale_keys": [SCOPE, "note:of-another"], "refused": [f"{SCOPE}: too long"]},
+    }
+    await harness.store.apply(Commit(puts=[Put(erase.OPERATIONS, "x", {"work": work}, state="completed")]))
+    assert (await erase.preview(harness.store, SCOPE, None))["documents"] == 1
+    await carried_out(harness, await begun(harness))
+    [record] = [one for one in await harness.store.records(erase.OPERATIONS, limit=10) if one.id == "x"]
+    assert SCOPE not in json.dumps(record.body)
+    assert record.body["work"]["result"]["stale_keys"][1] == "note:of-another"
+    assert record.body["work"]["subject"] == "projection notes"
 
 
 # Fields of documents that an erasure neither looks at nor changes: redrive's own words, numbers, ids, who acted.

@@ -68,10 +68,27 @@ class Subject:
             return [self.cleaned(item, depth + 1, said=said) for item in value]
         if isinstance(value, dict):
             return {
-                name: self.cleaned(item, depth + 1, said=name in WRITTEN or name in LABELS)
+                name: self._cleaned_work(item, depth + 1)
+                if name == "work"
+                else self.cleaned(item, depth + 1, said=name in WRITTEN or name in LABELS)
                 for name, item in value.items()
             }
         return value
+
+    def _cleaned_work(self, work: Any, depth: int) -> Any:
+        """Returns the work of a feature without it: what that remembers and has found may be keys, under any name."""
+        if not isinstance(work, dict):
+            return work
+        return {
+            name: self._cleaned_all(item, depth) if name in ("state", "result") else item for name, item in work.items()
+        }
+
+    def _cleaned_all(self, value: Any, depth: int) -> Any:
+        if isinstance(value, dict) and depth <= DEEPEST_CLEANED:
+            return {name: self._cleaned_all(item, depth + 1) for name, item in value.items()}
+        if isinstance(value, list) and depth <= DEEPEST_CLEANED:
+            return [self._cleaned_all(item, depth + 1) for item in value]
+        return self.cleaned(value, depth)
 
     def cleaned_document(self, body: dict[str, Any]) -> dict[str, Any]:
         """Returns a document without it. What was said in one that is about the scope may be about the person, whether
