@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,9 +27,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.stash[_run] = cluster.begin_run()
         if os.environ.get("REDRIVE_TEST_OPENSEARCH") and Node().url is None:
-            config.stash[_search_node] = (
-                Node()
-            )  # the first test that needs it starts it, and nobody needs it afterwards
+            # The first test that needs it starts it, and nobody needs it afterwards.
+            config.stash[_search_node] = Node()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -58,6 +58,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if left:
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if not item.get_closest_marker(mark)]
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector the thousands of tests that are there until the end: it would look through them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
