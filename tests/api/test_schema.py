@@ -50,6 +50,6 @@ CHECKS = [
 
 @pytest.mark.timeout(300)
 @schema.parametrize()
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_every_route_keeps_to_its_description(case: Any) -> None:
     case.call_and_validate(checks=CHECKS)
