@@ -14,6 +14,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.cluster import free_port
+
 # Polled soon, so that it ends within the test; a job of the farm takes some twelve seconds.
 SOON = {"BATCH_POLL_FIRST_SECONDS": "2", "BATCH_POLL_NEXT_SECONDS": "2", "BATCH_POLL_LATER_SECONDS": "2"}
 ROOT = Path(__file__).parents[2]
@@ -23,7 +25,7 @@ COMMAND = ("up", "--app", "redrive.examples.renders:app", "--demo", "--port", "0
 @pytest.mark.thorough
 @pytest.mark.timeout(180)
 def test_batches_run_are_paid_for_and_told_of(tmp_path: Path) -> None:
-    env = {**os.environ, **SOON, "REDRIVE_URL": f"sqlite:///{tmp_path}/tour.db", "REDRIVE_LOG": "off"}
+    env = {**os.environ, **SOON, **_ports(), "REDRIVE_URL": f"sqlite:///{tmp_path}/tour.db", "REDRIVE_LOG": "off"}
     arguments = [sys.executable, "-m", "redrive.cli", *COMMAND]
     with subprocess.Popen(arguments, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as up:
         try:
@@ -46,7 +48,7 @@ def test_the_example_may_be_named_anywhere_and_has_a_store_of_its_own(tmp_path: 
     for name in ("requirements", "pyproject.toml", ".venv"):
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copy(ROOT / "dev", tmp_path / "dev.sh")  # it runs in the folder where it is
-    env = {name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_")}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_")} | _ports()
     command = ["sh", str(tmp_path / "dev.sh"), "up", "--port", "0"]
     with subprocess.Popen([*command, "--example", "batches"], env=env, stdout=subprocess.PIPE, text=True) as up:
         try:
@@ -59,6 +61,12 @@ def test_the_example_may_be_named_anywhere_and_has_a_store_of_its_own(tmp_path: 
     for wrong in (["--example"], ["--example", "shot"]):
         refused = subprocess.run([*command, *wrong], env=env, capture_output=True, text=True)
         assert refused.returncode == 2 and "there are the examples shots, batches and notes" in refused.stderr
+
+
+def _ports() -> dict[str, str]:
+    """Returns ports of its own for what the example starts: it uses what listens there already, and that may be what
+    another test has started, and ends."""
+    return {name: str(free_port()) for name in ("FARM_PORT", "RECEIVER_PORT")}
 
 
 def _settled(url: str, name: str) -> dict[str, Any]:

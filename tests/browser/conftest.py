@@ -65,6 +65,10 @@ class Person:
     async def go(self, path: str = "") -> None:
         await self.page.goto(f"{self.base}{HOME}{path}")
 
+    async def listens(self) -> None:
+        """Waits until the page's scripts run: what it shows can be seen before, and a key pressed then is lost."""
+        await self.page.wait_for_load_state()
+
     async def is_live(self) -> None:
         await expect(self.page.locator(".live")).to_have_attribute("data-state", "on")
 

@@ -35,12 +35,15 @@ async def test_the_palette_jumps_to_pages_and_to_what_is_known(studio: World, si
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="Dead letters")).to_be_visible()
 
+        await ann.listens()
         await page.keyboard.press(key)
+        await expect(field).to_be_focused()
         await page.keyboard.type("something")
         await page.keyboard.press("Escape")
         await expect(page.locator("dialog")).to_have_count(0)
 
         await page.keyboard.press(key)
+        await expect(field).to_be_focused()
         await page.keyboard.type("VIDEO_GEN")
         option = page.get_by_role("option").filter(has_text="VIDEO_GEN").filter(has_text="kind")
         await expect(option).to_be_visible()
@@ -60,8 +63,8 @@ async def test_keys_show_themselves_and_lead_to_pages(studio: World, sit: Sit) -
         await page.keyboard.press("Escape")
         await expect(page.get_by_role("dialog", name="Keys")).to_have_count(0)
         for keys, title in (("gf", "Failures"), ("gq", "Queues & limits"), ("go", "Overview")):
-            for key in keys:
-                await page.keyboard.press(key)
+            await ann.listens()
+            await page.keyboard.type(keys)  # in one go: the second key has to follow soon
             await expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
         await page.get_by_role("searchbox", name="Jump to").focus()
         await page.keyboard.type("gf?")  # words, not keys

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -27,7 +28,8 @@ from redrive.settings import load_settings
 from redrive.webhooks.application import Webhooks
 from redrive.webhooks.settings import WebhookSettings
 
-FARM_PORT, RECEIVER_PORT = 8330, 8331
+FARM_PORT = int(os.environ.get("FARM_PORT", "8330"))
+RECEIVER_PORT = int(os.environ.get("RECEIVER_PORT", "8331"))
 FARM, RECEIVER = f"http://127.0.0.1:{FARM_PORT}", f"http://127.0.0.1:{RECEIVER_PORT}/hook"
 # A farm as farms are: some seconds for each shot, and now and then one that does not work out.
 BEHAVIOUR = {"duration": 12.0, "failures": {"model_error": 0.05, "param_error": 0.03, "timeout": 0.02}}
