@@ -14,13 +14,13 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.operation import FINAL, Operation
 from redrive.kernel.task import NewTask
 from redrive.ops.operations import show as show_operation
+from redrive.outbox.begin_operation import begin_rebuild, begin_verify
 from redrive.outbox.event import QUEUE_PREFIX, Event, kind_of
 from redrive.outbox.projection import Projection
 from redrive.outbox.projections import Projections
 from redrive.outbox.publishing import event_task
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.source import source_of
-from redrive.outbox.working import begin_rebuild, begin_verify
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store

@@ -9,11 +9,12 @@ import typer
 
 from redrive.feature.cli import AppName, Json, Url, look_at, operate, output
 from redrive.outbox.load_command import load_events
-from redrive.outbox.rebuild_command import rebuild, verify
+from redrive.outbox.rebuild_command import rebuild
 from redrive.outbox.replay_command import replay
 from redrive.outbox.service import OutboxService
 from redrive.outbox.show_command import age, show
 from redrive.outbox.trigger_command import trigger
+from redrive.outbox.verify_command import verify
 from redrive.outbox.work_command import work
 
 cli = typer.Typer(

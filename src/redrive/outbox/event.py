@@ -58,6 +58,12 @@ def key_of(entity_type: str, entity_id: str) -> str:
     return f"{entity_type}:{entity_id}"
 
 
+def split_key(key: str) -> tuple[str, str]:
+    """Returns the entity type and the entity id of a key."""
+    entity_type, _, entity_id = key.partition(":")
+    return entity_type, entity_id
+
+
 def kind_of(projection: str) -> str:
     """Returns the kind of a projection's tasks."""
     return f"{KIND_PREFIX}{projection}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from redrive.outbox.event import Event, kind_of, queue_of
-from redrive.outbox.jobs import REBUILD, job_of
+from redrive.outbox.index_job import REBUILD, job_of
 from redrive.outbox.loop_sinks import LoopSinks
 from redrive.outbox.sink import Sink
 from redrive.outbox.sink_watch import SinkWatch

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.errors import ConfigError, InvalidInput
 from redrive.kernel.circuit import Circuit
-from redrive.outbox.duty import duties_of
+from redrive.outbox.duties import duties_of
 from redrive.outbox.event import Event, kind_of
 from redrive.outbox.projection import Projection
 from redrive.outbox.reclaimed import log_reclaimed

@@ -11,8 +11,10 @@ from redrive.kernel.records import Record
 from redrive.ops.access import Role
 from redrive.ops.failed import Replayed
 from redrive.ops.operator.session import Service
-from redrive.outbox import projection_figures, replaying, working
+from redrive.outbox import projection_figures, replaying
+from redrive.outbox.begin_operation import begin_rebuild, begin_verify
 from redrive.outbox.numbers import numbers
+from redrive.outbox.open_operations import under_way
 from redrive.outbox.projections import projection_in, projections_of
 from redrive.outbox.replaying import ReplayPlan
 from redrive.outbox.sink import Searchable
@@ -80,7 +82,7 @@ class OutboxService(Service):
         operation, which workers carry out. ``allow_refused``: so many documents may be refused by the new index;
         ``allow_empty``: an empty source is no mistake."""
         who, one = self._session.may(Role.ADMIN), projection_in(self._session.registry, projection)
-        return await working.begin_rebuild(
+        return await begin_rebuild(
             self._store, one, actor=who, reason=reason, allow_refused=allow_refused, allow_empty=allow_empty
         )
 
@@ -88,12 +90,12 @@ class OutboxService(Service):
         """Begins to compare the index of a projection with its source; returns the operation, which workers carry out.
         ``repair``: what differs is published anew."""
         who, one = self._session.may(Role.OPERATOR), projection_in(self._session.registry, projection)
-        return await working.begin_verify(self._store, one, actor=who, reason=reason, repair=repair)
+        return await begin_verify(self._store, one, actor=who, reason=reason, repair=repair)
 
     async def work_of(self, projection: str) -> dict[str, Record | None]:
         """Returns the operations that rebuild and compare a projection now, by ``rebuild`` and ``verify``."""
         self._session.may(Role.VIEWER)
-        return await working.under_way(self._store, projection)
+        return await under_way(self._store, projection)
 
     async def _named(self, projections: Sequence[str]) -> list[str]:
         """Returns these projections, or all; refuses one that nobody declared and nothing was published to."""

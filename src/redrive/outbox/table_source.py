@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.errors import InvalidInput
 from redrive.outbox.digest import as_digest
+from redrive.outbox.event import split_key
 from redrive.outbox.sink import Digest, Stored
 from redrive.outbox.source import Page, Record, Source, Together, source_of
 from redrive.outbox.triggers import postgres, sqlite
@@ -158,7 +159,7 @@ class TableSource:
         return after if not self._on_postgres and _INTEGER.fullmatch(after) else text(after)
 
     def _id_in(self, key: str) -> str | None:
-        entity_type, _, found = key.partition(":")
+        entity_type, found = split_key(key)
         return found if entity_type == self.mapped.entity_type else None
 
     def _among(self, ids: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from redrive.kernel.operation import Operation, Status
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State
 from redrive.ops.access import Caller, Role
-from redrive.outbox.jobs import REBUILD, Job, job_of
+from redrive.outbox.index_job import REBUILD, IndexJob, job_of
 from redrive.outbox.service import OutboxService
 from redrive.outbox.sinks import sink_from_url
 from redrive.outbox.table_source import source_for
@@ -98,7 +98,7 @@ class Notes:
     async def operation(self, operation_id: str) -> Operation:
         return await (await self.app.operator(Caller("ann", Role.VIEWER))).operations.show(operation_id)
 
-    async def job(self) -> Job:
+    async def job(self) -> IndexJob:
         return await job_of(await self.app.store(), REBUILD, "notes")
 
     async def versions(self, index: str | None = None) -> dict[str, int]:

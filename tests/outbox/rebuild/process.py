@@ -14,12 +14,14 @@ from typing import Any
 
 from redrive import App
 from redrive.observe.logs import configure
-from redrive.outbox import driving, rebuilding, verifying
-from redrive.outbox.driving import Driver
+from redrive.outbox import operation_driver
+from redrive.outbox.operation_driver import Driver
 from redrive.outbox.projection import Projection
+from redrive.outbox.rebuild import steps as rebuild_steps
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.sinks.postgres_text import PostgresText
+from redrive.outbox.verify import steps as verify_steps
 from redrive.settings import load_settings
 
 STEPS = ("fence", "scan", "swap:before", "swap:after")
@@ -92,9 +94,9 @@ async def main(how: str) -> None:
     if how == "freeze":
         freeze_before_writing(url)
     elif how.startswith("die:"):
-        driving.DRIVER_GONE_AFTER_S = 0.5
-        rebuilding.PAGE = 3
-        verifying.KEYS_AT_ONCE = 3
+        operation_driver.DRIVER_GONE_AFTER_S = 0.5
+        rebuild_steps.PAGE = 3
+        verify_steps.KEYS_AT_ONCE = 3
         die_at(how.removeprefix("die:"))
     await app.worker(queues="outbox:notes").run()
 

@@ -12,8 +12,9 @@ import pytest
 from redrive.errors import Conflict, InvalidInput, NotAllowed
 from redrive.kernel.operation import Status
 from redrive.ops.access import Caller, Role
-from redrive.outbox import rebuilding
-from redrive.outbox.jobs import Phase
+from redrive.outbox.index_job import Phase
+from redrive.outbox.rebuild import steps as rebuild_steps
+from redrive.outbox.rebuild.source_events import delete_of, event_of_record
 from redrive.outbox.source import Page, Record
 from redrive.outbox.table_source import TableSource
 from tests.outbox.conftest import World, make_app
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_what_was_lost_is_there_afterwards(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rebuilding, "PAGE", 4)
+    monkeypatch.setattr(rebuild_steps, "PAGE", 4)
     asked: list[int] = []
     page = TableSource.page
 
@@ -36,7 +37,7 @@ async def test_what_was_lost_is_there_afterwards(notes: Notes, monkeypatch: pyte
     await notes.work()
     version = (await notes.source())["notes:3"][0]
     monkeypatch.setattr(TableSource, "page", counted)
-    lost = [rebuilding.delete_of("notes:3", version + 10), rebuilding.delete_of("notes:99", 7)]
+    lost = [delete_of("notes:3", version + 10), delete_of("notes:99", 7)]
     await notes.sink.write(lost)  # by accident
     assert len(await notes.versions()) == 9
     service = await notes.service()
@@ -54,7 +55,7 @@ async def test_what_was_lost_is_there_afterwards(notes: Notes, monkeypatch: pyte
 
 async def test_changes_during_a_rebuild(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random creates, updates and deletes between the pages, whose events arrive before and after their pages."""
-    monkeypatch.setattr(rebuilding, "PAGE", 7)
+    monkeypatch.setattr(rebuild_steps, "PAGE", 7)
     chosen, page = random.Random(15), TableSource.page
     notes.add(1, 60)
     await notes.work()
@@ -173,7 +174,7 @@ async def test_an_empty_source_replaces_nothing_unasked(notes: Notes) -> None:
 
 
 def _stray(notes: Notes) -> Any:
-    return rebuilding.event_of_record(notes.app.outbox.projections["notes"], Record("notes", "77", 5, {"title": "x"}))
+    return event_of_record(notes.app.outbox.projections["notes"], Record("notes", "77", 5, {"title": "x"}))
 
 
 async def test_what_cannot_be_rebuilt_is_refused(world: World, tmp_path: Path) -> None:

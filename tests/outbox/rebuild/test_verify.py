@@ -14,14 +14,17 @@ from redrive.api.app import make_api
 from redrive.errors import NotAllowed
 from redrive.kernel.operation import Operation, Status
 from redrive.ops.access import Role
-from redrive.outbox import comparing, table_source, verifying
-from redrive.outbox.comparing import before_key, stretch
+from redrive.outbox import table_source
 from redrive.outbox.event import Event
-from redrive.outbox.rebuilding import delete_of, event_of_record
+from redrive.outbox.rebuild.source_events import delete_of, event_of_record
 from redrive.outbox.sink import Stored
 from redrive.outbox.sinks import fts5, postgres_text, search_index
 from redrive.outbox.source import Record
-from redrive.outbox.verifying import differs
+from redrive.outbox.verify import differences
+from redrive.outbox.verify import steps as verify_steps
+from redrive.outbox.verify.differences import before_key
+from redrive.outbox.verify.merge_keys import merge_keys
+from redrive.outbox.verify.result import still_differs
 from tests.outbox.rebuild.conftest import Notes
 
 pytestmark = pytest.mark.anyio
@@ -51,13 +54,13 @@ async def plant(notes: Notes) -> None:
 
 
 async def test_planted_differences_are_found_and_mended(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifying, "KEYS_AT_ONCE", 6)
-    monkeypatch.setattr(comparing, "FETCHED_AT_ONCE", 2)
+    monkeypatch.setattr(verify_steps, "KEYS_AT_ONCE", 6)
+    monkeypatch.setattr(differences, "FETCHED_AT_ONCE", 2)
     notes.add(1, 20)
     await notes.work()
     service = await notes.service(Role.OPERATOR)
     first = await notes.work(await service.verify("notes"))
-    assert not differs(result_of(first)) and first is not None and (first.done, first.total) == (20, 20)
+    assert not still_differs(result_of(first)) and first is not None and (first.done, first.total) == (20, 20)
     await plant(notes)
 
     found = result_of(await notes.work(await service.verify("notes")))
@@ -70,16 +73,16 @@ async def test_planted_differences_are_found_and_mended(notes: Notes, monkeypatc
     }
     assert sorted(found["missing_keys"]) == ["notes:13", "notes:3"]
     assert (found["stale_keys"], found["extra_keys"]) == (["notes:7"], ["ghost:9", "notes:88"])
-    assert differs(found) and "repaired" not in found
+    assert still_differs(found) and "repaired" not in found
 
     mended = result_of(await notes.work(await service.verify("notes", repair=True)))
-    assert (mended["repaired"], mended["left"], differs(mended)) == (5, 0, False)
+    assert (mended["repaired"], mended["left"], still_differs(mended)) == (5, 0, False)
     await notes.check_same()
-    assert not differs(result_of(await notes.work(await service.verify("notes"))))
+    assert not still_differs(result_of(await notes.work(await service.verify("notes"))))
 
 
 async def test_events_on_their_way_are_no_differences(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifying, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(verify_steps, "PATIENCE_S", 0.0)
     notes.add(1, 6)
     await notes.work()
     notes.run("update notes set title = 'new' where id < 3", "delete from notes where id = 5")
@@ -87,7 +90,7 @@ async def test_events_on_their_way_are_no_differences(notes: Notes, monkeypatch:
     app, service = notes.app, await notes.service()
     begun = await service.verify("notes")
     over = await notes.work_without_relay(begun)
-    assert result_of(over) == {"on_their_way": 5} and not differs(result_of(over))
+    assert result_of(over) == {"on_their_way": 5} and not still_differs(result_of(over))
     monkeypatch.undo()
     begun = await service.verify("notes")
     assert result_of(await notes.work(begun)) == {"on_their_way": 0}, "it waits for them"
@@ -100,7 +103,7 @@ async def test_what_cannot_be_mended_is_said(notes: Notes) -> None:
     await notes.sink.write([delete_of("notes:2", 2**60)])
     found = result_of(await notes.work(await (await notes.service()).verify("notes", repair=True)))
     # It was deleted with a version that is newer than all to come: only a rebuild mends that.
-    assert (found["missing"], found["left"], found["left_keys"]) == (1, 1, ["notes:2"]) and differs(found)
+    assert (found["missing"], found["left"], found["left_keys"]) == (1, 1, ["notes:2"]) and still_differs(found)
     await notes.work(await (await notes.service()).rebuild("notes"))
     await notes.check_same()
 
@@ -110,7 +113,7 @@ async def test_versions_that_went_back(notes: Notes) -> None:
     await notes.work()
     await notes.sink.write([document(notes, 2, 2**60)])
     found = result_of(await notes.work(await (await notes.service()).verify("notes", repair=True)))
-    assert (found["ahead"], found["ahead_keys"], found["repaired"]) == (1, ["notes:2"], 0) and differs(found)
+    assert (found["ahead"], found["ahead_keys"], found["repaired"]) == (1, ["notes:2"], 0) and still_differs(found)
 
 
 async def test_over_http_and_in_code(notes: Notes) -> None:
@@ -182,7 +185,7 @@ async def test_a_merge_finds_what_differs() -> None:
         theirs = {f"n:{chosen.randrange(30)}": chosen.randrange(3) for _ in range(chosen.randrange(20))}
         found, place, ended = list[str](), "", False
         while not ended:
-            one = await stretch(
+            one = await merge_keys(
                 _read(ours, place), _read(theirs, place), chosen.randrange(1, 8), chosen.randrange(1, 4)
             )
             found, ended = found + one.differing, one.end

@@ -1,4 +1,4 @@
-"""Drives a rebuild or comparison of a projection: what its driver has at hand, and what it writes down.
+"""The driver of a rebuild or comparison: takes its steps, and writes down how far it has come.
 
 Everything that was done is in the operation's record, which changes by its version: whoever goes on with it, after a
 crash or beside another worker, goes on where it is; who was overtaken notices, and leaves.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from redrive.errors import ChangedMeanwhile, InvalidInput, StoreUnavailable, StoreUnusable
 from redrive.kernel.commit import Commit
 from redrive.kernel.operation import COLLECTION, FINAL, Operation, Status
-from redrive.outbox.jobs import Job
+from redrive.outbox.index_job import IndexJob
 from redrive.outbox.sink import Rebuildable
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Driver:
     worker: str
     stopping: Callable[[], bool]
 
-    async def operation(self, job: Job) -> tuple[Operation, Record] | None:
+    async def operation(self, job: IndexJob) -> tuple[Operation, Record] | None:
         """Returns the operation of a job; None where nobody has it any more."""
         record = None if job.operation is None else await self.store.record(COLLECTION, job.operation)
         return None if record is None else (Operation.of(record), record)
@@ -63,7 +63,7 @@ class Driver:
         self,
         operation: Operation,
         *,
-        job: Job | None = None,
+        job: IndexJob | None = None,
         done: int = 0,
         skipped: int = 0,
         note: str | None = None,
@@ -85,11 +85,11 @@ class Driver:
         puts = [after.put()] if job is None else [after.put(), job.put()]
         await self.store.apply(Commit(puts=puts, enqueues=list(events)))
 
-    async def write(self, job: Job) -> None:
+    async def write(self, job: IndexJob) -> None:
         """Writes the job's own record, if nobody else has in between."""
         await self.store.apply(Commit(puts=[job.put()]))
 
-    async def end(self, operation: Operation, status: Status, job: Job, note: str | None = None) -> None:
+    async def end(self, operation: Operation, status: Status, job: IndexJob, note: str | None = None) -> None:
         """Writes down that it is over, with the row that sums it up; ``job`` lands with it."""
         ended = operation.ended(status, note)
         await self.store.apply(replace(ended, puts=[*ended.puts, job.put()]))

@@ -1,4 +1,4 @@
-"""Compares the index of a projection with its source, and mends what differs: an operation that workers carry out.
+"""The steps of a comparison: a projection's index is compared with its source, and what differs is mended.
 
 Ranges of keys are compared by digests, where both sides have them: those that are equal are done with, others are
 halved until few documents are left. Elsewhere keys and versions are read in their order and merged. What differs is
@@ -14,14 +14,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from redrive.kernel.operation import Operation, Status, moment
-from redrive.outbox.comparing import Difference, Kind, Looked, closed, look_again, stretch
-from redrive.outbox.driving import Driver, count_of, is_over, rebuildable, state_of
-from redrive.outbox.event import MOST_VERSION
-from redrive.outbox.jobs import VERIFY, Job, job_of
+from redrive.outbox.event import MOST_VERSION, split_key
+from redrive.outbox.index_job import VERIFY, IndexJob, job_of
+from redrive.outbox.operation_driver import Driver, count_of, is_over, rebuildable, state_of
 from redrive.outbox.publishing import event_task
 from redrive.outbox.sink import Digest, Divisible, Rebuildable
 from redrive.outbox.source import Source
 from redrive.outbox.table_source import source_for
+from redrive.outbox.verify.differences import Difference, Kind, Looked, look_again
+from redrive.outbox.verify.merge_keys import close_all, merge_keys
+from redrive.outbox.verify.result import result_words
 
 if TYPE_CHECKING:
     from redrive.kernel.task import NewTask
@@ -59,7 +61,7 @@ class Verify:
             return wait
         return await self._driver.carefully(operation, lambda: self._next(operation, job))
 
-    async def _next(self, operation: Operation, job: Job) -> float:
+    async def _next(self, operation: Operation, job: IndexJob) -> float:
         step = state_of(operation).get("step", BEGIN)
         if step == BEGIN:
             source, sink = await self._open()
@@ -95,9 +97,9 @@ class Verify:
                 return
         ours, theirs = source.versions(place, before), sink.scan(None, place, before)
         try:
-            found = await stretch(ours, theirs, KEYS_AT_ONCE, DIFFERING_AT_ONCE)
+            found = await merge_keys(ours, theirs, KEYS_AT_ONCE, DIFFERING_AT_ONCE)
         finally:
-            await closed(ours, theirs)
+            await close_all(ours, theirs)
         after: dict[str, Any] = {"place": before, "ends": ends[1:]} if found.end else {"place": found.last}
         await self._judge(operation, found.differing, done=found.keys, **after)
 
@@ -133,15 +135,16 @@ class Verify:
             shown = [one.key for one in looked.differences if one.kind.value == kind]
             result[kind] = int(result.get(kind) or 0) + number
             result[f"{kind}_keys"] = [*result.get(f"{kind}_keys", ()), *shown][:MOST_SHOWN]
-        await self._driver.save(operation, done=done, note=told(result) or None, result=result, events=events, **after)
+        await self._driver.save(
+            operation, done=done, note=result_words(result) or None, result=result, events=events, **after
+        )
 
     def _event(self, one: Difference) -> NewTask:
         """Returns the event that mends a document. It is fenced by its version: what happens meanwhile is newer."""
         name, own, record = self._projection.name, self._driver.settings.max_attempts, one.record
         if record is None:
-            entity_type, _, entity_id = one.key.partition(":")
             version = min((one.version or 0) + 1, MOST_VERSION)
-            return event_task(name, entity_type, entity_id, "delete", version, max_attempts=own)
+            return event_task(name, *split_key(one.key), "delete", version, max_attempts=own)
         wanted = record.entity_type, record.entity_id, "upsert", record.version, record.payload, record.routing
         return event_task(name, *wanted, max_attempts=own)
 
@@ -163,7 +166,7 @@ class Verify:
         await self._count_and_mend(operation, looked, 0, {**after, "since": moment(await self._store.now())})
         return 0.0
 
-    async def _mended(self, operation: Operation, job: Job) -> float:
+    async def _mended(self, operation: Operation, job: IndexJob) -> float:
         """Ends it, after what was mended has arrived; says what did not."""
         assert operation.work is not None
         state, result = state_of(operation), dict(operation.work.result)
@@ -176,7 +179,7 @@ class Verify:
             result["left_keys"] = [one.key for one in looked.differences][:MOST_SHOWN]
         result["on_their_way"] = int(state.get("on_their_way") or 0) + len(looked.moving)
         over = replace(operation, work=replace(operation.work, result=result))
-        note = told(result) or "the index has what the source has"
+        note = result_words(result) or "the index has what the source has"
         await self._driver.end(over, Status.COMPLETED, replace(job, operation=None), note)
         return 0.0
 
@@ -190,17 +193,3 @@ class Verify:
         if self._opened is None:
             self._opened = await source_for(self._store, self._projection), rebuildable(self._projection)
         return self._opened
-
-
-def told(result: dict[str, Any]) -> str:
-    """Returns what a comparison has found, in words; empty: nothing."""
-    words = [f"{result[kind.value]:,} {kind.value}" for kind in Kind if result.get(kind.value)]
-    more = ("repaired", "left", "on_their_way")
-    words += [f"{result[name]:,} {name.replace('_', ' ')}" for name in more if result.get(name)]
-    return ", ".join(words)
-
-
-def differs(result: dict[str, Any]) -> bool:
-    """Returns whether an index still differs from its source, after what was repaired."""
-    found = sum(int(result.get(kind.value) or 0) for kind in Kind)
-    return found > int(result.get("repaired") or 0) or bool(result.get("left"))

@@ -1,4 +1,4 @@
-"""Rebuilds and comparisons under way: a record for each, by projection, that workers and relays look at.
+"""The record of a projection's rebuild or comparison, which workers and relays read.
 
 Who asked, progress, pause and end are those of an operation. The record says which that is, keeps a second one from
 beginning, and tells relays where events go: it is read after events are claimed and before they are written.
@@ -30,9 +30,9 @@ class Phase(StrEnum):
 
 
 @dataclass(slots=True, frozen=True)
-class Job:
-    """``operation``: None when it is over. ``dropped``: the last index that was given up, to which somebody may still
-    be writing."""
+class IndexJob:
+    """A rebuild or comparison of a projection's index. ``operation``: None when it is over. ``dropped``: the last index
+    that was given up, to which somebody may still be writing."""
 
     kind: str
     projection: str
@@ -64,13 +64,13 @@ class Job:
         return Put(COLLECTION, self.id, values, self.version, "" if self.operation is None else self.projection)
 
 
-async def job_of(store: Store, kind: str, projection: str) -> Job:
+async def job_of(store: Store, kind: str, projection: str) -> IndexJob:
     """Returns the rebuild or comparison of a projection: the last one, or one that never was."""
     record = await store.record(COLLECTION, f"{kind}:{projection}")
     if record is None:
-        return Job(kind, projection)
+        return IndexJob(kind, projection)
     body: Mapping[str, Any] = record.body
     phase = Phase(body["phase"])
-    return Job(
+    return IndexJob(
         kind, projection, body["operation"], body["index"], phase, dropped=body["dropped"], version=record.version
     )

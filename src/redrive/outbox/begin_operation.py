@@ -1,9 +1,7 @@
-"""Begins rebuilds and comparisons of projections as operations, and drives those that are under way."""
+"""Begins rebuilds and comparisons of projections, as operations that workers carry out."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,22 +9,18 @@ from redrive.errors import Conflict
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import COLLECTION, Action, Operation, Status, Work
+from redrive.kernel.operation import COLLECTION, Action, Operation, Work
 from redrive.kernel.task import check_int, check_text
 from redrive.ops import operations
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import UNRESTRICTED
-from redrive.outbox.driving import Driver, drive, is_over, rebuildable
-from redrive.outbox.jobs import REBUILD, VERIFY, Job, Phase, job_of
-from redrive.outbox.rebuilding import Rebuild
+from redrive.outbox.index_job import REBUILD, VERIFY, IndexJob, Phase, job_of
+from redrive.outbox.operation_driver import is_over, rebuildable
 from redrive.outbox.table_source import source_for
-from redrive.outbox.verifying import Verify
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
-    from redrive.kernel.records import Record
     from redrive.outbox.projection import Projection
-    from redrive.outbox.settings import OutboxSettings
 
 
 async def begin_rebuild(
@@ -70,7 +64,7 @@ async def _begin(
     return begun
 
 
-async def _refuse_second(store: Store, job: Job) -> None:
+async def _refuse_second(store: Store, job: IndexJob) -> None:
     if job.operation is None:
         return
     record = await store.record(COLLECTION, job.operation)
@@ -90,31 +84,3 @@ def _index_of(operation_id: str) -> str:
     """Returns the name of a new index, which no other has or had."""
     digits = operation_id.replace("-", "")
     return f"r{digits[:12]}{digits[-8:]}"
-
-
-async def drive_all(
-    store: Store, projection: Projection, settings: OutboxSettings, worker: str, stopping: Callable[[], bool]
-) -> None:
-    """Goes on with what is under way for a projection, for a while."""
-    driver = Driver(store, projection, settings, worker, stopping)
-    await asyncio.gather(drive(driver, Rebuild(driver).step), drive(driver, Verify(driver).step))
-
-
-async def under_way(store: Store, projection: str) -> dict[str, Record | None]:
-    """Returns the operations that rebuild and compare a projection now."""
-    found: dict[str, Record | None] = {}
-    for kind in (REBUILD, VERIFY):
-        job = await job_of(store, kind, projection)
-        found[kind] = None if job.operation is None else await store.record(COLLECTION, job.operation)
-    return found
-
-
-async def moving(store: Store, projection: str) -> tuple[tuple[str, int], ...]:
-    """Returns what can move this moment, by id and version: who has tried, and finds the same again, has moved none."""
-    found = list[tuple[str, int]]()
-    for kind in (REBUILD, VERIFY):
-        job = await job_of(store, kind, projection)
-        record = None if job.operation is None else await store.record(COLLECTION, job.operation)
-        if record is not None and record.state != Status.PAUSED:
-            found.append((record.id, record.version + job.version))
-    return tuple(found)

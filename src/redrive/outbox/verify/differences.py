@@ -1,14 +1,14 @@
-"""Compares documents of a source with those of a sink: by key and version, in the order of keys, in constant memory."""
+"""Finds out which documents really differ: looks at keys again, so that events on their way are no differences."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from redrive.outbox.sink import Rebuildable, Stored
+from redrive.outbox.sink import Rebuildable
 from redrive.outbox.source import Record, Source
 
 if TYPE_CHECKING:
@@ -38,55 +38,11 @@ class Difference:
 
 
 @dataclass(slots=True)
-class Stretch:
-    """What was compared at once: keys that differ, how many were looked at, and the last of them. ``end``: there are no
-    more in the range."""
-
-    differing: list[str] = field(default_factory=list)
-    keys: int = 0
-    last: str = ""
-    end: bool = False
-
-
-@dataclass(slots=True)
 class Looked:
     """Keys that were looked at again: those that differ, and those with events on their way."""
 
     differences: list[Difference] = field(default_factory=list)
     moving: list[str] = field(default_factory=list)
-
-
-async def stretch(
-    source: AsyncIterator[Stored], sink: AsyncIterator[Stored], most_keys: int, most_differing: int
-) -> Stretch:
-    """Merges documents of both sides, each in the byte order of its keys, until there are enough."""
-    found = Stretch()
-    ours, theirs = await anext(source, None), await anext(sink, None)
-    while ours is not None or theirs is not None:
-        if found.keys >= most_keys or len(found.differing) >= most_differing:
-            return found
-        left, right = _first(ours, theirs)
-        found.keys, found.last = found.keys + 1, (left or right or Stored("", 0)).key
-        if left is None or right is None or left.version != right.version:
-            found.differing.append(found.last)
-        ours = ours if left is None else await anext(source, None)
-        theirs = theirs if right is None else await anext(sink, None)
-    found.end = True
-    return found
-
-
-async def closed(*iterators: AsyncIterator[Stored]) -> None:
-    """Ends what was not read to its end."""
-    for one in iterators:
-        if isinstance(one, AsyncGenerator):
-            await one.aclose()
-
-
-def _first(ours: Stored | None, theirs: Stored | None) -> tuple[Stored | None, Stored | None]:
-    """Returns the documents of the next key: of both sides, or of the one that has it."""
-    if ours is None or theirs is None or ours.key == theirs.key:
-        return ours, theirs
-    return (ours, None) if ours.key.encode() < theirs.key.encode() else (None, theirs)
 
 
 async def look_again(

@@ -1,5 +1,5 @@
-"""Rebuilds a projection: reads its source page by page into a new index while events go on, then makes that the live
-one.
+"""The steps of a rebuild: a projection's source is read page by page into a new index while events go on, then that
+becomes the live one.
 
 No update is lost, because from before the first page is read until the new index is live, events go to both:
 
@@ -17,23 +17,17 @@ No update is lost, because from before the first page is read until the new inde
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from redrive.errors import ChangedMeanwhile
-from redrive.ids import new_id
 from redrive.kernel.operation import Operation, Status, moment
-from redrive.outbox.driving import Driver, count_of, is_over, rebuildable, state_of
-from redrive.outbox.event import Event, Op
-from redrive.outbox.jobs import REBUILD, Job, Phase, job_of
-from redrive.outbox.page_writer import PageWriter, RefusedDocument
+from redrive.outbox.index_job import REBUILD, IndexJob, Phase, job_of
+from redrive.outbox.operation_driver import Driver, count_of, is_over, rebuildable, state_of
+from redrive.outbox.rebuild.index_writer import IndexWriter, RefusedDocument
+from redrive.outbox.rebuild.source_events import delete_of, events_of_records
 from redrive.outbox.sink import NoSuchIndex, Rebuildable, Remembering, Sink
-from redrive.outbox.source import Record, Source
+from redrive.outbox.source import Source
 from redrive.outbox.table_source import source_for
-
-if TYPE_CHECKING:
-    from redrive.outbox.projection import Projection
 
 logger = logging.getLogger("redrive.outbox")
 BEGIN, FENCE, DELETED, SCAN, SWITCH = "begin", "fence", "deleted", "scan", "switch"
@@ -69,7 +63,7 @@ class Rebuild:
             return await self._driver.carefully(operation, lambda: self._switch(operation, job))
         return await self._driver.carefully(operation, lambda: self._next(operation, job))
 
-    async def _next(self, operation: Operation, job: Job) -> float:
+    async def _next(self, operation: Operation, job: IndexJob) -> float:
         do = {
             BEGIN: self._begin,
             FENCE: self._fence,
@@ -85,7 +79,7 @@ class Rebuild:
 
     # -- its steps -------------------------------------------------------------------------------------------------
 
-    async def _begin(self, operation: Operation, job: Job) -> None:
+    async def _begin(self, operation: Operation, job: IndexJob) -> None:
         assert job.index is not None
         sink, total = rebuildable(self._projection), await count_of(await self._open())
         await sink.create(job.index)
@@ -102,7 +96,7 @@ class Rebuild:
         if now.index != index or now.given_up(index):
             await sink.drop(index)
 
-    async def _fence(self, operation: Operation, job: Job) -> None:
+    async def _fence(self, operation: Operation, job: IndexJob) -> None:
         """Waits for what was claimed by relays that may not have known of the new index."""
         until = state_of(operation).get("fenced_at")
         if until is None:  # after the record is written: who claims later reads it
@@ -115,7 +109,7 @@ class Rebuild:
         elif (note := f"waits for {row['n']} events that were claimed before it began") != operation.note:
             await self._driver.save(operation, note=note)
 
-    async def _carry_deleted(self, operation: Operation, job: Job) -> None:
+    async def _carry_deleted(self, operation: Operation, job: IndexJob) -> None:
         """Tells the new index which versions were deleted: a late, older event must not bring a document back. What the
         source has is left out: the new index has what the source has, whatever was wrong with the old one."""
         sink: Sink = self._projection.sink()
@@ -125,15 +119,15 @@ class Rebuild:
             await self._driver.save(operation, step=SCAN, place=None)
             return
         there = {one.key for one in await (await self._open()).fetch([one.key for one in found])}
-        await self._pages(job).write([delete_of(one.key, one.version) for one in found if one.key not in there])
+        await self._writer(job).write([delete_of(one.key, one.version) for one in found if one.key not in there])
         await self._driver.save(operation, place=found[-1].key)
 
-    async def _scan(self, operation: Operation, job: Job) -> None:
+    async def _scan(self, operation: Operation, job: IndexJob) -> None:
         assert operation.work is not None
         state = state_of(operation)
         page = await (await self._open()).page(state["place"], min(PAGE, self._projection.batch))
-        events, unfit = self._events(page.records)
-        refused = [*unfit, *await self._pages(job).write(events)]
+        events, unfit = events_of_records(self._projection, page.records)
+        refused = [*unfit, *await self._writer(job).write(events)]
         if operation.skipped + len(refused) > int(state.get("allow_refused") or 0):
             raise RefusedDocument(refused)
         await self._driver.save(
@@ -145,7 +139,7 @@ class Rebuild:
             result={"refused": [*operation.work.result.get("refused", ()), *refused][:MOST_SHOWN]} if refused else None,
         )
 
-    async def _decide(self, operation: Operation, job: Job) -> None:
+    async def _decide(self, operation: Operation, job: IndexJob) -> None:
         """Decides to switch. An empty source in place of an index that is not empty is rather a mistake."""
         sink = rebuildable(self._projection)
         if not operation.done and not state_of(operation).get("allow_empty"):
@@ -161,15 +155,15 @@ class Rebuild:
 
     # -- its ends --------------------------------------------------------------------------------------------------
 
-    async def _switch(self, operation: Operation, job: Job) -> None:
+    async def _switch(self, operation: Operation, job: IndexJob) -> None:
         assert job.index is not None
         await rebuildable(self._projection).swap(job.index)
         await self._driver.end(operation, Status.COMPLETED, replace(job, operation=None, phase=Phase.NONE))
 
-    async def _give_up(self, operation: Operation, job: Job, why: str) -> None:
+    async def _give_up(self, operation: Operation, job: IndexJob, why: str) -> None:
         await self._driver.end(operation, Status.STOPPED, replace(job, phase=Phase.DROPPING), why)
 
-    async def _clean_up(self, job: Job) -> None:
+    async def _clean_up(self, job: IndexJob) -> None:
         """Drops the new index of a rebuild that was cancelled or has failed: events stop going there first. One that
         was cancelled when it switched is switched all the same: somebody may have begun to."""
         assert job.index is not None
@@ -188,7 +182,7 @@ class Rebuild:
             extra = {"event": "outbox.rebuild.cleanup", "projection": self._projection.name}
             logger.warning("%s: the index of a rebuild is not removed yet: %s", job.projection, error, extra=extra)
 
-    async def _switched_late(self, job: Job) -> bool:
+    async def _switched_late(self, job: IndexJob) -> bool:
         try:
             await rebuildable(self._projection).swap(str(job.index))
         except NoSuchIndex:  # somebody has removed it
@@ -203,30 +197,6 @@ class Rebuild:
             self._source = await source_for(self._store, self._projection)
         return self._source
 
-    def _pages(self, job: Job) -> PageWriter:
+    def _writer(self, job: IndexJob) -> IndexWriter:
         assert job.index is not None
-        return PageWriter(self._driver, job.index)
-
-    def _events(self, records: Sequence[Record]) -> tuple[list[Event], list[str]]:
-        """Returns the events of a page, and those of its keys of which the application's document= makes none."""
-        events, unfit = list[Event](), list[str]()
-        for record in records:
-            try:
-                events.append(event_of_record(self._projection, record))
-            except Exception as error:
-                unfit.append(f"{record.key}: {type(error).__name__}: {error}"[:300])
-        return events, unfit
-
-
-def event_of_record(projection: Projection, record: Record) -> Event:
-    """Returns what an entity of the source is to a sink."""
-    event = Event(
-        new_id(), record.entity_type, record.entity_id, Op.UPSERT, record.version, record.payload, record.routing
-    )
-    return event if projection.document is None else replace(event, payload=projection.document(event))
-
-
-def delete_of(key: str, version: int) -> Event:
-    """Returns what deletes a document by its key."""
-    entity_type, _, entity_id = key.partition(":")
-    return Event(new_id(), entity_type, entity_id, Op.DELETE, version)
+        return IndexWriter(self._driver, job.index)

@@ -1,4 +1,4 @@
-"""Writes pages of a source into an index: by the same way as events, in requests that the sink takes."""
+"""Writes pages of a source into the new index of a rebuild: in the same way as events, in requests that it takes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redrive.outbox.writing import Write
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
-    from redrive.outbox.driving import Driver
+    from redrive.outbox.operation_driver import Driver
     from redrive.outbox.projection import Projection
 
 
@@ -29,7 +29,7 @@ class RefusedDocument(Exception):
         super().__init__(f"the new index does not take {len(refused)} of a page, the first is {refused[0]}")
 
 
-class _Only:
+class _OneIndex:
     """A projection with one index: that of a rebuild."""
 
     document = None
@@ -48,14 +48,14 @@ class _Only:
         return False
 
 
-class PageWriter:
+class IndexWriter:
     """Writes to one index. Deletes that redrive remembers for its sink are looked up here, too: after the page was
     read, so that one which was deleted since is not brought back."""
 
     def __init__(self, driver: Driver, index: str) -> None:
         own, self._projection = driver.settings, driver.projection
         self._store, self._stopping = driver.store, driver.stopping
-        self._target = _Only(driver.projection, index)
+        self._target = _OneIndex(driver.projection, index)
         self._pace = Pace(driver.projection.batch, own.batch_bytes, own.batch_seconds)
 
     async def write(self, events: Sequence[Event]) -> list[str]:

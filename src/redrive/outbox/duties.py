@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from redrive.kernel.duty import Duty
-from redrive.outbox.jobs import COLLECTION
+from redrive.outbox.index_job import COLLECTION
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
@@ -23,12 +23,12 @@ def duties_of(projections: Iterable[Projection], settings: OutboxSettings) -> li
 
 def _duty(projection: Projection, settings: OutboxSettings) -> Duty:
     async def run(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
-        from redrive.outbox.working import drive_all
+        from redrive.outbox.open_operations import drive_all
 
         await drive_all(store, projection, settings, worker, stopping)
 
     async def has_work(store: Store, worker: str) -> object:
-        from redrive.outbox.working import moving
+        from redrive.outbox.open_operations import moving
 
         return await moving(store, projection.name)
 

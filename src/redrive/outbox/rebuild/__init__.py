@@ -1,0 +1,1 @@
+"""Rebuilds a projection's index from its source, while events go on."""

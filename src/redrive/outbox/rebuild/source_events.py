@@ -1,0 +1,38 @@
+"""Makes the events that a rebuild writes: of a source's records, and of deletes that the live index remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from redrive.ids import new_id
+from redrive.outbox.event import Event, Op, split_key
+from redrive.outbox.source import Record
+
+if TYPE_CHECKING:
+    from redrive.outbox.projection import Projection
+
+
+def events_of_records(projection: Projection, records: Sequence[Record]) -> tuple[list[Event], list[str]]:
+    """Returns the events of a page, and those of its keys of which the application's document= makes none, with why."""
+    events, unfit = list[Event](), list[str]()
+    for record in records:
+        try:
+            events.append(event_of_record(projection, record))
+        except Exception as error:
+            unfit.append(f"{record.key}: {type(error).__name__}: {error}"[:300])
+    return events, unfit
+
+
+def event_of_record(projection: Projection, record: Record) -> Event:
+    """Returns the event that writes an entity as its source has it."""
+    event = Event(
+        new_id(), record.entity_type, record.entity_id, Op.UPSERT, record.version, record.payload, record.routing
+    )
+    return event if projection.document is None else replace(event, payload=projection.document(event))
+
+
+def delete_of(key: str, version: int) -> Event:
+    """Returns the event that deletes a document by its key."""
+    return Event(new_id(), *split_key(key), Op.DELETE, version)

@@ -1,0 +1,1 @@
+"""Compares a projection's index with its source, and repairs what differs."""

@@ -1,0 +1,52 @@
+"""Merges the keys and versions of a source with those of a sink, in the order of keys, in constant memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass, field
+
+from redrive.outbox.sink import Stored
+
+
+@dataclass(slots=True)
+class Merged:
+    """What was compared at once: keys that differ, how many were looked at, and the last of them. ``end``: there are no
+    more in the range."""
+
+    differing: list[str] = field(default_factory=list)
+    keys: int = 0
+    last: str = ""
+    end: bool = False
+
+
+async def merge_keys(
+    source: AsyncIterator[Stored], sink: AsyncIterator[Stored], most_keys: int, most_differing: int
+) -> Merged:
+    """Merges documents of both sides, each in the byte order of its keys, until there are enough."""
+    found = Merged()
+    ours, theirs = await anext(source, None), await anext(sink, None)
+    while ours is not None or theirs is not None:
+        if found.keys >= most_keys or len(found.differing) >= most_differing:
+            return found
+        left, right = _first(ours, theirs)
+        found.keys, found.last = found.keys + 1, (left or right or Stored("", 0)).key
+        if left is None or right is None or left.version != right.version:
+            found.differing.append(found.last)
+        ours = ours if left is None else await anext(source, None)
+        theirs = theirs if right is None else await anext(sink, None)
+    found.end = True
+    return found
+
+
+async def close_all(*iterators: AsyncIterator[Stored]) -> None:
+    """Ends what was not read to its end."""
+    for one in iterators:
+        if isinstance(one, AsyncGenerator):
+            await one.aclose()
+
+
+def _first(ours: Stored | None, theirs: Stored | None) -> tuple[Stored | None, Stored | None]:
+    """Returns the documents of the next key: of both sides, or of the one that has it."""
+    if ours is None or theirs is None or ours.key == theirs.key:
+        return ours, theirs
+    return (ours, None) if ours.key.encode() < theirs.key.encode() else (None, theirs)
