@@ -103,7 +103,7 @@ FULL = Plan(
     scraped=(9, 5.0),
     batch=(3, 1_000_000),
     remote=(50, 100_000),
-    outbox=(5, 60_000, 1_000_000),
+    outbox=(3, 60_000, 1_000_000),
     deadline=None,
 )
 
