@@ -11,7 +11,9 @@ import pytest
 
 from redrive import App
 from redrive.errors import InvalidInput
+from redrive.kernel.audit import AuditFilter
 from redrive.ledger.accounts import AccountUnknown, NotFrozen, TooLittle
+from redrive.ledger.reversals import NotReversible
 from tests.ledger.conftest import ledger_of
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +49,27 @@ async def test_open_and_use_in_one_transaction(app: App) -> None:
         await app.ledger.freeze("acme", 4, "work:1", "f", connection=own)
         await app.ledger.settle("acme", "work:1", "s", captured=1, released=3, connection=own)
     assert await app.ledger.balance("acme") == {"available": 9, "frozen": 0}
+    assert (await (await ledger_of(app)).verify()).ok
+
+
+async def test_a_credit_is_undone_once_in_a_transaction_or_without(app: App) -> None:
+    await app.ledger.open("acme")
+    await app.ledger.credit("acme", 10, "a", reason="paid")
+    await app.ledger.credit("acme", 5, "b", reason="paid")
+    with pytest.raises(RuntimeError, match="rolled back"):
+        async with transaction(app) as own:
+            await app.ledger.reverse("credit:a", reason="wrong customer", connection=own)
+            raise RuntimeError("rolled back")
+    assert await app.ledger.balance("acme") == {"available": 15, "frozen": 0}
+    async with transaction(app) as own:
+        await app.ledger.reverse("credit:a", reason="wrong customer", connection=own)
+    for _ in range(2):
+        await app.ledger.reverse("credit:b", reason="wrong customer")
+    assert await app.ledger.balance("acme") == {"available": 0, "frozen": 0}
+    with pytest.raises(NotReversible):
+        await app.ledger.reverse("reverse:credit:b", reason="it was right")
+    rows = await (await app.store()).audit(AuditFilter(action="LEDGER_REVERSED"), limit=10)
+    assert [(row.actor, row.target) for row in rows] == [("app", "account:acme")] * 2
     assert (await (await ledger_of(app)).verify()).ok
 
 

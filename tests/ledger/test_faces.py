@@ -12,7 +12,7 @@ from redrive import App
 from redrive.settings import load_settings
 from tests.api.conftest import served
 from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
-from tests.console.conftest import console, done, page, text_of
+from tests.console.conftest import console, done, page, send, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -135,7 +135,13 @@ async def test_in_the_console(sqlite_app: App) -> None:
         assert "it had 0 available and 0 frozen" in text_of(await page(client, f"{here}?at=1h"))
         released = await done(client, f"{here}/release", {"reference": "batch:1", "reason": "over"}, here)
         assert "90 available 0 frozen" in text_of(released)
+        assert "+100 by credit:a" in text_of(await page(client, here))
+        refused = await send(client, f"{here}/reverse", {"movement": "credit:a", "reason": "wrong"}, here)
+        assert refused.status_code == 409 and "this takes 100 back, and nothing was moved" in text_of(refused.text)
+        await done(client, f"{here}/credit", {"amount": "10", "reason": "paid", "once": "b"}, here)
+        undone = text_of(await done(client, f"{here}/reverse", {"movement": "credit:b", "reason": "wrong"}, here))
+        assert "both movements stay in the books" in undone and "90 available" in undone
         assert "The books are right" in text_of(await page(client, "/ledger/verify"))
-        assert (await client.get("/ops/queue/ledger/acme/statement.csv")).text.count("\r\n") == 5
+        assert (await client.get("/ops/queue/ledger/acme/statement.csv")).text.count("\r\n") == 7
         assert (await client.get("/ops/queue/ledger/acme/statement.csv?until=1h")).text.count("\r\n") == 1
         assert "there is no account" in text_of(await page(client, "/ledger/nobody", 404))

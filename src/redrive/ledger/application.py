@@ -10,6 +10,7 @@ from redrive.feature import App, Audit, Commit, Rows
 from redrive.ledger import movements, statement
 from redrive.ledger.accounts import Account, account_of, check_account, unknown
 from redrive.ledger.movements import Movement
+from redrive.ledger.reversals import check_reversible, find_movement
 from redrive.ledger.service import check_label, check_reason, once
 from redrive.ledger.store_errors import not_frozen, refused_within
 
@@ -36,6 +37,13 @@ class AppLedger:
         """Put an account right, by more or less, once by ``key``."""
         moved = movements.adjust(account, change, key, reason=check_reason(reason))
         await self._move("LEDGER_ADJUSTED", account, moved, reason, connection)
+
+    async def reverse(self, movement: str, *, reason: str, connection: Any = None) -> None:
+        """Undo a credit or an adjustment that is in the books, by its name there (``credit:KEY``), once."""
+        made = await find_movement(await self._app.store(), movement)
+        check_reversible(made)
+        moved = movements.reverse(made.account, made.name, made.entries, reason=check_reason(reason))
+        await self._move("LEDGER_REVERSED", made.account, moved, reason, connection)
 
     async def freeze(self, account: str, amount: int, reference: str, key: str, *, connection: Any = None) -> None:
         """Freeze money for some work, once by ``key``; refused where there is too little."""

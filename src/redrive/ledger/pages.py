@@ -11,6 +11,7 @@ from redrive.console.filters import refuse_unknown
 from redrive.console.sample import Sample
 from redrive.feature import Operator
 from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, fragment, pages_router
+from redrive.ledger.reversals import REVERSIBLE, Reversals
 from redrive.ledger.service import Ledger
 
 router = pages_router("ledger")
@@ -48,11 +49,13 @@ async def verify(page: ThePage) -> Response:
 async def account(page: ThePage, name: str) -> Response:
     refuse_unknown(page, "at", "before", "reference")
     ledger, at, reference = page.operator.of(Ledger), page.query.get("at"), page.query.get("reference")
+    statement = await ledger.statement(name, page.query.get("before"), PAGE_SIZE // 2, reference)
     return await page.render(
         "ledger/account.html",
         account=await ledger.show(name),
         freezes=await ledger.frozen(name),
-        statement=await ledger.statement(name, page.query.get("before"), PAGE_SIZE // 2, reference),
+        statement=statement,
+        reversible=[line for line in statement.lines if line.kind in REVERSIBLE],
         reference=reference,
         unit=ledger.unit,
         at=at,
@@ -82,6 +85,15 @@ async def adjust(page: TheForm, name: str) -> Response:
     if done.approval is not None:
         return page.go(page.link("/approvals"), "It waits for a second person.")
     return page.go(page.link(f"/ledger/{name}"), f"{name} was adjusted by {change:+,}.")
+
+
+@router.post("/{name}/reverse")
+async def reverse(page: TheForm, name: str) -> Response:
+    movement, reason = page.form.needed("movement", "the movement"), page.form.needed("reason", "the reason")
+    done = await page.operator.of(Reversals).reverse(movement, reason)
+    if done.approval is not None:
+        return page.go(page.link("/approvals"), "It waits for a second person.")
+    return page.go(page.link(f"/ledger/{name}"), f"{movement} is undone; both movements stay in the books.")
 
 
 @router.post("/{name}/release")

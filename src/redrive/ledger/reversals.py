@@ -100,8 +100,7 @@ class Reversals(Ledger):
         made = await find_movement(self._store, movement)
         if made.kind in (MovementKind.FREEZE, MovementKind.SETTLE) and made.reference is not None:
             await self._not_held(made.reference)  # whose money it is may settle it itself
-        if made.kind not in REVERSIBLE or not _is_plain(made):
-            raise _not_reversible(made)
+        check_reversible(made)
         if before := await self._store.feature_rows("ledger", "movement", reversal_of(made.name)):
             raise _reversed(made, before[0])
         return made
@@ -134,6 +133,12 @@ async def find_movement(store: Store, name: str) -> Made:
     entries = tuple((str(row["account"]), int(row["amount"])) for row in rows)
     sides = [account.partition(":")[2] for account, _ in entries if account.startswith((_AVAILABLE, _FROZEN))]
     return Made(name, name.partition(":")[0], sides[0] if sides else "", rows[0]["reference"], entries)
+
+
+def check_reversible(made: Made) -> None:
+    """Refuses what is put right in another way, and says in which."""
+    if made.kind not in REVERSIBLE or not _is_plain(made):
+        raise _not_reversible(made)
 
 
 def _is_plain(made: Made) -> bool:
