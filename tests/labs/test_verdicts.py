@@ -19,7 +19,7 @@ from redrive.labs.kit.workers import samples_of
 from redrive.labs.report import prepare
 from redrive.labs.run import Run
 from redrive.labs.runner import run_one
-from redrive.outbox.numbers import numbers
+from redrive.outbox.event_counts import event_counts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -101,7 +101,7 @@ async def test_a_given_store_is_left_without_anything_that_waits_or_is_failed(tm
     run = Run(url, None, True, "ann", tmp_path, lambda _: None)
     lab = await run_one(Experiment(9, "left behind", "", conduct), run)
     assert lab.ok, lab.conclusion
-    [found] = [one for one in await numbers(await app.store(), app.settings) if one.projection == "lab9"]
+    [found] = [one for one in await event_counts(await app.store(), app.settings) if one.projection == "lab9"]
     assert (found.lag, found.failed, found.done) == (0, 0, 2)
     await app.close()
 

@@ -14,11 +14,13 @@ import pytest
 from redrive.errors import InvalidInput, NotAllowed
 from redrive.observe.samples import Samples
 from redrive.ops.access import Caller, Role
+from redrive.outbox.alerts import failed, oldest_age, stuck
+from redrive.outbox.doctor import examine
 from redrive.outbox.event import Event
-from redrive.outbox.examine import dependencies, examine, failed, oldest_age, stuck
+from redrive.outbox.event_counts import event_counts
 from redrive.outbox.metrics import fleet, process
-from redrive.outbox.numbers import numbers
-from redrive.outbox.reclaimed import log_reclaimed
+from redrive.outbox.readiness import dependencies
+from redrive.outbox.reclaim_log import log_reclaimed
 from redrive.outbox.service import OutboxService
 from redrive.outbox.verdict import Verdict
 from tests.outbox.conftest import World, make_app
@@ -28,22 +30,22 @@ pytestmark = pytest.mark.anyio
 
 async def test_figures_follow_events(world: World) -> None:
     app, store = world.app, await world.app.store()
-    assert await numbers(store, app.settings) == [] and await oldest_age(store, app.settings) is None
+    assert await event_counts(store, app.settings) == [] and await oldest_age(store, app.settings) is None
     for n in range(3):
         await world.publish(n, "upsert", 1, {})
     await world.publish(9, "nonsense", 1)
-    [one] = await numbers(store, app.settings)
+    [one] = await event_counts(store, app.settings)
     assert (one.projection, one.pending, one.lag, one.stuck) == ("notes", 4, 4, 0)
     assert one.oldest_age is not None and one.oldest_age >= 0
     during: list[Any] = []
 
     async def look() -> None:
-        during.extend(await numbers(store, app.settings))
+        during.extend(await event_counts(store, app.settings))
 
     world.sink.before = look
     await world.drain()
     assert (during[0].processing, during[0].inflight, during[0].stuck, during[0].lag) == (4, 4, 0, 4)
-    [one] = await numbers(store, app.settings)
+    [one] = await event_counts(store, app.settings)
     assert (one.lag, one.done, one.failed, one.oldest_age) == (0, 3, 1, None)
     samples = await fleet(store, app.settings)
     assert samples["outbox_lag_events"] == {("notes",): 0.0}

@@ -17,7 +17,7 @@ from tests.outbox.conftest import World
 pytestmark = pytest.mark.anyio
 MANY = 4000  # more than are looked at of any state
 STATEMENTS: dict[str, list[Any]] = {
-    "numbers": [600.0],
+    "event_counts": [600.0],
     "failed_by_reason": ["outbox:notes", 50],
     "retried_by_reason": ["outbox:notes", 50],
     "longest_events": ["outbox:notes", 5],
@@ -70,10 +70,10 @@ async def test_each_look_is_a_handful_of_statements(world: World, monkeypatch: p
         monkeypatch.setattr(store, name, counted)
     own = (await world.app.operator(Caller("ann", Role.OPERATOR))).of(OutboxService)
     await own.overview()
-    assert asked == {"numbers": 1, "overview": 1}
+    assert asked == {"event_counts": 1, "overview": 1}
     asked.clear()
     await own.show("notes")
     assert asked == dict.fromkeys([*STATEMENTS, "overview"], 1)
     asked.clear()
     await own.troubled()
-    assert asked == {"numbers": 1}
+    assert asked == {"event_counts": 1}

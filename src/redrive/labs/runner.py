@@ -20,7 +20,7 @@ from redrive.labs.report import write_report
 from redrive.labs.run import Run
 from redrive.ops.access import Caller, Role
 from redrive.ops.workers import Standing, standing
-from redrive.outbox.numbers import numbers
+from redrive.outbox.event_counts import event_counts
 from redrive.stores import shown_url
 
 ACTOR, OVER = "lab", "the lab is over"
@@ -113,7 +113,7 @@ async def _refuse_busy(world: World) -> None:
 async def _busy(world: World) -> str:
     """Returns who else is there."""
     store = await world.store()
-    for one in await numbers(store, world.app.settings):
+    for one in await event_counts(store, world.app.settings):
         if one.projection == world.projection and (one.lag or one.failed):
             return f"{one.lag} events wait, {one.failed} are failed"
     figures = await store.figures()

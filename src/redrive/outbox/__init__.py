@@ -7,8 +7,10 @@ figures are those of tasks. Every process loads this module; what it names by te
 from typing import Any
 
 from redrive.kernel.feature import Feature
-from redrive.outbox.examine import ALERTS, dependencies, examine
+from redrive.outbox.alerts import ALERTS
+from redrive.outbox.doctor import examine
 from redrive.outbox.projections import declare
+from redrive.outbox.readiness import dependencies
 from redrive.outbox.settings import OutboxSettings, retention
 
 OUTBOX = Feature(
@@ -18,7 +20,7 @@ OUTBOX = Feature(
     services={"outbox": "redrive.outbox.application:Outbox"},
     routes="redrive.outbox.routes:router",
     commands="redrive.outbox.commands:cli",
-    pages="redrive.outbox.console_pages:pages",
+    pages="redrive.outbox.pages:pages",
     settings=OutboxSettings,
     retention=retention,
     examine=examine,
@@ -33,7 +35,7 @@ __all__ = ["OUTBOX", "publish"]
 
 
 def publish(connection: Any, projection: str, *event: Any, **more: Any) -> Any:
-    """See ``redrive.outbox.publishing.publish``: it is imported by those who publish."""
-    from redrive.outbox.publishing import publish as publish_event
+    """See ``redrive.outbox.publish_event.publish``: it is imported by those who publish."""
+    from redrive.outbox.publish_event import publish as publish_event
 
     return publish_event(connection, projection, *event, **more)

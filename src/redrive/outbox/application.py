@@ -18,7 +18,7 @@ from redrive.outbox.begin_operation import begin_rebuild, begin_verify
 from redrive.outbox.event import QUEUE_PREFIX, Event, kind_of
 from redrive.outbox.projection import Projection
 from redrive.outbox.projections import Projections
-from redrive.outbox.publishing import event_task
+from redrive.outbox.publish_event import event_task
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.source import source_of
 

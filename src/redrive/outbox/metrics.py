@@ -8,7 +8,7 @@ from redrive.observe.feature_metrics import FeatureMetrics
 from redrive.observe.metrics import Metric, Scope, Type
 from redrive.observe.samples import Samples, put
 from redrive.outbox.event import projection_of
-from redrive.outbox.numbers import numbers
+from redrive.outbox.event_counts import event_counts
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
@@ -59,7 +59,7 @@ def process(worker: Samples) -> Samples:
 async def fleet(store: Store, settings: Settings) -> Samples:
     """Returns what the store says, the same whoever is asked."""
     found: Samples = {}
-    for one in await numbers(store, settings):
+    for one in await event_counts(store, settings):
         put(found, LAG.name, float(one.lag), one.projection)
         put(found, OLDEST.name, one.oldest_age or 0.0, one.projection)
         put(found, INFLIGHT.name, float(one.inflight), one.projection)

@@ -19,7 +19,7 @@ select 0 as n where $1::jsonb is not null
 -- erase: nothing to do
 select 0 as n where $1::jsonb is null
 
--- numbers: each projection's events by status; the age of the oldest that is not done is of the first 1,000 of each state
+-- event_counts: each projection's events by status; the age of the oldest that is not done is of the first 1,000 of each state
 with running as materialized (
   select t.queue, t.created_at, t.lease_expires_at < clock_timestamp()
     or t.last_attempt_at < clock_timestamp() - $1::double precision * interval '1 second' as stuck

@@ -15,7 +15,7 @@ from redrive.ops.circuits import told
 from redrive.ops.operator.session import Session
 from redrive.ops.workers import live_workers
 from redrive.outbox.event import kind_of, queue_of
-from redrive.outbox.numbers import Numbers, numbers
+from redrive.outbox.event_counts import EventCounts, event_counts
 from redrive.outbox.projection import Projection
 from redrive.outbox.projections import projections_of
 from redrive.outbox.settings import OutboxSettings
@@ -53,7 +53,7 @@ Row = dict[str, Any]
 async def overview(session: Session) -> list[Row]:
     """Returns all projections: those of the application, and others that events were published to."""
     known = projections_of(session.registry)
-    found = {one.projection: one for one in await numbers(session.store, session.settings)}
+    found = {one.projection: one for one in await event_counts(session.store, session.settings)}
     seen = await session.store.overview()
     return [_row(name, known.get(name), found.get(name), seen) for name in sorted({*known, *found})]
 
@@ -61,13 +61,13 @@ async def overview(session: Session) -> list[Row]:
 async def used(session: Session) -> bool:
     """Returns whether anybody uses the outbox: a projection was declared, or something published."""
     declared = any(not one.built_in for one in projections_of(session.registry).values())
-    return declared or bool(await numbers(session.store, session.settings))
+    return declared or bool(await event_counts(session.store, session.settings))
 
 
 async def troubled(session: Session) -> int:
     """Returns how many projections need somebody: events of them failed, are stuck, or wait for too long."""
     oldest = session.settings.of(OutboxSettings).oldest_alert_seconds
-    found = await numbers(session.store, session.settings)
+    found = await event_counts(session.store, session.settings)
     return sum(bool(one.failed or one.stuck or (one.oldest_age or 0.0) > oldest) for one in found)
 
 
@@ -75,7 +75,7 @@ async def show(session: Session, name: str, *, whole: bool) -> Row:
     """Returns everything about one projection. ``whole``: with what is for those who may act, which is what errors say
     and the settings."""
     store, known = session.store, projections_of(session.registry).get(name)
-    found = next((one for one in await numbers(store, session.settings) if one.projection == name), None)
+    found = next((one for one in await event_counts(store, session.settings) if one.projection == name), None)
     if known is None and found is None:
         raise NotFound(f"there is no projection {name!r}", hint="redrive outbox lists them")
     seen = await store.overview()
@@ -94,8 +94,8 @@ async def show(session: Session, name: str, *, whole: bool) -> Row:
     }
 
 
-def _row(name: str, projection: Projection | None, found: Numbers | None, seen: Overview) -> Row:
-    one, queue = found or Numbers(name), queue_of(name)
+def _row(name: str, projection: Projection | None, found: EventCounts | None, seen: Overview) -> Row:
+    one, queue = found or EventCounts(name), queue_of(name)
     pause = seen.pause_of("queue", queue)
     return {
         "projection": name,

@@ -13,43 +13,16 @@ from redrive.kernel.circuit import Circuit
 from redrive.outbox.duties import duties_of
 from redrive.outbox.event import Event, kind_of
 from redrive.outbox.projection import Projection
-from redrive.outbox.reclaimed import log_reclaimed
+from redrive.outbox.reclaim_log import log_reclaimed
+from redrive.outbox.relay.handler import ProjectionHandler
 from redrive.outbox.settings import OutboxSettings, check_projection
 
 if TYPE_CHECKING:
     from redrive.app import App
-    from redrive.handlers.bulk import Bulk
     from redrive.handlers.registry import Registry
-    from redrive.outbox.relay import Relay
     from redrive.outbox.sink import Sink
-    from redrive.outbox.sink_upkeep import SinkUpkeep
 
 BUILT_IN = "search_index_to_elastic"
-
-
-class ProjectionHandler:
-    """The handler of a projection's kind. By it the projection is found wherever the application's kinds are known."""
-
-    def __init__(self, projection: Projection, settings: OutboxSettings) -> None:
-        self.projection = projection
-        self._settings = settings
-        self._relay: Relay | None = None
-        self._upkeep: SinkUpkeep
-
-    async def relay(self, bulk: Bulk) -> None:
-        """Projects events."""
-        if self._relay is None:
-            from redrive.outbox.pacing import Brake, Pace
-            from redrive.outbox.relay import Relay
-            from redrive.outbox.sink_upkeep import SinkUpkeep
-
-            own = self._settings
-            pace = Pace(self.projection.batch, own.batch_bytes, own.batch_seconds)
-            self._relay = Relay(self.projection, pace, Brake(own.backoff))
-            self._upkeep = SinkUpkeep(self.projection.name, own.tombstone_days)
-        await self._relay.project(bulk)
-        if not bulk.cancelled:
-            await self._upkeep.after_request(self.projection.sink())
 
 
 class Projections:

@@ -13,7 +13,7 @@ from redrive.cli.support.start_operation import say_approval
 from redrive.cli.support.written import on_chosen
 from redrive.feature.cli import AppName, By, Json, Url, operate, output
 from redrive.ops.failed import Replayed
-from redrive.outbox.replaying import DEFAULT_LIMIT, MOST, ReplayPlan
+from redrive.outbox.replay import DEFAULT_LIMIT, MOST, ReplayPlan
 from redrive.outbox.service import OutboxService
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="PROJECTION", help="Which ones; else all.")]

@@ -12,7 +12,7 @@ from redrive.api.models import OperationOut
 from redrive.feature import Operator
 from redrive.feature.api import PROBLEMS, In, Out, TheOperator
 from redrive.ops import views
-from redrive.outbox.replaying import DEFAULT_LIMIT
+from redrive.outbox.replay import DEFAULT_LIMIT
 from redrive.outbox.service import MOST_HITS, OutboxService
 
 router = APIRouter(prefix="/api/outbox", tags=["outbox"], responses=PROBLEMS)

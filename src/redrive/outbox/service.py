@@ -11,12 +11,12 @@ from redrive.kernel.records import Record
 from redrive.ops.access import Role
 from redrive.ops.failed import Replayed
 from redrive.ops.operator.session import Service
-from redrive.outbox import projection_figures, replaying
+from redrive.outbox import projection_figures, replay
 from redrive.outbox.begin_operation import begin_rebuild, begin_verify
-from redrive.outbox.numbers import numbers
+from redrive.outbox.event_counts import event_counts
 from redrive.outbox.open_operations import under_way
 from redrive.outbox.projections import projection_in, projections_of
-from redrive.outbox.replaying import ReplayPlan
+from redrive.outbox.replay import ReplayPlan
 from redrive.outbox.sink import Searchable
 
 MOST_HITS = 1000
@@ -61,19 +61,19 @@ class OutboxService(Service):
         hits = await sink.search(text, limit)
         return [{"key": hit.key, "score": round(hit.score, 6), "document": hit.document} for hit in hits]
 
-    async def plan_replay(self, projections: Sequence[str] = (), limit: int = replaying.DEFAULT_LIMIT) -> ReplayPlan:
+    async def plan_replay(self, projections: Sequence[str] = (), limit: int = replay.DEFAULT_LIMIT) -> ReplayPlan:
         """Returns what a replay of these projections' failed events would be about (of none named: of all), and whether
         a second operator would have to agree. Changes nothing."""
         self._session.may(Role.OPERATOR)
-        if not 1 <= limit <= replaying.MOST:
-            raise InvalidInput(f"limit is from 1 to {replaying.MOST:,}")
-        return await replaying.plan_replay(self._session, await self._named(projections), limit)
+        if not 1 <= limit <= replay.MOST:
+            raise InvalidInput(f"limit is from 1 to {replay.MOST:,}")
+        return await replay.plan_replay(self._session, await self._named(projections), limit)
 
     async def replay(
         self, plan: ReplayPlan, reason: str | None = None, progress: Callable[[int], None] = lambda _: None
     ) -> Replayed:
         """Replays exactly what the plan says, here and now."""
-        return await replaying.replay(self._session, plan, reason, progress)
+        return await replay.replay(self._session, plan, reason, progress)
 
     async def rebuild(
         self, projection: str, *, reason: str | None = None, allow_refused: int = 0, allow_empty: bool = False
@@ -101,7 +101,7 @@ class OutboxService(Service):
         """Returns these projections, or all; refuses one that nobody declared and nothing was published to."""
         known = set(projections_of(self._session.registry))
         if not known.issuperset(projections) or not projections:
-            known |= {one.projection for one in await numbers(self._store, self._session.settings)}
+            known |= {one.projection for one in await event_counts(self._store, self._session.settings)}
         for name in projections:
             if name not in known:
                 projection_in(self._session.registry, name)

@@ -19,7 +19,7 @@ select 0 as n where ?1 is not null
 -- erase: nothing to do
 select 0 as n where ?1 is null
 
--- numbers: each projection's events by status; the age of the oldest that is not done is of the first 1,000 of each state
+-- event_counts: each projection's events by status; the age of the oldest that is not done is of the first 1,000 of each state
 with moment(now) as (select cast((julianday('now') - 2440587.5) * 86400000000 as integer)
 ), running as materialized (
   select t.queue, t.created_at, t.lease_expires_at < (select now from moment)

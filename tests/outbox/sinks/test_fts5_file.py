@@ -10,7 +10,7 @@ import pytest
 
 from redrive.ids import new_id
 from redrive.outbox.event import Event, Op
-from redrive.outbox.sink_upkeep import AT_ONCE, EVERY_S, SinkUpkeep
+from redrive.outbox.relay.prune_sink import AT_ONCE, EVERY_S, SinkPruner
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.verdict import Superseded
 from tests.outbox.conftest import make_app
@@ -86,14 +86,14 @@ class Counted:
 
 async def test_whoever_writes_prunes_now_and_then_in_pieces() -> None:
     now, sink = 1_000.0, Counted(2 * AT_ONCE + 5)
-    upkeep = SinkUpkeep("notes", 90, lambda: now)
+    pruner = SinkPruner("notes", 90, lambda: now)
     for _ in range(5):
-        await upkeep.after_request(sink)  # type: ignore[arg-type]
+        await pruner.after_request(sink)  # type: ignore[arg-type]
     assert (sink.left, sink.asked) == (0, 3)
     now += EVERY_S
     sink.left = -1
     for _ in range(2):
-        await upkeep.after_request(sink)  # type: ignore[arg-type]
+        await pruner.after_request(sink)  # type: ignore[arg-type]
     assert sink.asked == 4, "what went wrong is tried again later"
 
 

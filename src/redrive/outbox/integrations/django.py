@@ -18,7 +18,7 @@ from django.db.models.signals import post_delete, post_save, pre_save
 
 from redrive.errors import ConfigError, InvalidInput
 from redrive.outbox.integrations.documents import as_json, check_version, put
-from redrive.outbox.publishing import configured, event_task
+from redrive.outbox.publish_event import configured, event_task
 
 
 @dataclass(slots=True, frozen=True)

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Mapper, Session
 from redrive.errors import ConfigError
 from redrive.kernel.task import NewTask
 from redrive.outbox.integrations.documents import as_json, check_version, put
-from redrive.outbox.publishing import configured, event_task
+from redrive.outbox.publish_event import configured, event_task
 
 
 @dataclass(slots=True, frozen=True)

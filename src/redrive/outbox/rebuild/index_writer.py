@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from redrive.outbox.event import Event
-from redrive.outbox.pacing import Pace
+from redrive.outbox.relay.request_size import RequestSize
+from redrive.outbox.relay.sink_writer import SinkWriter
 from redrive.outbox.sink import Sink
 from redrive.outbox.verdict import Done, Failed, Superseded
-from redrive.outbox.writing import Write
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
@@ -56,18 +56,18 @@ class IndexWriter:
         own, self._projection = driver.settings, driver.projection
         self._store, self._stopping = driver.store, driver.stopping
         self._target = _OneIndex(driver.projection, index)
-        self._pace = Pace(driver.projection.batch, own.batch_bytes, own.batch_seconds)
+        self._size = RequestSize(driver.projection.batch, own.batch_bytes, own.batch_seconds)
 
     async def write(self, events: Sequence[Event]) -> list[str]:
         """Writes events; returns which of them the sink never will take, and why. What it does not take now is raised:
         all of it is written again."""
         if not events:
             return []
-        write = Write(self._target, self._pace, self._store, self._stopping)
-        await write.all(events, {event.id: _size(event.payload) for event in events})
+        writer = SinkWriter(self._target, self._size, self._store, self._stopping)
+        await writer.write(events, {event.id: _size(event.payload) for event in events})
         refused = list[str]()
         for event in events:
-            verdict = write.verdicts.get(event.id)
+            verdict = writer.verdicts.get(event.id)
             if isinstance(verdict, Failed):
                 refused.append(f"{event.key}: {verdict.reason}: {verdict.message}"[:300])
             elif not isinstance(verdict, Done | Superseded):

@@ -17,7 +17,7 @@ from redrive.kernel.operation import Operation, Status, moment
 from redrive.outbox.event import MOST_VERSION, split_key
 from redrive.outbox.index_job import VERIFY, IndexJob, job_of
 from redrive.outbox.operation_driver import Driver, count_of, is_over, rebuildable, state_of
-from redrive.outbox.publishing import event_task
+from redrive.outbox.publish_event import event_task
 from redrive.outbox.sink import Digest, Divisible, Rebuildable
 from redrive.outbox.source import Source
 from redrive.outbox.table_source import source_for

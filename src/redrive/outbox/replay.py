@@ -1,5 +1,5 @@
-"""Replays failed events of projections: they are tried again, from their first attempt on. It is the replay of tasks,
-of the queues of projections."""
+"""Replays failed events: they are tried again, from their first attempt on. It is the replay of tasks, of the queues of
+projections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from redrive.ops.operator.session import Session
 from redrive.outbox.event import queue_of
 
 DEFAULT_LIMIT = 100
-MOST = 1_000_000
+MOST = 1_000_000  # events of one replay
 
 
 @dataclass(slots=True, frozen=True)

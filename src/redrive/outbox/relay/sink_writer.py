@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from redrive.outbox.coalesce import Entity, by_entity, worst
 from redrive.outbox.event import Event, Op
-from redrive.outbox.pacing import Pace
+from redrive.outbox.relay.coalesce import Entity, by_entity, worst
+from redrive.outbox.relay.request_size import RequestSize
+from redrive.outbox.relay.tombstones import buried, bury
 from redrive.outbox.sink import Sink, TooLarge
-from redrive.outbox.tombstones import buried, bury
 from redrive.outbox.verdict import Done, Failed, Superseded, Verdict
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 TOO_LARGE = Failed("http_4xx", "the sink refuses this document for its size")
 
 
-class Projected(Protocol):
-    """What the relay needs of a projection."""
+class Target(Protocol):
+    """What a writer needs of a projection."""
 
     @property
     def name(self) -> str: ...
@@ -41,18 +41,18 @@ class Projected(Protocol):
         ...
 
 
-class Write:
-    """One call of the relay: ``verdicts`` has what the sink said so far, also when it fails in between."""
+class SinkWriter:
+    """Writes the events of one call: ``verdicts`` has what the sink said so far, also when it fails in between."""
 
-    def __init__(self, projection: Projected, pace: Pace, store: Store, stopping: Callable[[], bool]) -> None:
-        self._projection = projection
-        self._sink = projection.sink()
-        self._pace = pace
+    def __init__(self, target: Target, size: RequestSize, store: Store, stopping: Callable[[], bool]) -> None:
+        self._target = target
+        self._sink = target.sink()
+        self._size = size
         self._store = store
         self._stopping = stopping
         self.verdicts: dict[UUID, Verdict] = {}
 
-    async def all(self, events: Sequence[Event], sizes: Mapping[UUID, int]) -> None:
+    async def write(self, events: Sequence[Event], sizes: Mapping[UUID, int]) -> None:
         """Writes the newest of each entity; where that never can be written, the next newest."""
         entities = by_entity(events)
         while entities and not self._stopping():
@@ -63,14 +63,14 @@ class Write:
         """Writes the newest event of each, in as many requests as it takes, until the worker stops."""
         at = 0
         while at < len(entities) and not self._stopping():
-            rest = entities[at : at + self._pace.events]
+            rest = entities[at : at + self._size.events]
             bytes_of = [sizes[one.newest.id] for one in rest]
-            chunk = rest[: self._pace.cut(bytes_of)]
+            chunk = rest[: self._size.cut(bytes_of)]
             try:
                 verdicts = await self._request([one.newest for one in chunk])
             except TooLarge:
                 if len(chunk) > 1:
-                    self._pace.was_too_large(len(chunk), sum(bytes_of[: len(chunk)]))
+                    self._size.was_too_large(len(chunk), sum(bytes_of[: len(chunk)]))
                     continue
                 verdicts = [TOO_LARGE]
             for one, verdict in zip(chunk, verdicts, strict=True):
@@ -84,9 +84,9 @@ class Write:
         verdicts: dict[UUID, Verdict] = {}
         if live:
             began = time.monotonic()
-            indexes = await self._projection.indexes(self._store)
+            indexes = await self._target.indexes(self._store)
             said = [one for index in indexes if (one := await self._written(live, index)) is not None]
-            self._pace.took(len(live), time.monotonic() - began)
+            self._size.took(len(live), time.monotonic() - began)
             verdicts = {event.id: worst(each) for event, *each in zip(live, *said, strict=True)}
         return [verdicts.get(event.id, Superseded()) for event in events]
 
@@ -95,16 +95,16 @@ class Write:
         try:
             found = await self._sink.write(events, index)
         except Exception:
-            if index is None or not await self._projection.given_up(self._store, index):
+            if index is None or not await self._target.given_up(self._store, index):
                 raise
             return None
         if index is None or all(isinstance(one, Done | Superseded) for one in found):
             return found
-        return None if await self._projection.given_up(self._store, index) else found
+        return None if await self._target.given_up(self._store, index) else found
 
     async def _deleted(self, events: Sequence[Event]) -> Mapping[str, int]:
         """Notes what these events delete, and returns at which versions their documents were deleted before."""
         if not self._sink.compares_versions:
             return {}  # whoever reads it gets versions, and has to remember them
-        await bury(self._store, self._projection.name, events)
-        return await buried(self._store, self._projection.name, events)
+        await bury(self._store, self._target.name, events)
+        return await buried(self._store, self._target.name, events)

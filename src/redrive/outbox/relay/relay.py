@@ -15,10 +15,11 @@ from uuid import UUID
 from redrive.kernel.outcome import Completed
 from redrive.kernel.payload import encode
 from redrive.outbox.event import Event, Op, UnfitEvent, event_of
-from redrive.outbox.failures import EventRefused, SinkFailed
-from redrive.outbox.pacing import Brake, Pace
+from redrive.outbox.relay.request_size import RequestSize
+from redrive.outbox.relay.sink_backoff import SinkBackoff
+from redrive.outbox.relay.sink_errors import EventRefused, SinkFailed
+from redrive.outbox.relay.sink_writer import SinkWriter, Target
 from redrive.outbox.verdict import Done, Failed, Superseded, Verdict
-from redrive.outbox.writing import Projected, Write
 
 if TYPE_CHECKING:
     from redrive.handlers.bulk import Bulk, Item
@@ -31,15 +32,15 @@ DETERMINISTIC = "deterministic_exception"
 class Relay:
     """Projects the events of one projection. The size of its requests adapts to what the sink takes."""
 
-    def __init__(self, projection: Projected, pace: Pace, brake: Brake) -> None:
+    def __init__(self, projection: Target, size: RequestSize, backoff: SinkBackoff) -> None:
         self._projection = projection
-        self._pace = pace
-        self._brake = brake
+        self._size = size
+        self._backoff = backoff
 
     async def project(self, bulk: Bulk) -> None:
         """Sends the newest version of each entity, and answers each event. While the sink is down it waits first, with
         its leases renewed; a worker that stops meanwhile hands them back."""
-        while (wait := self._brake.wait(time.monotonic())) and not bulk.cancelled:  # noqa: ASYNC110 (nothing tells)
+        while (wait := self._backoff.wait(time.monotonic())) and not bulk.cancelled:  # noqa: ASYNC110 (nothing tells)
             await asyncio.sleep(min(wait, LOOK_EVERY_S))
         if bulk.cancelled:
             return
@@ -65,20 +66,20 @@ class Relay:
         """Returns what became of each event; of those that were not sent because the worker stops, nothing."""
         tasks = [(item.context.task, item.payload) for item in bulk]
         sizes = {task.id: len(task.payload or "") for task, _ in tasks}
-        write = Write(self._projection, self._pace, bulk[0].context.store, lambda: bulk.cancelled)
+        writer = SinkWriter(self._projection, self._size, bulk[0].context.store, lambda: bulk.cancelled)
         failed: SinkFailed | None = None
         try:
-            await write.all(events, sizes)
-            self._brake.succeeded()
+            await writer.write(events, sizes)
+            self._backoff.succeeded()
         except Exception as error:  # the write as a whole: what has no verdict yet is tried again
-            self._brake.failed(time.monotonic(), random.random())  # noqa: S311 (jitter)
+            self._backoff.failed(time.monotonic(), random.random())  # noqa: S311 (jitter)
             failed = SinkFailed(error)
             failed.__cause__ = error
-        ops = {task.id: payload["op"] for task, payload in tasks if task.id in write.verdicts}
+        ops = {task.id: payload["op"] for task, payload in tasks if task.id in writer.verdicts}
         made: dict[Any, Any] = {}  # one outcome for all events that end the same way
         found: dict[UUID, Any] = {}
         for event in events:
-            verdict = write.verdicts.get(event.id)
+            verdict = writer.verdicts.get(event.id)
             if verdict is None:
                 if failed is not None:
                     found[event.id] = failed

@@ -1,18 +1,16 @@
-"""Paces writes: how large requests are, and when the next one may be sent. Pure: it is told how long they took."""
+"""How large requests to a sink are: it adapts to what the sink takes. Pure: it is told how long they took."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from redrive.kernel.backoff import Backoff
-
 GROWTH = 1.5
 QUICK = 0.5  # a request that takes less than this share of the longest time may be larger next time
 
 
 @dataclass(slots=True)
-class Pace:
+class RequestSize:
     """The size of requests to one sink. It shrinks when one was too large or took too long, and grows back while they
     are quick."""
 
@@ -46,28 +44,3 @@ class Pace:
             if total > self.bytes and n:
                 return n
         return min(self.events, len(sizes))
-
-
-@dataclass(slots=True)
-class Brake:
-    """Keeps a worker from asking a sink again and again that is down, however many events wait: after a request that
-    failed as a whole the next one waits as an event would, longer each time."""
-
-    backoff: Backoff
-    failures: int = 0
-    until: float = 0.0
-
-    def failed(self, now: float, jitter: float) -> None:
-        """Counts a request that failed as a whole, at a time of a steady clock. Those that were under way with it say
-        nothing new."""
-        if now >= self.until:
-            self.failures += 1
-            self.until = now + self.backoff.delay(self.failures, jitter)
-
-    def succeeded(self) -> None:
-        """Counts a request that was answered."""
-        self.failures, self.until = 0, 0.0
-
-    def wait(self, now: float) -> float:
-        """Returns the seconds until the next request may be sent."""
-        return max(0.0, self.until - now)

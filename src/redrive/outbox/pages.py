@@ -1,4 +1,4 @@
-"""The pages of the outbox in the console: projections, how far behind their sinks are, and acting on them."""
+"""The pages of projections in the console: how far behind their sinks are, and acting on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redrive.errors import InvalidInput
 from redrive.feature import Operator, Role
 from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, pages_router
 from redrive.outbox import page_regions as regions
-from redrive.outbox.replaying import DEFAULT_LIMIT, MOST
+from redrive.outbox.replay import DEFAULT_LIMIT, MOST
 from redrive.outbox.service import OutboxService
 
 router = pages_router("outbox")

@@ -1,5 +1,5 @@
-"""A worker of the outbox that kills itself where it is told to: ``python -m tests.outbox.dying POINT``; without one it
-works.
+"""A worker of the outbox that kills itself where it is told to: ``python -m tests.outbox.relay.dying_worker POINT``;
+without one it works.
 
 A point is a step and when: the request to the sink ``before`` and ``after`` it is written, its second part, and the
 settlement of the events ``before`` and ``after`` it has landed."""
@@ -16,7 +16,7 @@ from typing import Any
 from redrive import App
 from redrive.kernel.commit import Commit
 from redrive.observe.logs import configure
-from redrive.outbox import writing
+from redrive.outbox.relay import sink_writer
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.settings import load_settings
@@ -45,7 +45,7 @@ def die_at(point: str) -> None:
         for store in (SqliteStore, PostgresStore):
             _around(store, "cycle", when, lambda _store, commit, *_: _settles(commit))
     elif name == "bury":
-        _around(writing, "bury", when, lambda _store, _name, events: any(one.op == "delete" for one in events))
+        _around(sink_writer, "bury", when, lambda _store, _name, events: any(one.op == "delete" for one in events))
     else:
         calls: list[int] = []
         wanted = 2 if name == "second" else 1

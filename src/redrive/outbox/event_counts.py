@@ -1,4 +1,4 @@
-"""Reads how projections stand: what waits, what is under way, what is stuck."""
+"""Counts the events of each projection: those that wait, are under way, failed, are done, or are stuck."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, frozen=True)
-class Numbers:
+class EventCounts:
     """The events of a projection, in the words of the outbox. ``stuck``: processing, and its lease is over or it takes
     longer than ``OUTBOX_MAX_PROCESSING_SECONDS``. ``retries``: of the pending ones, those that
     wait for another attempt. ``oldest_age``: seconds since the oldest that is not done was published."""
@@ -33,7 +33,7 @@ class Numbers:
         return self.pending + self.processing
 
 
-async def numbers(store: Store, settings: Settings) -> list[Numbers]:
-    """Returns how each projection stands that ever had an event, by one statement."""
+async def event_counts(store: Store, settings: Settings) -> list[EventCounts]:
+    """Returns the counts of each projection that ever had an event, by one statement."""
     longest = settings.of(OutboxSettings).max_processing_seconds
-    return [Numbers(**row) for row in await store.feature_rows("outbox", "numbers", longest)]
+    return [EventCounts(**row) for row in await store.feature_rows("outbox", "event_counts", longest)]

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from redrive import State
-from redrive.outbox.numbers import numbers
+from redrive.outbox.event_counts import event_counts
 from tests.outbox.conftest import World, make_app
-from tests.outbox.dying import POINTS
 from tests.outbox.faulty import Faulty
 from tests.outbox.forgetful import ForgetfulFts5
+from tests.outbox.relay.dying_worker import POINTS
 from tests.worker.conftest import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.faults, pytest.mark.timeout(300)]
@@ -30,7 +30,9 @@ ENTITIES = 100
 @contextmanager
 def worker(env: dict[str, str], log: Path, *point: str) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("ab") as stream:
-        process = subprocess.Popen([sys.executable, "-m", "tests.outbox.dying", *point], env=env, stderr=stream)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.outbox.relay.dying_worker", *point], env=env, stderr=stream
+        )
     try:
         yield process
     finally:
@@ -82,6 +84,6 @@ async def publish_round(world: World, version: int, source: dict[str, tuple[int,
 
 
 async def drained(world: World) -> bool:
-    [one] = await numbers(await world.app.store(), world.app.settings)
+    [one] = await event_counts(await world.app.store(), world.app.settings)
     assert one.failed == 0, [task.error_message for task in await world.tasks() if task.state is State.FAILED][:3]
     return one.lag == 0 and one.stuck == 0

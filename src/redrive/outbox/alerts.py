@@ -1,16 +1,14 @@
-"""What is wrong with projections: told by doctor, by alerts, and by readiness."""
+"""What somebody is told about projections without asking."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from redrive.kernel.alerts.brought import AlertRule
 from redrive.kernel.alerts.rules import Unit
-from redrive.kernel.diagnosis import Dependency, Finding, Level
-from redrive.outbox.event import queue_of
-from redrive.outbox.numbers import numbers
+from redrive.kernel.diagnosis import Level
+from redrive.outbox.event_counts import event_counts
 from redrive.outbox.settings import OutboxSettings
 
 if TYPE_CHECKING:
@@ -18,44 +16,21 @@ if TYPE_CHECKING:
     from redrive.settings import Settings
 
 
-async def examine(store: Store, settings: Settings) -> list[Finding]:
-    """Returns what is wrong: events that are stuck, that wait for too long, or that failed."""
-    found: list[Finding] = []
-    oldest = settings.of(OutboxSettings).oldest_alert_seconds
-    for one in await numbers(store, settings):
-        name = one.projection
-        told = partial(Finding, about=("queue", queue_of(name)), page=f"/outbox/{name}")
-        work = f"redrive outbox work {name}"
-        if one.stuck:
-            text = f"projection {name}: {one.stuck} stuck in processing; whoever had them is gone or hangs"
-            found.append(told(Level.CRITICAL, "outbox_stuck", text, work))
-        if one.oldest_age is not None and one.oldest_age > oldest:
-            text = f"projection {name} is behind: {one.lag} events, the oldest for {one.oldest_age:.0f} s"
-            found.append(told(Level.WARNING, "outbox_behind", text, work))
-        if one.failed:
-            text = f"projection {name}: {one.failed} failed, and missing in its sink"
-            why = f"redrive failed --queue {queue_of(name)} says why"
-            found.append(
-                told(Level.WARNING, "outbox_failed", text, f"{why}; mend that, then redrive outbox replay {name}")
-            )
-    return found
-
-
 async def stuck(store: Store, settings: Settings) -> float | None:
     """Returns how many events are stuck in processing."""
-    found = await numbers(store, settings)
+    found = await event_counts(store, settings)
     return float(sum(one.stuck for one in found)) if found else None
 
 
 async def oldest_age(store: Store, settings: Settings) -> float | None:
     """Returns the age of the oldest event that is not done."""
-    found = await numbers(store, settings)
+    found = await event_counts(store, settings)
     return max((one.oldest_age or 0.0 for one in found), default=None)
 
 
 async def failed(store: Store, settings: Settings) -> float | None:
     """Returns how many events are failed."""
-    found = await numbers(store, settings)
+    found = await event_counts(store, settings)
     return float(sum(one.failed for one in found)) if found else None
 
 
@@ -72,20 +47,6 @@ def hold(usual: float) -> Callable[[Settings], float]:
         return usual if given is None else given
 
     return seconds
-
-
-async def dependencies(store: Store, settings: Settings) -> list[Dependency]:
-    """Returns whether the sinks can be reached that this process writes to."""
-    from redrive.outbox.projections import sinks_in_use
-
-    found = []
-    for projection, sink in sinks_in_use(settings.of(OutboxSettings)):
-        try:
-            await sink.check()
-            found.append(Dependency(f"sink of {projection.name}"))
-        except Exception as error:  # whatever it is: nothing can be written there now
-            found.append(Dependency(f"sink of {projection.name}", False, f"not reachable ({type(error).__name__})"))
-    return found
 
 
 ALERTS = (

@@ -18,7 +18,7 @@ EVERY_S = 600.0
 AT_ONCE = 1_000  # so that no request waits for long
 
 
-class SinkUpkeep:
+class SinkPruner:
     """Prunes the sink of one projection every ten minutes while it is written to, in pieces."""
 
     def __init__(self, name: str, keep_days: float, clock: Callable[[], float] = time.monotonic) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from redrive.kernel.commit import Commit
 from redrive.kernel.reactions import Rows
+from redrive.outbox.relay.tombstones import digest_of
 from redrive.outbox.settings import OutboxSettings, retention
-from redrive.outbox.tombstones import digest_of
 from tests.outbox.conftest import World, make_app
 from tests.outbox.faulty import Faulty
 from tests.outbox.forgetful import ForgetfulFts5

@@ -1,0 +1,1 @@
+"""The relay: takes claimed events to a sink, and gives each its own outcome."""
