@@ -1,4 +1,4 @@
-"""Plans of load: what options, the environment and the usual values make of it; and a load whose door fails."""
+"""Plans of load: what options, the environment and the usual values make of it; and a load whose target fails."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from redrive.errors import InvalidInput
-from redrive.outbox.load.doors import Refused
 from redrive.outbox.load.plan import LoadPlan, Scenario, plan_of
 from redrive.outbox.load.runner import LoadFailed, Runner
+from redrive.outbox.load.targets import Refused
 
 pytestmark = pytest.mark.anyio
 ENVIRONMENT = {
@@ -51,7 +51,7 @@ def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
 
 
 class Faulty:
-    """A door that remembers, and fails each so-manieth call."""
+    """A target that remembers, and fails each so-manieth call."""
 
     def __init__(self, every: int = 0) -> None:
         self.every, self.calls = every, 0
@@ -87,8 +87,8 @@ class Faulty:
         self.did[op] += 1
 
 
-async def load(door: Any, **plan: Any) -> Runner:
-    runner = Runner(LoadPlan(**{"rate": 0.0, "concurrency": 5, **plan}), door)
+async def load(target: Any, **plan: Any) -> Runner:
+    runner = Runner(LoadPlan(**{"rate": 0.0, "concurrency": 5, **plan}), target)
     await runner.prepare()
     await runner.run()
     return runner
@@ -96,13 +96,13 @@ async def load(door: Any, **plan: Any) -> Runner:
 
 @pytest.mark.parametrize("scenario", list(Scenario))
 async def test_each_scenario_finds_its_notes(scenario: Scenario) -> None:
-    door = Faulty()
-    runner = await load(door, scenario=scenario, total=200)
-    assert not runner.tally.errors and door.most == 5
+    target = Faulty()
+    runner = await load(target, scenario=scenario, total=200)
+    assert not runner.tally.errors and target.most == 5
     needed = {Scenario.DELETE: 200, Scenario.UPDATE: 20}.get(scenario, 0)
     assert runner.tally.prepared == needed
     made = runner.tally.done["create"] + needed
-    assert len(door.notes) == made - runner.tally.done["delete"]
+    assert len(target.notes) == made - runner.tally.done["delete"]
     if scenario is not Scenario.MIXED:
         assert runner.tally.done == {scenario: 200}
     else:

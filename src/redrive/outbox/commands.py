@@ -1,19 +1,17 @@
-"""``redrive outbox``."""
+"""``redrive outbox`` and ``list``; each of the others has a file of its own."""
 
 from __future__ import annotations
 
-import json as json_format
-from typing import Annotated, Any
-
 import typer
 
-from redrive.feature.cli import AppName, Json, Url, look_at, operate, output
-from redrive.outbox.load_command import load_events
+from redrive.feature.cli import AppName, Json, Url, look_at, output
+from redrive.outbox.load.command import load_events
 from redrive.outbox.rebuild_command import rebuild
 from redrive.outbox.replay_command import replay
+from redrive.outbox.search_command import search
 from redrive.outbox.service import OutboxService
 from redrive.outbox.show_command import age, show
-from redrive.outbox.trigger_command import trigger
+from redrive.outbox.triggers.command import trigger
 from redrive.outbox.verify_command import verify
 from redrive.outbox.work_command import work
 
@@ -28,8 +26,8 @@ cli.command("load")(load_events)
 cli.command("replay")(replay)
 cli.command("rebuild")(rebuild)
 cli.command("verify")(verify)
+cli.command("search")(search)
 COLUMNS = ("projection", "pending", "retries", "processing", "done", "failed", "stuck")
-LONGEST_SHOWN = 120
 
 
 @cli.callback()
@@ -55,31 +53,3 @@ def list_projections(url: Url = None, app: AppName = None, json: Json = False) -
             for name, one in rows
         ],
     )
-
-
-@cli.command("search")
-def search(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Words that the documents have.")],
-    projection: Annotated[
-        str | None, typer.Option("--projection", "-p", metavar="NAME", help="Where there are several.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many at most.")] = 10,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """Search the documents of a projection, where its sink can: full text does."""
-    hits = operate(url, app, lambda own: own.of(OutboxService).search(projection, text, limit))
-    if json:
-        output.emit_list(hits)
-        return
-    if not hits:
-        output.say("nothing found")
-        return
-    shown = [(hit["key"], f"{hit['score']:.3f}", _short(hit["document"])) for hit in hits]
-    output.table(["document", "score", "text"], shown)
-
-
-def _short(document: Any) -> str:
-    text = json_format.dumps(document, ensure_ascii=False)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

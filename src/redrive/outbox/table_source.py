@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.errors import InvalidInput
 from redrive.outbox.digest import as_digest
-from redrive.outbox.event import split_key
+from redrive.outbox.event import key_of, split_key
 from redrive.outbox.sink import Digest, Stored
 from redrive.outbox.source import Page, Record, Source, Together, source_of
 from redrive.outbox.triggers import postgres, sqlite
-from redrive.outbox.triggers.mapped import SEQUENCE, Mapped, mapped, shape_of
 from redrive.outbox.triggers.quoting import name, text
+from redrive.outbox.triggers.table_mapping import SEQUENCE, TableMapping, map_table, shape_of
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
@@ -50,13 +50,13 @@ async def table_source(store: Store, projection: str, table: Table) -> TableSour
         )
     shape = await shape_of(store, table.table)
     options: dict[str, Any] = {"entity_type": table.entity_type, "id": table.id, "columns": table.columns}
-    return TableSource(store, mapped(shape, projection, version=table.version, **options))
+    return TableSource(store, map_table(shape, projection, version=table.version, **options))
 
 
 async def triggers_source(store: Store, projection: str) -> Source | None:
     """Returns the tables whose triggers feed a projection, as its source; None where there are none."""
     rows = await store.feature_rows("outbox", "trigger_marks")
-    found = [Mapped.of(json.loads(mark[1])) for row in rows if (mark := _MARK.search(row["mark"]))]
+    found = [TableMapping.of(json.loads(mark[1])) for row in rows if (mark := _MARK.search(row["mark"]))]
     own: dict[str, Source] = {one.entity_type: TableSource(store, one) for one in found if one.projection == projection}
     if not own:
         return None
@@ -66,16 +66,16 @@ async def triggers_source(store: Store, projection: str) -> Source | None:
 class TableSource:
     """One table. What it reads comes as one JSON text of a page, whatever the types of its columns."""
 
-    def __init__(self, store: Store, one: Mapped) -> None:
-        self.mapped = one
+    def __init__(self, store: Store, mapping: TableMapping) -> None:
+        self.mapping = mapping
         self._store = store
-        self._on_postgres = bool(one.schema)
-        self._key = f"t.{name(one.id)}"
+        self._on_postgres = bool(mapping.schema)
+        self._key = f"t.{name(mapping.id)}"
         self._as_text = f"{self._key}::text" if self._on_postgres else f"cast({self._key} as text)"
         self._sorted = f'({self._as_text} collate "C")' if self._on_postgres else self._as_text
 
     async def page(self, after: str | None, limit: int) -> Page:
-        kind = f"::{self.mapped.id_type}" if self._on_postgres else ""
+        kind = f"::{self.mapping.id_type}" if self._on_postgres else ""
         where = "true" if after is None else f"{self._key} > {self._place(after)}{kind}"
         rows = await self._records(f"where {where} order by {self._key} limit {int(limit)}")
         return Page([self._record(row) for row in rows], str(rows[-1][3]) if len(rows) == limit else None)
@@ -90,10 +90,10 @@ class TableSource:
             order = f"where {where} order by {self._sorted} limit {VERSIONS_AT_ONCE}"
             rows = await self._rows(f"{self._as_text} as a, {self._version} as b", "a, b", order)
             for found, version in rows:
-                yield Stored(f"{self.mapped.entity_type}:{found}", version)
+                yield Stored(key_of(self.mapping.entity_type, found), version)
             if len(rows) < VERSIONS_AT_ONCE:
                 return
-            after = f"{self.mapped.entity_type}:{rows[-1][0]}"
+            after = key_of(self.mapping.entity_type, rows[-1][0])
 
     async def count(self) -> int:
         """Returns how many entities there are."""
@@ -105,7 +105,7 @@ class TableSource:
         where = self._range(after, before)
         if where is None:
             return as_digest(0, 0)
-        document = f"{text(self.mapped.entity_type + ':')} || {self._as_text} || E'\\n' || {self._version}"
+        document = f"{text(self.mapping.entity_type + ':')} || {self._as_text} || E'\\n' || {self._version}"
         number = f"('x' || substr(md5({document}), 1, 16))::bit(64)::bigint::numeric"
         query = f"select json_build_array(count(*), coalesce(sum({number}), 0)::text)::text {self._from} where {where}"
         count, total = json.loads(await self._store.answer(query, SECONDS))
@@ -115,7 +115,7 @@ class TableSource:
 
     @property
     def _from(self) -> str:
-        one = self.mapped
+        one = self.mapping
         table = f"{name(one.schema)}.{name(one.table)}" if self._on_postgres else name(one.table)
         if one.version:
             return f"from {table} t"
@@ -125,16 +125,16 @@ class TableSource:
     @property
     def _version(self) -> str:
         """The version of a row; of those that are older than the trigger, 0."""
-        if self.mapped.version is None:
+        if self.mapping.version is None:
             return "coalesce(v.version, 0)"
         largest = "greatest" if self._on_postgres else "max"
-        return f"{largest}(coalesce(t.{name(self.mapped.version)}, 0), 0)"
+        return f"{largest}(coalesce(t.{name(self.mapping.version)}, 0), 0)"
 
     @property
     def _document(self) -> str:
         if self._on_postgres:
-            return postgres.document_of(self.mapped, "t")
-        return f"json({sqlite.document_of(self.mapped, 't', list(self.mapped.columns or ()))})"
+            return postgres.document_of(self.mapping, "t")
+        return f"json({sqlite.document_of(self.mapping, 't', list(self.mapping.columns or ()))})"
 
     async def _records(self, where: str) -> list[Any]:
         wanted = f"{self._as_text} as a, {self._version} as b, {self._document} as c, {self._key} as d"
@@ -152,7 +152,7 @@ class TableSource:
         return found
 
     def _record(self, row: Sequence[Any]) -> Record:
-        return Record(self.mapped.entity_type, row[0], row[1], row[2])
+        return Record(self.mapping.entity_type, row[0], row[1], row[2])
 
     def _place(self, after: str) -> str:
         """Returns a place as a value of the key's own type: SQLite compares text with numbers by type."""
@@ -160,12 +160,12 @@ class TableSource:
 
     def _id_in(self, key: str) -> str | None:
         entity_type, found = split_key(key)
-        return found if entity_type == self.mapped.entity_type else None
+        return found if entity_type == self.mapping.entity_type else None
 
     def _among(self, ids: Sequence[str]) -> str:
         """Returns the condition for these ids, such that the index of the key is used where its type is known; empty:
         none of them can be there."""
-        kind, subject, values = self.mapped.id_type, self._as_text, [text(one) for one in ids]
+        kind, subject, values = self.mapping.id_type, self._as_text, [text(one) for one in ids]
         if kind in ("text", "character varying") or (not self._on_postgres and _AFFINE.search(kind)):
             subject = self._key
         elif kind in ("smallint", "integer", "bigint"):
@@ -176,7 +176,7 @@ class TableSource:
 
     def _range(self, after: str, before: str | None) -> str | None:
         """Returns the condition for keys behind one and up to another; None where the table can have none."""
-        prefix = f"{self.mapped.entity_type}:"
+        prefix = f"{self.mapping.entity_type}:"
         conditions = ["true"]
         if after.startswith(prefix):
             conditions.append(f"{self._sorted} > {text(after.removeprefix(prefix))}")

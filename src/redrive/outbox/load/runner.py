@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 
 from redrive.errors import RedriveError
 from redrive.ids import new_id
-from redrive.outbox.load.doors import Door, kind_of
 from redrive.outbox.load.plan import LoadPlan, Scenario
 from redrive.outbox.load.tally import Tally
+from redrive.outbox.load.targets import Target, error_kind
 
 GRACE_S = 2.0  # what is under way when it is stopped may take so long to end
 CREATES, UPDATES = 0.5, 0.8  # of a mixed load: half are new, three tenths are changed, the rest is deleted
@@ -27,8 +27,8 @@ class LoadFailed(RedriveError):
 class Runner:
     """One load. ``tally`` can be read at any time, also while it runs and after it was stopped."""
 
-    def __init__(self, plan: LoadPlan, door: Door, told: Callable[[int], None] = lambda _: None) -> None:
-        self._plan, self._door, self.told = plan, door, told
+    def __init__(self, plan: LoadPlan, target: Target, told: Callable[[int], None] = lambda _: None) -> None:
+        self._plan, self._target, self.told = plan, target, told
         self._notes: list[str] = []  # that nobody is busy with
         self._mark = str(new_id())[:13]  # in the titles of this load
         self._next = 0
@@ -49,7 +49,7 @@ class Runner:
             for n in places:
                 if self._stopped.is_set():
                     return
-                self._notes.append(await self._door.create(f"load {self._mark} {n}", self._text()))
+                self._notes.append(await self._target.create(f"load {self._mark} {n}", self._text()))
                 self.tally.prepared += 1
                 self.told(1)
 
@@ -59,7 +59,7 @@ class Runner:
         except Exception as error:
             for one in makers:
                 one.cancel()
-            said = f"only {self.tally.prepared:,} could be made: {kind_of(error)}"
+            said = f"only {self.tally.prepared:,} could be made: {error_kind(error)}"
             raise LoadFailed(
                 f"{self._plan.scenario} needs {wanted:,} notes, and {said}",
                 hint="is the application, or the database, in order? --scenario create needs none",
@@ -93,7 +93,7 @@ class Runner:
                 await work
                 self.tally.succeeded(op, time.perf_counter() - began)
             except Exception as error:
-                self.tally.failed(kind_of(error))
+                self.tally.failed(error_kind(error))
             self.told(1)
 
     async def _until_due(self, n: int) -> None:
@@ -116,16 +116,16 @@ class Runner:
         at = random.randrange(len(self._notes))  # noqa: S311
         self._notes[at], self._notes[-1] = self._notes[-1], self._notes[at]
         note = self._notes.pop()
-        return scenario, self._update(note) if scenario is Scenario.UPDATE else self._door.delete(note)
+        return scenario, self._update(note) if scenario is Scenario.UPDATE else self._target.delete(note)
 
     async def _create(self, n: int) -> None:
-        note = await self._door.create(f"load {self._mark} {n}", self._text())
+        note = await self._target.create(f"load {self._mark} {n}", self._text())
         if self._plan.scenario is Scenario.MIXED:
             self._notes.append(note)
 
     async def _update(self, note: str) -> None:
         try:
-            await self._door.update(note, self._text())
+            await self._target.update(note, self._text())
         finally:
             self._notes.append(note)
 

@@ -22,7 +22,7 @@ from redrive.kernel.classify import by_status
 from redrive.kernel.retry_after import retry_after_of
 from redrive.outbox.event import Event
 from redrive.outbox.sink import TooLarge
-from redrive.outbox.sinks.halving import Unfit, halving
+from redrive.outbox.sinks.find_refused import Unfit, find_refused
 from redrive.outbox.sinks.search_server import Clients
 from redrive.outbox.verdict import Done, Failed, Retry, Superseded, Verdict
 
@@ -81,7 +81,7 @@ class Http:
         self._clients = Clients(lambda: httpx.AsyncClient(auth=auth, timeout=timeout, verify=verify))
 
     async def write(self, events: Sequence[Event], index: str | None = None) -> Sequence[Verdict]:
-        return await halving(events, self._send)
+        return await find_refused(events, self._send)
 
     async def check(self) -> None:
         """Asks for the address without its content; only an answer of the server's own trouble is one of ours."""

@@ -19,7 +19,7 @@ from redrive.errors import ConfigError
 from redrive.outbox.digest import as_digest
 from redrive.outbox.event import Event, Op
 from redrive.outbox.sink import Digest, Hit, NoSuchIndex, Stored
-from redrive.outbox.sinks.halving import Unfit, halving
+from redrive.outbox.sinks.find_refused import Unfit, find_refused
 from redrive.outbox.sinks.search_server import Clients
 from redrive.outbox.verdict import Done, Superseded, Verdict
 from redrive.stores.sql import statements
@@ -68,7 +68,7 @@ class PostgresText:
 
     async def write(self, events: Sequence[Event], index: str | None = None) -> Sequence[Verdict]:
         table = await self._table(index)
-        return await halving(events, lambda some: self._write(some, table))
+        return await find_refused(events, lambda some: self._write(some, table))
 
     async def check(self) -> None:
         await (await self._pool()).fetchval("select 1")

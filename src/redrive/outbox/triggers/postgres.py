@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from redrive.outbox.triggers.mapped import Mapped
 from redrive.outbox.triggers.quoting import dollar, mark, name, own_name, remark, text
+from redrive.outbox.triggers.table_mapping import TableMapping
 
 HEAD = """\
 -- Projects {table} to {projection}: each insert, update and delete becomes an event of the same transaction.
@@ -58,7 +58,7 @@ commit;
 """
 
 
-def trigger_sql(one: Mapped) -> str:
+def trigger_sql(one: TableMapping) -> str:
     """Returns the script that makes the trigger; run again, it replaces it."""
     table = f"{name(one.schema)}.{name(one.table)}"
     trigger = own_name(one.table, "outbox", one.projection)
@@ -86,12 +86,12 @@ def trigger_sql(one: Mapped) -> str:
     )
 
 
-def versions_of(one: Mapped) -> str:
+def versions_of(one: TableMapping) -> str:
     """Returns the table in which a trigger keeps versions, where the projected table has none."""
     return f"{name(one.schema)}.{name(own_name(one.table, 'outbox', one.projection, 'version'))}"
 
 
-def document_of(one: Mapped, row: str) -> str:
+def document_of(one: TableMapping, row: str) -> str:
     """Returns the expression of a row's document."""
     if one.columns is None:
         return f"to_jsonb({row})"
@@ -99,7 +99,7 @@ def document_of(one: Mapped, row: str) -> str:
     return SOME.format(row=row, columns=columns)
 
 
-def _version(one: Mapped, row: str, margin: str, *, deleted: bool) -> str:
+def _version(one: TableMapping, row: str, margin: str, *, deleted: bool) -> str:
     """Returns the statement that says which version it is. What is indented is the form: a name may have lines, too."""
     if one.version:
         return indent(COLUMN, margin).format(row=row, version=name(one.version), more=" + 1" if deleted else "")

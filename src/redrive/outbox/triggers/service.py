@@ -8,7 +8,7 @@ from redrive.ops.access import Role
 from redrive.ops.operator.session import Service
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.triggers import postgres, sqlite
-from redrive.outbox.triggers.mapped import SEQUENCE, mapped, shape_of
+from redrive.outbox.triggers.table_mapping import SEQUENCE, map_table, shape_of
 
 
 class TriggerService(Service):
@@ -27,7 +27,7 @@ class TriggerService(Service):
         """Returns the script that projects a table. It looks at the table's definition, and changes nothing."""
         self._session.may(Role.OPERATOR)
         shape = await shape_of(self._store, table)
-        one = mapped(
+        one = map_table(
             shape,
             projection,
             entity_type=entity_type,

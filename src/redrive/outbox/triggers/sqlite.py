@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from redrive.outbox.triggers.mapped import Mapped
 from redrive.outbox.triggers.quoting import mark, name, own_name, remark, text
+from redrive.outbox.triggers.table_mapping import TableMapping
 
 HEAD = """\
 -- Projects {table} to {projection}: each insert, update and delete becomes an event of the same transaction.
@@ -38,7 +38,7 @@ WIDE = "(select json_group_object(column1, column2) from (values {rows}))"
 MOST_ARGUMENTS = 60  # of json_object, by two
 
 
-def trigger_sql(one: Mapped) -> str:
+def trigger_sql(one: TableMapping) -> str:
     """Returns the script that makes the triggers; run again, it replaces them."""
     moved = f"{_id(one, 'old')} is not {_id(one, 'new')}"
     bodies = {
@@ -60,12 +60,12 @@ def trigger_sql(one: Mapped) -> str:
     return HEAD.format(table=remark(one.table), projection=one.projection) + versions + "".join(triggers) + "commit;\n"
 
 
-def versions_of(one: Mapped) -> str:
+def versions_of(one: TableMapping) -> str:
     """Returns the table in which triggers keep versions, where the projected table has none."""
     return name(own_name(one.table, "outbox", one.projection, "version"))
 
 
-def document_of(one: Mapped, row: str, columns: list[str]) -> str:
+def document_of(one: TableMapping, row: str, columns: list[str]) -> str:
     """Returns the expression of a row's document. JSON has no bytes: those are written as hexadecimal text."""
     pairs = [(text(column), f"{row}.{name(column)}") for column in columns]
     values = [(key, f"case typeof({value}) when 'blob' then hex({value}) else {value} end") for key, value in pairs]
@@ -75,7 +75,7 @@ def document_of(one: Mapped, row: str, columns: list[str]) -> str:
     return WIDE.format(rows=rows)
 
 
-def _event(one: Mapped, row: str, op: str, when: str) -> str:
+def _event(one: TableMapping, row: str, op: str, when: str) -> str:
     key, deleted = _id(one, row), int(op == "delete")
     if one.version:
         counted = ""
@@ -96,5 +96,5 @@ def _event(one: Mapped, row: str, op: str, when: str) -> str:
     )
 
 
-def _id(one: Mapped, row: str) -> str:
+def _id(one: TableMapping, row: str) -> str:
     return f"cast({row}.{name(one.id)} as text)"

@@ -16,7 +16,7 @@ class Unfit(Exception):
         self.reason = reason
 
 
-async def halving(
+async def find_refused(
     events: Sequence[Event], send: Callable[[Sequence[Event]], Awaitable[Sequence[Verdict]]]
 ) -> list[Verdict]:
     """Returns the verdicts of ``send``; where it raises Unfit, of both halves, until the culprit is alone."""
@@ -26,4 +26,4 @@ async def halving(
         if len(events) == 1:
             return [Failed(error.reason, str(error))]
     middle = len(events) // 2
-    return [*await halving(events[:middle], send), *await halving(events[middle:], send)]
+    return [*await find_refused(events[:middle], send), *await find_refused(events[middle:], send)]

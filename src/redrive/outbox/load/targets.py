@@ -1,4 +1,4 @@
-"""The doors that load goes in by: an application's HTTP API, or the database behind it."""
+"""What load is put on: an application's HTTP API, or the database behind it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Refused(Exception):
         self.kind = kind
 
 
-class Door(Protocol):
+class Target(Protocol):
     """What load needs. All of it raises where an operation failed."""
 
     async def open(self) -> None: ...
@@ -37,12 +37,12 @@ class Door(Protocol):
     async def delete(self, note_id: str) -> None: ...
 
 
-def kind_of(error: Exception) -> str:
+def error_kind(error: Exception) -> str:
     """Returns what an error is counted as: its status, or why there was none."""
     return error.kind if isinstance(error, Refused) else f"{classify(error).reason} ({type(error).__name__})"
 
 
-class HttpDoor:
+class HttpTarget:
     """An application with the routes of ``redrive.examples.notes``."""
 
     def __init__(self, base: str, connections: int) -> None:
@@ -92,7 +92,7 @@ class HttpDoor:
         return answer
 
 
-class TableDoor:
+class TableTarget:
     """The table of the example, in the database of a store: row and event in one transaction."""
 
     def __init__(self, app: App, connection: str | None, projection: str) -> None:

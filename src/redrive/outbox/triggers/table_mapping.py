@@ -1,4 +1,4 @@
-"""What a table becomes in a projection: which columns are the id, the version and the document."""
+"""How a table becomes a projection's entities: which columns are the id, the version and the document."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Shape:
 
 
 @dataclass(slots=True, frozen=True)
-class Mapped:
+class TableMapping:
     """A table of a projection. ``version``: a column; None: the trigger counts. ``columns``: None for all, also those
     that come later, which only PostgreSQL can."""
 
@@ -55,7 +55,7 @@ class Mapped:
         return asdict(self)
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Mapped:
+    def of(cls, facts: Mapping[str, Any]) -> TableMapping:
         """Returns what a mark says; what a later version adds is passed over."""
         known = {name: facts[name] for name in cls.__dataclass_fields__ if name in facts}
         if known.get("columns") is not None:
@@ -92,7 +92,7 @@ async def shape_of(store: Store, table: str) -> Shape:
     )
 
 
-def mapped(
+def map_table(
     shape: Shape,
     projection: str,
     *,
@@ -101,7 +101,7 @@ def mapped(
     version: str = SEQUENCE,
     columns: Sequence[str] | None = None,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
-) -> Mapped:
+) -> TableMapping:
     """Returns what the table becomes in a projection; refused where that cannot be."""
     try:
         check_projection(projection)
@@ -115,7 +115,7 @@ def mapped(
     for column in columns or ():
         _insist(shape, column)
     chosen = tuple(columns or (() if shape.schema else shape.columns))
-    return Mapped(
+    return TableMapping(
         projection,
         shape.schema,
         shape.table,

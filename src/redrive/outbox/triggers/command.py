@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from redrive.feature.cli import AppName, Json, Url, operate, output
-from redrive.outbox.triggers.mapped import SEQUENCE
 from redrive.outbox.triggers.service import TriggerService
+from redrive.outbox.triggers.table_mapping import SEQUENCE
 
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="A table in the store's database; also SCHEMA.TABLE.")]
 Projection = Annotated[str, typer.Option("--projection", "-p", metavar="NAME", help="Where its rows go.")]

@@ -18,9 +18,9 @@ from redrive.cli.support.production import InProduction, refuse_production
 from redrive.cli.support.progress import progress
 from redrive.cli.support.session import insist_on_file, named_connection, refuse_memory
 from redrive.feature.cli import AppName, Json, Url, output
-from redrive.outbox.load.doors import Door, HttpDoor, TableDoor
 from redrive.outbox.load.plan import LoadPlan, plan_of
 from redrive.outbox.load.runner import Runner
+from redrive.outbox.load.targets import HttpTarget, TableTarget, Target
 from redrive.outbox.projections import BUILT_IN, projection_in, projections_of
 
 EXIT_INTERRUPTED = 130
@@ -67,8 +67,8 @@ def load_events(
     given = {"scenario": scenario, "total": total, "bytes": bytes, "rate": rate, "concurrency": concurrency}
     plan = plan_of({**given, "api": api_base}, os.environ)
     refuse_production("redrive outbox load", None, in_production, yes, does="writes notes that nobody wants")
-    into, door = _door(plan, projection, url, app)
-    found = asyncio.run(_run(plan, door, into))
+    into, target = _target(plan, projection, url, app)
+    found = asyncio.run(_run(plan, target, into))
     output.emit(found) if json else _say(found)
     if found["interrupted"]:
         raise typer.Exit(EXIT_INTERRUPTED)
@@ -76,16 +76,16 @@ def load_events(
         raise typer.Exit(1)
 
 
-def _door(plan: LoadPlan, projection: str | None, url: str | None, app: str | None) -> tuple[str, Door]:
-    """Returns where load goes to, in words, and the door to it."""
+def _target(plan: LoadPlan, projection: str | None, url: str | None, app: str | None) -> tuple[str, Target]:
+    """Returns where load goes to, in words, and that target."""
     if plan.api is not None:
-        return plan.api.rpartition("@")[2], HttpDoor(plan.api, plan.concurrency)
+        return plan.api.rpartition("@")[2], HttpTarget(plan.api, plan.concurrency)
     loaded = load(url, app)
     connection = named_connection()
     refuse_memory(loaded, connection)
     served = loaded.app.at(connection)
     insist_on_file(loaded, served.url)
-    return served.shown_url, TableDoor(loaded.app, connection, _projection(loaded, projection))
+    return served.shown_url, TableTarget(loaded.app, connection, _projection(loaded, projection))
 
 
 def _projection(loaded: Loaded, name: str | None) -> str:
@@ -94,10 +94,10 @@ def _projection(loaded: Loaded, name: str | None) -> str:
     return projection_in(loaded.app.registry, BUILT_IN if name is None and BUILT_IN in known else name).name
 
 
-async def _run(plan: LoadPlan, door: Door, into: str) -> dict[str, Any]:
-    await door.open()
+async def _run(plan: LoadPlan, target: Target, into: str) -> dict[str, Any]:
+    await target.open()
     try:
-        runner = Runner(plan, door)
+        runner = Runner(plan, target)
         with _stopped_by_signals(runner):
             if plan.needed:
                 with progress("made before", plan.needed) as made:
@@ -108,7 +108,7 @@ async def _run(plan: LoadPlan, door: Door, into: str) -> dict[str, Any]:
                 await runner.run()
         return runner.tally.summary(plan, into)
     finally:
-        await door.close()
+        await target.close()
 
 
 @contextmanager
