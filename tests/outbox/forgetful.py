@@ -22,6 +22,6 @@ class ForgetfulFts5(Fts5):
         """As if ``index.gc_deletes`` had passed."""
 
         def forget(db: sqlite3.Connection) -> None:
-            db.execute(f"delete from {self._name}_{self._live(db)}_docs where deleted")
+            db.execute(f"delete from documents_{self._indexes.live(db)}_docs where deleted")
 
-        await self._run(forget)
+        await self._file.run(forget)

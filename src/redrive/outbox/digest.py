@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from redrive.outbox.sink import Digest, Stored
+from redrive.outbox.sink import Digest
 
 MODULUS = 2**64
 
@@ -21,12 +21,11 @@ def number_of(key: str, version: int) -> int:
     return int.from_bytes(hashlib.md5(text, usedforsecurity=False).digest()[:8], "big")
 
 
-def digest_of(documents: Iterable[Stored]) -> Digest:
-    """Returns the digest of these documents."""
+def digest_of(documents: Iterable[tuple[str, int]]) -> Digest:
+    """Returns the digest of documents, of which each is a key and a version."""
     count = total = 0
-    for one in documents:
-        count += 1
-        total = (total + number_of(one.key, one.version)) % MODULUS
+    for key, version in documents:
+        count, total = count + 1, (total + number_of(key, version)) % MODULUS
     return as_digest(count, total)
 
 

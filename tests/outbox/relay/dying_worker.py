@@ -18,7 +18,7 @@ from redrive.kernel.commit import Commit
 from redrive.observe.logs import configure
 from redrive.outbox.relay import sink_writer
 from redrive.outbox.settings import OutboxSettings
-from redrive.outbox.sinks.fts5 import Fts5
+from redrive.outbox.sinks.fts5_indexes import Fts5Indexes
 from redrive.settings import load_settings
 from redrive.stores.postgres.store import PostgresStore
 from redrive.stores.sqlite.store import SqliteStore
@@ -34,13 +34,13 @@ def die() -> None:
 def die_at(point: str) -> None:
     name, when = point.split(":")
     if point == "write:during":  # inside the sink's own transaction
-        original = Fts5._make
+        original = Fts5Indexes.make
 
         def made(self: Any, db: Any, index: str) -> None:
             original(self, db, index)
             db.set_trace_callback(lambda text: die() if "_docs (key" in text else None)
 
-        Fts5._make = made  # type: ignore[method-assign]
+        Fts5Indexes.make = made  # type: ignore[method-assign]
     elif name == "settle":
         for store in (SqliteStore, PostgresStore):
             _around(store, "cycle", when, lambda _store, commit, *_: _settles(commit))

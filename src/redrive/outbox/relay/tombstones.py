@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
 
 
-def digest_of(key: str) -> str:
+def key_digest(key: str) -> str:
     """Returns what a document is known by here: nothing that says whose it was."""
     return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -26,7 +26,7 @@ def digest_of(key: str) -> str:
 async def bury(store: Store, projection: str, events: Sequence[Event]) -> None:
     """Notes what is about to be deleted: before the sink is told, so that nothing comes in between."""
     rows = tuple(
-        {"projection": projection, "key": digest_of(event.key), "version": event.version}
+        {"projection": projection, "key": key_digest(event.key), "version": event.version}
         for event in events
         if event.op is Op.DELETE
     )
@@ -36,7 +36,7 @@ async def bury(store: Store, projection: str, events: Sequence[Event]) -> None:
 
 async def buried(store: Store, projection: str, events: Sequence[Event]) -> Mapping[str, int]:
     """Returns the versions at which those of these events' documents were deleted that were, by key."""
-    keys = {digest_of(event.key): event.key for event in events if event.op is Op.UPSERT}
+    keys = {key_digest(event.key): event.key for event in events if event.op is Op.UPSERT}
     if not keys:
         return {}
     rows = await store.feature_rows("outbox", "buried", projection, json.dumps([*keys]))

@@ -79,3 +79,6 @@ drop table if exists {text}
 
 -- drop_docs: its documents
 drop table if exists {docs}
+
+-- get: the document of a key
+select document from {docs} where key = ? and not deleted
