@@ -24,9 +24,9 @@ from redrive.webhooks.delivery_handler import body_of, moment_of
 from redrive.webhooks.delivery_tasks import deliveries, delivery, made_rows
 from redrive.webhooks.direct_urls import check_signed
 from redrive.webhooks.documents import attempt_view, delivery_view
+from redrive.webhooks.endpoint_reads import EndpointUnknown
 from redrive.webhooks.events import DEFAULT_ACCOUNT, FEATURE, PING, Event
 from redrive.webhooks.fan_out import fan_out, told
-from redrive.webhooks.service import EndpointUnknown
 from redrive.webhooks.settings import WebhookSettings
 
 MOST_AT_ONCE = 500
