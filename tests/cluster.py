@@ -184,11 +184,18 @@ def _reachable(binaries: Path, user: pwd.struct_passwd, shared: Path) -> Path:
     return copy / package.name / "pginstall" / "bin"
 
 
+_kept_ports: list[socket.socket] = []  # until the process ends
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Returns a port that nobody else is given while this process runs: it is bound, and nobody listens there. A server
+    that sets ``SO_REUSEADDR``, as all of ours do, can listen on it all the same, also again after a restart."""
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("127.0.0.1", 0))
+    _kept_ports.append(kept)
+    port: int = kept.getsockname()[1]
+    return port
 
 
 # -- one run -------------------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.cluster import free_port
+
 BUCKETS = 20
 KEY, SECRET = "redrive-test", "not-a-secret-of-anyone"
 
@@ -43,9 +45,7 @@ def serving(folder: Path) -> Iterator[Objects]:
     for number in range(BUCKETS):
         (folder / f"bucket{number}").mkdir()
     program = shutil.which("rclone", path=str(Path(sys.executable).parent)) or "rclone"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [
         program,
         "--config",
@@ -67,7 +67,7 @@ def serving(folder: Path) -> Iterator[Objects]:
 
 
 def _answering(server: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and server.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()

@@ -15,6 +15,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from tests.cluster import free_port
+
 T = TypeVar("T")
 
 
@@ -69,7 +71,7 @@ class Proxy:
 
     def start(self) -> Proxy:
         self._thread.start()
-        self._call(self._listen(0))
+        self._call(self._listen(free_port()))
         return self
 
     def close(self) -> None:
@@ -122,7 +124,7 @@ class Proxy:
     # -- on the proxy's own loop -----------------------------------------------------------------------------------
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(90)
 
     async def _listen(self, port: int) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", port)

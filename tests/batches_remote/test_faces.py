@@ -89,7 +89,7 @@ async def _get(app: App, batch: str) -> Any:
 
 def run(folder: Path, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "redrive.cli", *words]
-    return subprocess.run(command, cwd=folder, input=given, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=folder, input=given, capture_output=True, text=True, timeout=120)
 
 
 def test_on_the_command_line(tmp_path: Path) -> None:

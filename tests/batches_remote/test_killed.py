@@ -83,7 +83,7 @@ class World:
             yield process
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
     async def until_told(self, batch: RemoteBatch) -> RemoteBatch:
         """Lets a worker live until a batch is settled, and its customer told."""

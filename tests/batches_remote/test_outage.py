@@ -115,7 +115,7 @@ async def test_an_odd_wish_to_be_left_alone_fails_nothing(app: App, provider: Sc
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_an_outage_costs_nothing_but_time(store_url: str) -> None:
     with simulated_provider("--duration", "1", "--spread", "0") as simulated:
         own = {"poll_first": 0.5, "poll_next": 0.5, "poll_later": 0.5}
@@ -136,7 +136,7 @@ async def test_an_outage_costs_nothing_but_time(store_url: str) -> None:
             await until(begun)
             simulated.control(down_for=DOWN_SECONDS)
             refused = simulated.seen()["refused"]
-            found: RemoteBatch = await until(ended, 100)
+            found: RemoteBatch = await until(ended, 200)
         seen = simulated.seen()
         assert (found.state, found.captured) == ("completed", ITEMS * 10)
         assert await money(app) == (100_000 - ITEMS * 10, 0, ITEMS * 10)

@@ -63,9 +63,9 @@ async def test_three_faces_give_the_same_file(
         assert (await client.get(at, params={"format": "odd"})).status_code == 422
         assert (await client.get("/api/batches/01a1e72a-0cbc-77e5-9c8d-18b5a7f33291/results")).status_code == 404
     command = [sys.executable, "-m", "redrive.cli", "batch", "items", str(batch.id), "--csv", "--url", store_url]
-    written = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=60)
+    written = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=120)
     assert written.stdout.decode() == shown, written.stderr
-    some = await asyncio.to_thread(subprocess.run, [*command, "--limit", "3"], capture_output=True, timeout=60)
+    some = await asyncio.to_thread(subprocess.run, [*command, "--limit", "3"], capture_output=True, timeout=120)
     assert some.stdout.decode() == "".join(shown.splitlines(keepends=True)[:4])
 
 
@@ -74,7 +74,7 @@ async def test_the_command_line_writes_while_it_reads(app: App, store_url: str, 
     await rich(app)
     batch = await made(app, [{"n": n} for n in range(5)])
     command = [sys.executable, "-c", BREAKS, "batch", "items", str(batch.id), "--csv", "--url", store_url]
-    broken = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=60)
+    broken = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=120)
     assert broken.returncode != 0 and b"it is gone" in broken.stderr
     rows = list(csv.DictReader(io.StringIO(broken.stdout.decode())))
     assert [row["n"] for row in rows] == ["1", "2", "3", "4"]

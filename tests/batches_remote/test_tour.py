@@ -87,5 +87,5 @@ def _until(look: Any) -> Any:
 
 
 def _get(url: str) -> Any:
-    with urlopen(url, timeout=20) as answer:
+    with urlopen(url, timeout=60) as answer:
         return json.load(answer)

@@ -26,7 +26,8 @@ from tests.browser.worlds import World, make_hostile, world
 from tests.console.conftest import HOME, any_app, app, console
 
 __all__ = ["HOME", "any_app", "app", "console", "expect"]
-PATIENCE_MS = 15_000
+PATIENCE_MS = 60_000
+START_MS = 150_000  # of a browser
 VIOLATIONS = """addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));"""
 TOO_WIDE = """() => {
@@ -35,6 +36,19 @@ TOO_WIDE = """() => {
   const wide = [...document.body.querySelectorAll("*")].filter(
     (one) => one.getBoundingClientRect().right > width + 1 && !one.closest(".scroll, pre"));
   return ["page", ...wide.slice(-4).map((one) => one.outerHTML.slice(0, 120))];
+}"""
+# Remembers the names of what a page was told; the listener is there before the page's own.
+HEARD = """{
+  const heard = (window.heard = new Set());
+  const Stream = window.EventSource;
+  window.EventSource = class extends Stream {
+    constructor(url) {
+      super(url);
+      this.addEventListener("message", (event) => {
+        for (const name of Object.keys(JSON.parse(event.data).regions)) heard.add(name);
+      });
+    }
+  };
 }"""
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -45,7 +59,7 @@ async def browser(anyio_backend: str) -> AsyncIterator[Browser]:
     if found is None:
         pytest.skip(chromium.NONE)
     async with async_playwright() as playwright:
-        started = await playwright.chromium.launch(executable_path=found, args=chromium.switches())
+        started = await playwright.chromium.launch(executable_path=found, args=chromium.switches(), timeout=START_MS)
         yield started
         await started.close()
 
@@ -72,13 +86,17 @@ class Person:
     async def is_live(self) -> None:
         await expect(self.page.locator(".live")).to_have_attribute("data-state", "on")
 
+    async def has_heard(self, name: str) -> None:
+        """Waits until the page was told how things are: what changes before is no news to it. A page that is live may
+        not have been told yet. ``name`` is that of a value or region in ``redrive.console.topics``."""
+        await self.page.wait_for_function("(name) => window.heard.has(name)", arg=name)
+
     async def sign_in(self, secret: str, path: str = "") -> None:
         await self.go(path)
         await self.page.get_by_label("Token").fill(secret)
-        # Who goes elsewhere before the answer is there has no session yet.
-        async with self.page.expect_response(lambda one: one.request.method == "POST" and "/sign-in" in one.url):
+        # Who goes elsewhere before the answer is there has no session yet, and before its page is there, two ways.
+        async with self.page.expect_navigation():
             await self.page.get_by_role("button", name="Sign in").click()
-        await self.page.wait_for_load_state()
 
     async def wear(self, theme: Literal["light", "dark"]) -> None:
         """Switches the system's theme, and waits until nothing on the page is half way between two colours."""
@@ -118,6 +136,7 @@ def sit(browser: Browser) -> Sit:
         context.set_default_timeout(PATIENCE_MS)
         if options.get("java_script_enabled", True):
             await context.add_init_script(VIOLATIONS)
+            await context.add_init_script(HEARD)
         person = Person(str(base).rstrip("/"), context, await context.new_page())
         context.on("console", person.heard)
         context.on("weberror", lambda error: person.complaints.append(f"page error: {error.error}"))

@@ -66,7 +66,7 @@ async def retry_two(page: Page) -> None:
     await expect(page.get_by_text("2 ticked")).to_be_visible()
     await selected.click()
     await expect(page.get_by_role("heading", name="Retry of 2 tasks")).to_be_visible()
-    await expect(page.locator("#progress")).to_contain_text("2 retried: 2 completed", timeout=30_000)
+    await expect(page.locator("#progress")).to_contain_text("2 retried: 2 completed")
 
 
 async def retry_the_rest(page: Page) -> None:
@@ -81,7 +81,7 @@ async def retry_the_rest(page: Page) -> None:
     await form.get_by_role("button", name="Retry 3 first").click()
     await expect(page.get_by_role("heading", name="Retry of 58 tasks")).to_be_visible()
     await page.evaluate("window.same = true")
-    await expect(page.locator("#progress .tag").first).to_have_text("completed", timeout=30_000)
+    await expect(page.locator("#progress .tag").first).to_have_text("completed")
     await expect(page.locator("#progress")).to_contain_text("58 of 58 done")
     await expect(page.locator("#progress")).to_contain_text("passed")
     assert await page.evaluate("window.same"), "the page was loaded again"

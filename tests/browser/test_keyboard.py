@@ -20,6 +20,8 @@ STEP = """() => {
   window.reached.add(one);
   return [one === document.body, seen, one.outerHTML.slice(0, 100), window.reached.size];
 }"""
+# The second of two keys has to follow within 1.5 s, which not every machine can do.
+LATER = "{ const real = setTimeout; window.setTimeout = (run, ms, ...more) => real(run, ms * 20, ...more); }"
 
 
 @pytest.mark.parametrize("key", ["/", "Control+k"])
@@ -44,7 +46,8 @@ async def test_the_palette_jumps_to_pages_and_to_what_is_known(studio: World, si
 
         await page.keyboard.press(key)
         await expect(field).to_be_focused()
-        await page.keyboard.type("VIDEO_GEN")
+        # In one go: what fits the half of it would be shown, and be gone again before it is chosen.
+        await page.keyboard.insert_text("VIDEO_GEN")
         option = page.get_by_role("option").filter(has_text="VIDEO_GEN").filter(has_text="kind")
         await expect(option).to_be_visible()
         while await option.get_attribute("aria-selected") != "true":
@@ -57,6 +60,7 @@ async def test_the_palette_jumps_to_pages_and_to_what_is_known(studio: World, si
 async def test_keys_show_themselves_and_lead_to_pages(studio: World, sit: Sit) -> None:
     async with sit(studio.base) as ann:
         page = ann.page
+        await page.add_init_script(LATER)
         await ann.go()
         await page.keyboard.press("?")
         await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
@@ -64,7 +68,7 @@ async def test_keys_show_themselves_and_lead_to_pages(studio: World, sit: Sit) -
         await expect(page.get_by_role("dialog", name="Keys")).to_have_count(0)
         for keys, title in (("gf", "Failures"), ("gq", "Queues & limits"), ("go", "Overview")):
             await ann.listens()
-            await page.keyboard.type(keys)  # in one go: the second key has to follow soon
+            await page.keyboard.type(keys)
             await expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
         await page.get_by_role("searchbox", name="Jump to").focus()
         await page.keyboard.type("gf?")  # words, not keys
@@ -95,5 +99,6 @@ async def test_skipping_leads_past_the_menu(studio: World, sit: Sit) -> None:
         await ann.page.keyboard.press("Tab")
         await expect(ann.page.get_by_role("link", name="Skip to the content")).to_be_focused()
         await ann.page.keyboard.press("Enter")
+        await ann.page.wait_for_url("**#content")
         await ann.page.keyboard.press("Tab")
-        assert await ann.page.evaluate("document.activeElement.closest('main') !== null")
+        await ann.page.wait_for_function("document.activeElement.closest('main') !== null")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 
 import pytest
@@ -116,6 +115,7 @@ async def test_the_menu_of_a_narrow_screen_opens_and_closes(studio: World, sit: 
         await ann.page.get_by_role("link", name="Close the menu").click()
         await expect(menu).to_be_hidden()
         await ann.page.get_by_role("link", name="Menu", exact=True).click()
+        await expect(menu).to_be_visible()
         await ann.page.keyboard.press("Escape")
         await expect(menu).to_be_hidden()
         await ann.page.get_by_role("link", name="Menu", exact=True).click()
@@ -164,11 +164,10 @@ async def test_without_scripts_every_page_reads(studio: World, sit: Sit) -> None
             await ann.go(path)
             await expect(ann.page.locator("main h1")).to_be_visible()
         await ann.go()
-        dark = "getComputedStyle(document.documentElement).colorScheme"
-        await ann.page.get_by_role("button", name="Switch between dark and light").click()
-        assert await ann.page.evaluate(dark) == "dark"
-        await ann.page.get_by_role("button", name="Switch between dark and light").click()
-        assert await ann.page.evaluate(dark) == "light"
+        for theme in ("dark", "light"):
+            async with ann.page.expect_navigation():
+                await ann.page.get_by_role("button", name="Switch between dark and light").click()
+            await expect(ann.page.locator("html")).to_have_css("color-scheme", theme)
         await ann.page.get_by_role("searchbox", name="Jump to").fill("VIDEO_GEN")
         await ann.page.keyboard.press("Enter")
         await expect(ann.page.get_by_role("heading", name="Tasks", exact=True)).to_be_visible()
@@ -192,12 +191,19 @@ async def test_on_a_narrow_screen_every_action_is_in_sight(studio: World, sit: S
     assert hidden == {}
 
 
+# Remembers that a button has said so: it does for a second.
+COPIED = """(button) => new MutationObserver(() => {
+  if (button.classList.contains("copied")) window.copied = true;
+}).observe(button, { attributes: true })"""
+
+
 async def test_ids_in_lists_are_copied_whole(studio: World, sit: Sit) -> None:
     async with sit(studio.base, permissions=["clipboard-read", "clipboard-write"]) as ann:
         for name in ("failures", "tasks", "dead letters"):
             await ann.go(studio.pages[name])
             button = ann.page.get_by_role("button", name="Copy 0").first
             whole = ((await button.get_attribute("aria-label")) or "").removeprefix("Copy ")
+            await button.evaluate(COPIED)
             await button.click()
-            await expect(button).to_have_class(re.compile("copied"))
+            await ann.page.wait_for_function("window.copied")
             assert await ann.page.evaluate("navigator.clipboard.readText()") == whole

@@ -40,6 +40,7 @@ async def test_events_fail_while_somebody_looks_and_are_replayed(
         await page.get_by_role("link", name="shots").click()
         await expect(page.get_by_text("Everything is done")).to_be_visible()
         await ann.is_live()
+        await ann.has_heard("changed")
         await page.evaluate("window.same = true")
         await publish(app, "a", 1)
         await expect(page.locator("#figures")).to_contain_text("1lag")  # it has heard how things were before
@@ -60,6 +61,7 @@ async def test_events_fail_while_somebody_looks_and_are_replayed(
             await expect(page.get_by_role("heading", name="Replay: 2 of 2 events")).to_be_visible()
             await page.get_by_label("At most").fill("1")
             await page.get_by_role("button", name="Look again").click()
+            await expect(page.get_by_role("heading", name="Replay: 1 of 2 events")).to_be_visible()
             await page.get_by_label("Why").fill("the mapping is mended")
             await page.get_by_role("button", name="Replay 1").click()
             await expect(page.get_by_role("status").filter(has_text="1 event is tried again")).to_be_visible()

@@ -53,11 +53,12 @@ async def test_a_customers_batch_failed(farm: tuple[App, Receiver], sit: Sit) ->
             re.compile("0\\s*frozen\\s*40\\s*captured\\s*20\\s*released")
         )
         await _finds_out_why(page_of=ann)
-        await page.get_by_label("Why").fill("the farm is back")
         await expect(page.get_by_text("20 credits are frozen")).to_be_visible()
+        await page.get_by_label("Why").fill("the farm is back")
         await page.get_by_role("button", name="Start 4 again").click()
         await expect(page.get_by_role("status").filter(has_text="4 items are started again")).to_be_visible()
         await ann.is_live()
+        await ann.has_heard("changed")
         await page.evaluate("window.same = true")
         async with working(app, queues=QUEUES):
             await expect(page.locator("#progress .tag").first).to_have_text("completed")

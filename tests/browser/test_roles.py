@@ -47,7 +47,8 @@ async def test_signing_in_and_every_role_keep_nobody_out(app: App, sit: Sit) -> 
             for path in ("", f"/tasks/{failed}", "/failures/preview", "/queues"):
                 await ann.go(path)
                 wrong += await barriers(ann, f"{role.label} {path}")
-            await ann.page.get_by_role("button", name="Sign out").click()
+            async with ann.page.expect_navigation():
+                await ann.page.get_by_role("button", name="Sign out").click()
     assert wrong == []
 
 

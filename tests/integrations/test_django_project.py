@@ -120,7 +120,7 @@ class Project:
     def run(self, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
         own = {"PATH": "/usr/bin:/bin", "DATABASE": json.dumps(self.database), "REDRIVE_URL": self.url, **env}
         own["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
-        return subprocess.run(command, cwd=self.folder, env=own, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, cwd=self.folder, env=own, capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

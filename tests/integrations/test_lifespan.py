@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 
 from redrive import App, State, Task
+from tests.cluster import free_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,9 +31,7 @@ class Served:
     """The application under uvicorn, with a task that has begun."""
 
     def __init__(self, url: str, folder: Path, grace_ms: int) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url, self.log = url, folder / "log"
         self.begun, self.open = folder / "begun", folder / "open"
         command = [sys.executable, "-m", "uvicorn", "--port", str(self.port), "tests.integrations.lifespan_app:web"]
@@ -52,7 +50,7 @@ class Served:
     def enqueue(self) -> str:
         self.until(lambda: "Uvicorn running" in self.log.read_text())
         asked = urllib.request.Request(f"http://127.0.0.1:{self.port}/orders", method="POST")
-        with urllib.request.urlopen(asked, timeout=20) as answer:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
             task_id: str = json.load(answer)
         self.until(self.begun.exists)
         return task_id

@@ -21,6 +21,7 @@ import psycopg
 import pytest
 
 from redrive import App
+from tests.cluster import free_port
 
 ROOT = Path(__file__).parents[2]
 TIMES = 120
@@ -41,7 +42,7 @@ class Server:
 
     def settles_at(self, most: int) -> set[int]:
         """The connections there are, once there are no more than so many: a server notices an end a moment later."""
-        give_up = time.monotonic() + 20
+        give_up = time.monotonic() + 60
         while len(found := self.backends()) > most:
             assert time.monotonic() < give_up, f"{len(found)} connections are open"
             time.sleep(0.05)
@@ -185,6 +186,7 @@ def test_a_fork_leaves_the_parents_connections_alone(url: str, tmp_path: Path, r
     script = """
 import asyncio, os, sys, threading
 from redrive import App
+from tests.cluster import free_port
 app = App(sys.argv[1])
 app.sync.enqueue("PARENT")
 async def main():
@@ -212,7 +214,7 @@ print(len({id(one) for one in threading.enumerate()}))
         [sys.executable, "-W", "error::ResourceWarning", "-c", script, address],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     counted = App(address)
@@ -250,9 +252,7 @@ SERVED = {
 
 @contextlib.contextmanager
 def serving(command: list[str], url: str, log: Path, **environment: str) -> Iterator[int]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     arguments = [part.format(port=port) for part in command]
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -263,7 +263,7 @@ def serving(command: list[str], url: str, log: Path, **environment: str) -> Iter
             env={**os.environ, "REDRIVE_URL": url, **environment},
         )
     try:
-        give_up = time.monotonic() + 40
+        give_up = time.monotonic() + 60
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
@@ -272,11 +272,11 @@ def serving(command: list[str], url: str, log: Path, **environment: str) -> Iter
         yield port
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def _get(port: int, path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=60) as answer:
         return str(answer.read().decode())
 
 

@@ -94,7 +94,7 @@ def test_a_waiting_worker_hears_of_a_callers_commit(outside: Outside) -> None:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)  # until the first look has found nothing
         await asyncio.to_thread(caller)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(50):
             while not seen:
                 await asyncio.sleep(0.01)
         running.cancel()

@@ -173,7 +173,7 @@ def test_a_key_of_an_open_transaction_is_waited_for(on_postgres: Outside) -> Non
             while not on_postgres.ask("select 1 from pg_locks where not granted"):
                 assert not waiting.done()
             first.commit()
-            assert waiting.result(10).id == made.id
+            assert waiting.result(60).id == made.id
     assert on_postgres.totals == (1, 0)
 
 
@@ -186,7 +186,7 @@ def test_a_producer_that_commits_late_is_not_passed_over(on_postgres: Outside) -
             worker = on_postgres.app.worker(await on_postgres.app.store(), Options(sleep=60, concurrency=5))
             running = asyncio.create_task(worker.run())
             await on_postgres.app.enqueue_many([("OTHER", None)] * 50)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(50):
                 while len(seen) < 50:
                     await asyncio.sleep(0.01)
                 await asyncio.sleep(0.3)

@@ -139,7 +139,7 @@ async def test_a_forwarder_can_be_stopped_and_started_again() -> None:
         await _said_by(port)
     await forwarder.start()
     assert (forwarder.port, await _said_by(port)) == (port, b"hello\n")
-    await forwarder.stop()
+    await forwarder.close()
     server.close()
 
 

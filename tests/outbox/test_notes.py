@@ -170,7 +170,7 @@ def test_load_through_the_application_that_dies_and_stops(tmp_path: Path) -> Non
         assert load.poll() is None
         # Ctrl-C ends it with its summary: of whatever it has done.
         with pytest.raises(subprocess.TimeoutExpired):
-            load.wait(1)
+            load.wait(3)
         load.send_signal(signal.SIGINT)
         ended: dict[str, Any] = json.loads(load.communicate(timeout=LONGEST)[0])
     assert load.returncode == 130 and ended["interrupted"] and ended["done"] >= 20

@@ -46,7 +46,7 @@ class Receiver:
             self.arrived.notify_all()
             return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
-    def wait_for(self, number: int, timeout: float = 25.0) -> list[Received]:
+    def wait_for(self, number: int, timeout: float = 60.0) -> list[Received]:
         with self.arrived:
             assert self.arrived.wait_for(lambda: len(self.got) >= number, timeout), f"only {len(self.got)} came"
             return list(self.got)

@@ -56,7 +56,7 @@ async def test_it_is_delivered_again_with_the_same_id(app: App, receiver: Receiv
         "TASK_WORKER_LEASE_MS": "2000",
         "PYTHONPATH": SOURCES,
     }
-    died = subprocess.run([sys.executable, "-c", DIES, point], env=environment, capture_output=True, timeout=60)
+    died = subprocess.run([sys.executable, "-c", DIES, point], env=environment, capture_output=True, timeout=120)
     assert died.returncode == -9, died.stderr.decode()
     assert len(receiver.got) == 1
     found = await ended(app, sent["deliveries"][0]["delivery"])
@@ -75,7 +75,7 @@ async def test_an_event_that_dies_between_its_deliveries_and_its_end_becomes_eac
     await app.apply(Commit(enqueues=[event_task("batch.completed", {}, "acme", "batch:1:completed")]))
     dies = DIES[: DIES.index("if sys.argv")] + KILLED_AFTER_APPLY + DIES[DIES.index("async def main") :]
     environment = {**os.environ, "REDRIVE_URL": app_url, "TASK_WORKER_LEASE_MS": "2000", "PYTHONPATH": SOURCES}
-    died = subprocess.run([sys.executable, "-c", dies, "-"], env=environment, capture_output=True, timeout=60)
+    died = subprocess.run([sys.executable, "-c", dies, "-"], env=environment, capture_output=True, timeout=120)
     assert died.returncode == -9, died.stderr.decode()
     listed = (await (await deliveries(app)).list())["items"]
     assert len(listed) == 2

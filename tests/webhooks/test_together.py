@@ -77,7 +77,7 @@ async def test_a_group_is_retried_from_the_command_line(app_url: str, receiver: 
     assert await app.failed.count() == 3
     group = f"webhook:{endpoint['id']}"
     command = [sys.executable, "-m", "redrive.cli", "retry", "--group", group, "--yes", "--url", app_url, "--by", "ann"]
-    told = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, env=os.environ)
+    told = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=120, env=os.environ)
     assert told.returncode == 0, told.stderr
     own = await deliveries(app)
 

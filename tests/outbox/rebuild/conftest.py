@@ -81,7 +81,7 @@ class Notes:
 
     async def work_without_relay(self, operation: Operation) -> Operation:
         """Drives an operation to its end, while no event is projected."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while (found := await self.operation(operation.id)).status is Status.RUNNING:
                 await self.app.worker(queues="nothing", stop_when_empty=True).run()
         return found

@@ -29,7 +29,12 @@ STEPS = ("fence", "scan", "swap:before", "swap:after")
 
 def make_app(url: str, sink_url: str) -> App:
     settings = load_settings(
-        url=url, log_format="json", lease_ms=2000, heartbeat_ms=1000, recovery_interval_ms=200, max_worker_deaths=100
+        url=url,
+        log_format="json",
+        lease_ms=int(os.environ.get("TEST_LEASE_MS", "2000")),
+        heartbeat_ms=1000,
+        recovery_interval_ms=200,
+        max_worker_deaths=100,
     )
     own = OutboxSettings(base_backoff_seconds=0.01, max_backoff_seconds=0.05, max_attempts=100)
     app = App(settings=settings.holding(own))

@@ -23,11 +23,14 @@ from tests.worker.conftest import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.faults, pytest.mark.timeout(300)]
 LONGEST = 90
+# The relay is to be frozen, and not yet taken for dead, when the rebuild begins, on a slow machine too. If it wakes in
+# time nobody waits for the end of its lease.
+LEASES_MS = {"wakes": 120_000, "dies": 8_000, "wakes-late": 8_000}
 
 
 @contextmanager
-def process(notes: Notes, log: Path, how: str) -> Iterator[subprocess.Popen[bytes]]:
-    env = {**os.environ, "TEST_STORE": notes.url, "TEST_SINK": notes.sink_url}
+def process(notes: Notes, log: Path, how: str, lease_ms: int = 2000) -> Iterator[subprocess.Popen[bytes]]:
+    env = {**os.environ, "TEST_STORE": notes.url, "TEST_SINK": notes.sink_url, "TEST_LEASE_MS": str(lease_ms)}
     with log.open("ab") as stream:
         made = subprocess.Popen([sys.executable, "-m", "tests.outbox.rebuild.process", how], env=env, stderr=stream)
     try:
@@ -53,7 +56,7 @@ async def test_a_frozen_relay(notes: Notes, end: str, tmp_path: Path, monkeypatc
     old = (await notes.source())["notes:2"][0]
     notes.run("delete from notes where id = 2")
     app = make_app(notes.url, notes.sink_url)
-    with process(notes, tmp_path / "relay.log", "freeze") as relay:
+    with process(notes, tmp_path / "relay.log", "freeze", LEASES_MS[end]) as relay:
         await until(lambda: _frozen(relay), LONGEST)
         waited, page = asyncio.Event(), TableSource.page
 

@@ -231,7 +231,7 @@ async def test_refused_documents_stop_it(url: str, tmp_path: Path) -> None:
 
 
 async def _until_over(app: Any, operations: Any, operation_id: str) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         service = (await app.operator(Caller("ann", Role.ADMIN))).of(_service())
         while (await service.work_of("notes"))["rebuild"] is not None:
             await app.worker(stop_when_empty=True).run()

@@ -37,7 +37,7 @@ def worker(env: dict[str, str], log: Path, *point: str) -> Iterator[subprocess.P
         yield process
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 async def test_killed_when_the_sink_has_it_and_the_store_does_not_know(url: str, tmp_path: Path) -> None:

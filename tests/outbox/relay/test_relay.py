@@ -176,7 +176,7 @@ async def test_with_a_circuit_an_outage_uses_no_attempts(url: str, world: World)
         await app.outbox.publish(None, "notes", "note", n, "upsert", 1, {})
     world.sink.faults = [ConnectionError("down")] * 5
     async with app.worker():
-        for _ in range(600):
+        for _ in range(2400):
             if len(await world.versions()) == 5:
                 break
             await _pause()

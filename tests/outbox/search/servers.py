@@ -60,7 +60,7 @@ def server_of_run(product: str) -> Iterator[SearchServerOfRun | None]:
 
 
 def _product(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return str(json.loads(answer.read())["version"].get("distribution", "elasticsearch"))
 
 

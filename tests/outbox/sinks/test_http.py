@@ -158,7 +158,7 @@ async def test_sizes_and_conflicts_of_whole_requests(receiver: Receiver) -> None
 
 
 async def test_nobody_there(receiver: Receiver) -> None:
-    sink: Any = sink_from_url(receiver.url + "#timeout=2")
+    sink: Any = sink_from_url(receiver.url + "#timeout=30")
     await sink.check()
     receiver.answer = lambda events: (503, {}, b"")
     with pytest.raises(ConnectionError):

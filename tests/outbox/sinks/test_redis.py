@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import redis
 from redrive.errors import ConfigError
 from redrive.outbox.sinks import sink_from_url
 from redrive.outbox.verdict import Done, Retry
+from tests.cluster import free_port
 from tests.outbox.sinks.events import delete, upsert
 
 pytestmark = pytest.mark.anyio
@@ -26,9 +26,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("THE REDIS SINK WAS NOT TESTED: there is no redis-server on this machine")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        found: int = free.getsockname()[1]
+    found = free_port()
     arguments = [program, "--port", str(found), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
     server = subprocess.Popen(arguments, cwd=tmp_path_factory.mktemp("redis"), stdout=subprocess.DEVNULL)
     try:
@@ -40,7 +38,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 def _wait(port: int) -> None:
-    for _ in range(200):
+    for _ in range(1200):
         try:
             with redis.Redis(port=port) as client:
                 client.ping()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+
+from redrive.labs.kit.kept_port import keep_port
 
 
 class Forwarder:
@@ -14,13 +17,16 @@ class Forwarder:
         self._tls = tls
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
+        self._kept: socket.socket | None = None
         self.port = 0
         self.delay = 0.0  # seconds that whatever is sent to the server waits
 
     async def start(self) -> None:
         """Listens; on the same port as before."""
+        if self._kept is None:
+            self._kept = keep_port()
+            self.port = self._kept.getsockname()[1]
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Refuses connections from now on, and cuts those that are open."""
@@ -31,6 +37,13 @@ class Forwarder:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._server.wait_closed(), 5)
             self._server = None
+
+    async def close(self) -> None:
+        """Stops, and gives its port away."""
+        await self.stop()
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,6 +17,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from redrive.errors import ConfigError, InvalidInput
 from redrive.labs.kit.forwarder import Forwarder
 from redrive.labs.kit.http import ask
+from redrive.labs.kit.kept_port import keep_port
 from redrive.labs.kit.processes import Program
 from redrive.outbox.sink import Rebuildable
 from redrive.outbox.sinks import sink_from_url
@@ -61,6 +63,7 @@ class SimulatedSink(LabSink):
     """``python -m redrive.outbox.simulator``, a process of its own. Its documents outlive it."""
 
     shown = "search server of redrive (python -m redrive.outbox.simulator)"
+    _kept: socket.socket | None = None
 
     def __init__(self, directory: Path, index: str) -> None:
         self._directory = directory
@@ -71,6 +74,9 @@ class SimulatedSink(LabSink):
         self.url = ""
 
     async def start(self) -> None:
+        if self._kept is None:
+            self._kept = keep_port()
+            self._port = self._kept.getsockname()[1]
         arguments = ["redrive.outbox.simulator", "--port", str(self._port), "--keep", str(self._directory / "sink.db")]
         arguments += ["--like", json.dumps({"product": self._product}), "--while-heard"]
         log = self._directory / "sink.log"
@@ -80,7 +86,6 @@ class SimulatedSink(LabSink):
         if not said:
             raise RuntimeError(f"the search server did not start: {log.read_text(errors='replace')[-500:]}")
         address = json.loads(said)["url"]
-        self._port = urlsplit(address).port or 0
         self.url = f"{self._product}+{address}/{self._index}"
         await _until_answers(address)
 
@@ -103,6 +108,9 @@ class SimulatedSink(LabSink):
 
     async def close(self) -> None:
         await self.stop()
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
 
 class ForwardedSink(LabSink):
@@ -155,7 +163,7 @@ class ForwardedSink(LabSink):
             await self._forwarder.start()
             where = f"http://127.0.0.1:{self._forwarder.port}/{self._index}-{FIRST}"
             await ask(where, method="DELETE", login=unquote(self._login) or None)
-            await self._forwarder.stop()
+        await self._forwarder.close()
 
 
 def _installed_client() -> str:
