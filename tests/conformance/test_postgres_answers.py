@@ -40,7 +40,7 @@ async def _without_an_answer(store: PostgresStore, proxy: Proxy, url: str, commi
     look = await asyncpg.connect(url)
     proxy.swallow_answers(b"COMMIT")
     asked = asyncio.create_task(store.apply(commit))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not any(await look.fetchrow(COUNTS)):
             await asyncio.sleep(0.01)
     proxy.cut()

@@ -100,7 +100,7 @@ async def test_a_new_limit_and_a_settle_of_both_kinds_do_not_deadlock(harness: P
 
 
 async def waiting_for_a_lock(harness: PostgresHarness, count: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(await harness.sql("select 1 from pg_locks where not granted")) < count:
             await asyncio.sleep(0.01)
 
@@ -164,7 +164,7 @@ async def test_a_join_that_somebody_holds_holds_up_nobody_without_it(harness: Po
     held, free = Group(harness), Group(harness)
     (member,) = await held.begin(1)
     others = await free.begin(2)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async with session(harness) as other:
             await other.execute("select 1 from redrive.task_join where id = $1 for update", held.join.id)
             waits = asyncio.create_task(harness.enqueue("LATER", join=held.join.id))
@@ -199,16 +199,16 @@ async def test_arrivals_at_a_join_that_is_gone_are_forgotten(harness: PostgresHa
 async def test_a_heartbeat_waits_for_no_row_that_somebody_else_is_at(harness: PostgresHarness) -> None:
     """A settlement holds its rows while it waits for a join or an account; other leases must not run out meanwhile."""
     await harness.enqueue_many(2)
-    held, free = await harness.claim(2, lease=5.0)
+    held, free = await harness.claim(2, lease=60.0)
     before = {task.id: (await harness.task(task.id)).lease_expires_at for task in (held, free)}
     async with session(harness) as other:
         await other.execute("select 1 from redrive.task where id = $1 for update", held.id)
-        async with asyncio.timeout(10):
-            lost = await harness.store.renew([(task.id, task.token) for task in (held, free)], 60.0, {})
+        async with asyncio.timeout(60):
+            lost = await harness.store.renew([(task.id, task.token) for task in (held, free)], 120.0, {})
         assert lost == set()
         after = {task.id: (await harness.task(task.id)).lease_expires_at for task in (held, free)}
         assert after[held.id] == before[held.id] and (after[free.id] or 0) > (before[free.id] or 0)  # type: ignore[operator]
-    assert await harness.renew(held, 60.0)
+    assert await harness.renew(held, 120.0)
     assert (await harness.task(held.id)).lease_expires_at != before[held.id]
 
 

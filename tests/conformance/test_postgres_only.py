@@ -19,7 +19,7 @@ from redrive.kernel.ports.store import Heartbeat
 from redrive.kernel.task import State
 from redrive.stores.postgres import idle as idle_module
 from redrive.stores.postgres import pool as pool_module
-from redrive.stores.postgres.pool import Pool
+from redrive.stores.postgres.pool import Connection, Pool
 from redrive.testing.conformance.harness import LEASE, Harness, failing
 from redrive.testing.conformance.limits import limit_of
 from redrive.testing.conformance.wakes import ears, ready
@@ -385,7 +385,12 @@ async def check(harness: Harness) -> None:
 async def test_a_pool_at_rest_comes_down_to_one_connection(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_module, "STEP_BY_CONNECT_TIME", 0)
     pool = Pool(postgres_url)
-    await asyncio.gather(*(pool.run(lambda connection: connection.fetchval("select pg_sleep(0.5)")) for _ in range(3)))
+    together = asyncio.Barrier(3)
+
+    async def at_once(connection: Connection) -> None:
+        await together.wait()
+
+    await asyncio.gather(*(pool.run(at_once) for _ in range(3)))
     assert len(pool._idle.connections) == 3
     pids = {connection.get_server_pid() for connection in pool._idle.connections}
     await pool.run(lambda connection: connection.fetchval("select 1"))

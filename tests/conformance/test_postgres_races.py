@@ -38,7 +38,7 @@ async def session(harness: PostgresHarness) -> AsyncIterator[Any]:
 async def waits(harness: PostgresHarness, connection: Any) -> None:
     """Until that session waits for a lock."""
     pid = connection.get_server_pid()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await harness.sql(f"select 1 from pg_locks where pid = {pid} and not granted"):
             await asyncio.sleep(0.01)
 
@@ -87,7 +87,7 @@ async def test_a_repeated_enqueue_waits_for_the_first_try_and_adds_nothing(harne
         again = asyncio.create_task(
             harness.store.apply(Commit(enqueues=[NewTask(task_id, "A", "default", None, max_attempts=3)]), again=True)
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await harness.sql("select 1 from pg_locks where not granted"):
                 await asyncio.sleep(0.01)
     assert [answer.created for answer in (await again).enqueued] == [True]
@@ -100,7 +100,7 @@ async def test_a_starting_worker_does_not_overwrite_a_limit_an_operator_is_setti
     async with session(harness) as operator:
         await operator.fetchval("select redrive.set_limit('A', 7, null, 'ann')")
         starting = asyncio.create_task(harness.store.apply(Commit(controls=[Limit("A", 3)])))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await harness.sql("select 1 from pg_locks where not granted"):
                 await asyncio.sleep(0.01)
     await starting

@@ -169,7 +169,7 @@ children = []
 for _ in range(20):
     child = os.fork()
     if child == 0:
-        asyncio.run(asyncio.wait_for(app.enqueue("K", {"from": "child"}), 20))
+        asyncio.run(asyncio.wait_for(app.enqueue("K", {"from": "child"}), 60))
         os._exit(0)
     children.append(child)
 codes = [os.waitpid(child, 0)[1] for child in children]

@@ -90,7 +90,7 @@ class TestIds:
 
     def test_an_id_knows_when_it_was_made(self) -> None:
         made = time_of(new_id())
-        assert made is not None and abs(datetime.now(UTC) - made) < timedelta(seconds=5)
+        assert made is not None and abs(datetime.now(UTC) - made) < timedelta(minutes=1)
         assert time_of(uuid4()) is None
 
 

@@ -57,7 +57,7 @@ async def working(app: App, **options: Any) -> AsyncIterator[Worker]:
         yield worker
     finally:
         worker.stop()
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, 60)
 
 
 async def drain(app: App, **options: Any) -> Worker:

@@ -229,7 +229,7 @@ async def test_filling_up_keeps_to_max_jobs_and_holds_up_nobody(app: App) -> Non
     running = asyncio.create_task(worker.run())
     await until(lambda: _is(done == ["K", "K"]))  # while the call of the others is being filled up
     go_on.set()
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, 60)
     assert len(done) <= 7
 
 

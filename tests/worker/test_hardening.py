@@ -494,7 +494,7 @@ async def test_the_patience_of_a_stop_begins_with_the_stop(make_app: MakeApp, mo
     await until(lambda: _is(tried))  # to settle it
     assert not running.done()
     gone[0] = False
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, 60)
     assert worker.health.completed == 1
 
 

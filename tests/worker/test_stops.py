@@ -68,7 +68,7 @@ async def _worker(app: App) -> AsyncIterator[Worker]:
         yield worker
     finally:
         worker.stop()
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, 60)
 
 
 async def _get(app: App, task_id: UUID) -> Task:
