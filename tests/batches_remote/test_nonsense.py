@@ -58,7 +58,7 @@ class Hanging(Scripted):
 
 
 async def test_a_start_that_hangs_holds_up_only_itself(store_url: str) -> None:
-    async with opened(make_app(store_url, max_item_seconds=1.0)) as app:
+    async with opened(make_app(store_url, max_item_seconds=6.0)) as app:
         app.provider("video", Hanging())
         await rich(app)
         batch = await settled(app, await made(app, [{}, {"hangs": True}, {}]))

@@ -35,11 +35,15 @@ UNFOLDED = """() => {
 SHIFTED = """() => {
   window.shifted = 0;
   window.moved = [];
+  window.movedNodes = [];
   new PerformanceObserver((list) => {
     for (const one of list.getEntries()) {
       if (one.hadRecentInput) continue;
       window.shifted += one.value;
-      for (const { node } of one.sources) window.moved.push(node?.outerHTML?.slice(0, 100) ?? node?.nodeValue);
+      for (const { node } of one.sources) {
+        window.moved.push(node?.outerHTML?.slice(0, 100) ?? node?.nodeValue);
+        window.movedNodes.push(node);
+      }
     }
   }).observe({ type: "layout-shift", buffered: false });
 }"""

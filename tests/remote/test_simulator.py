@@ -46,7 +46,7 @@ def simulated(running: SimulatedProvider) -> Iterator[SimulatedProvider]:
 
 @pytest.fixture
 async def provider(simulated: SimulatedProvider) -> Any:
-    app = App(MEMORY, settings=load_settings(url=MEMORY, providers={"video": {**simulated.table, "timeout": 2}}))
+    app = App(MEMORY, settings=load_settings(url=MEMORY, providers={"video": {**simulated.table, "timeout": 60}}))
     yield app.provider_of("video")
     await app.close()
 

@@ -40,14 +40,14 @@ def rendering(app: App) -> App:
 
 
 async def test_every_job_is_started_once_and_ends_as_it_has_to(make_app: MakeApp, simulated: SimulatedProvider) -> None:
-    app = rendering(make_app(providers={"video": {**simulated.table, "timeout": 5}}))
+    app = rendering(make_app(providers={"video": {**simulated.table, "timeout": 60}}))
     outcomes = ["succeed", "timeout", "param_error"] * 4
     tasks = await app.enqueue_many([("RENDER", {"outcome": outcome}) for outcome in outcomes])
     simulated.control(down_for=0.3, down_as="drop")
     async with working(app) as worker:
         import asyncio
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while worker.health.completed + worker.health.failed < len(tasks):
                 await asyncio.sleep(0.02)
     for task, outcome in zip(tasks, outcomes, strict=True):
