@@ -13,12 +13,12 @@ from redrive.errors import InvalidInput
 from redrive.labs.catalog import LABS
 from redrive.labs.experiments.experiment import Experiment
 from redrive.labs.kit.forwarder import Forwarder
-from redrive.labs.kit.lab import Lab
+from redrive.labs.kit.lab_run import LabRun
 from redrive.labs.kit.sinks import ForwardedSink
 from redrive.labs.kit.workers import samples_of
+from redrive.labs.options import LabOptions
 from redrive.labs.report import prepare
-from redrive.labs.run import Run
-from redrive.labs.runner import run_one
+from redrive.labs.run_labs import run_one
 from redrive.outbox.event_counts import event_counts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -59,7 +59,7 @@ def test_records_that_cannot_be_written_are_refused_first(tmp_path: Path) -> Non
 
 
 async def test_what_is_not_seen_fails_the_lab_and_is_in_the_record(tmp_path: Path) -> None:
-    async def conduct(lab: Lab, seconds: float) -> None:
+    async def conduct(lab: LabRun, seconds: float) -> None:
         await lab.world.publish(2)
         lab.expect("two wait", (await lab.look("before")).pending == 2)
         lab.expect("a miracle", False, "nothing of that kind")
@@ -68,7 +68,7 @@ async def test_what_is_not_seen_fails_the_lab_and_is_in_the_record(tmp_path: Pat
 
     spoken: list[str] = []
     experiment = Experiment(9, "no worker", "a miracle", conduct, quick={"OUTBOX_MAX_ATTEMPTS": "3"})
-    lab = await run_one(experiment, Run(None, None, True, "ann", tmp_path, spoken.append))
+    lab = await run_one(experiment, LabOptions(None, None, True, "ann", tmp_path, spoken.append))
     assert not lab.ok and [one.holds for one in lab.expectations] == [True, False, False]
     [record] = tmp_path.glob("lab9-*.md")
     text = record.read_text()
@@ -78,11 +78,13 @@ async def test_what_is_not_seen_fails_the_lab_and_is_in_the_record(tmp_path: Pat
 
 
 async def test_an_error_in_a_lab_fails_it(tmp_path: Path) -> None:
-    async def conduct(lab: Lab, seconds: float) -> None:
+    async def conduct(lab: LabRun, seconds: float) -> None:
         lab.expect("the beginning", True)
         raise ValueError("a mistake of ours")
 
-    lab = await run_one(Experiment(9, "broken", "", conduct), Run(None, None, True, "ann", tmp_path, lambda _: None))
+    lab = await run_one(
+        Experiment(9, "broken", "", conduct), LabOptions(None, None, True, "ann", tmp_path, lambda _: None)
+    )
     assert not lab.ok and "ValueError: a mistake of ours" in lab.conclusion
 
 
@@ -90,7 +92,7 @@ async def test_a_given_store_is_left_without_anything_that_waits_or_is_failed(tm
     url = f"sqlite:///{tmp_path}/shop.db"
     app = App(url)
 
-    async def conduct(lab: Lab, seconds: float) -> None:
+    async def conduct(lab: LabRun, seconds: float) -> None:
         await lab.world.publish(2)
         await lab.world.publish(1, "not-a-real-op")
         await lab.world.worker("first")
@@ -98,7 +100,7 @@ async def test_a_given_store_is_left_without_anything_that_waits_or_is_failed(tm
         await asyncio.to_thread(lab.world.workers[0].stop)
         await lab.world.publish(3)
 
-    run = Run(url, None, True, "ann", tmp_path, lambda _: None)
+    run = LabOptions(url, None, True, "ann", tmp_path, lambda _: None)
     lab = await run_one(Experiment(9, "left behind", "", conduct), run)
     assert lab.ok, lab.conclusion
     [found] = [one for one in await event_counts(await app.store(), app.settings) if one.projection == "lab9"]

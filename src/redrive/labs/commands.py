@@ -14,7 +14,7 @@ from redrive.errors import InvalidInput
 from redrive.feature.cli import By, Json, output
 from redrive.labs.catalog import LABS
 from redrive.labs.experiments.experiment import Experiment
-from redrive.labs.kit.lab import Lab
+from redrive.labs.kit.lab_run import LabRun
 
 ALL = "all"
 Which = Annotated[
@@ -68,14 +68,14 @@ def lab(
         refuse_production("redrive lab", None, in_production, yes)
         if jobs > 1:
             raise InvalidInput("labs on one store run one after the other", hint="leave out --jobs, or --url")
-    from redrive.labs.kit.until_stopped import run_until_stopped
+    from redrive.labs.kit.run_until_stopped import run_until_stopped
+    from redrive.labs.options import LabOptions
     from redrive.labs.report import prepare
-    from redrive.labs.run import Run
-    from redrive.labs.runner import run_all
+    from redrive.labs.run_labs import run_all
 
     prepare(report)
     say = (lambda _: None) if json else output.say
-    done = run_until_stopped(run_all(chosen, Run(at, sink, quick, actor(by), report, say), jobs))
+    done = run_until_stopped(run_all(chosen, LabOptions(at, sink, quick, actor(by), report, say), jobs))
     if json:
         output.emit({"ok": all(one.ok for one in done), "labs": [_document(one) for one in done]})
     elif len(done) > 1:
@@ -102,7 +102,7 @@ def _list(json: bool) -> None:
     output.table(["lab", "what", "must be seen"], [(str(one.number), one.title, one.about) for one in LABS.values()])
 
 
-def _document(one: Lab) -> dict[str, Any]:
+def _document(one: LabRun) -> dict[str, Any]:
     return {
         "lab": one.number,
         "title": one.title,

@@ -9,8 +9,8 @@ from pathlib import Path
 from redrive.errors import InvalidInput
 from redrive.files import PRIVATE_FOLDER, write_private
 from redrive.labs.kit.facts import oldest_words
-from redrive.labs.kit.lab import Lab
-from redrive.labs.run import Run
+from redrive.labs.kit.lab_run import LabRun
+from redrive.labs.options import LabOptions
 from redrive.version import __version__
 
 COLUMNS = ("when", "time", "pending", "processing", "done", "failed", "stuck", "oldest pending")
@@ -27,15 +27,15 @@ def prepare(folder: Path) -> None:
         raise InvalidInput(f"{folder} cannot be written to: {error.strerror}", hint="--report DIR") from None
 
 
-def write_report(lab: Lab, run: Run) -> Path:
+def write_report(lab: LabRun, options: LabOptions) -> Path:
     """Writes the record of one; returns where it is."""
-    path = run.report / f"lab{lab.number}-{lab.began:%Y%m%dT%H%M%SZ}.md"
+    path = options.report / f"lab{lab.number}-{lab.began:%Y%m%dT%H%M%SZ}.md"
     with write_private(path) as out:
-        out.write("\n".join(text_of(lab, run)) + "\n")
+        out.write("\n".join(text_of(lab, options)) + "\n")
     return path
 
 
-def text_of(lab: Lab, run: Run) -> list[str]:
+def text_of(lab: LabRun, options: LabOptions) -> list[str]:
     """Returns the record, line by line."""
     metrics = sorted({name for facts in lab.facts for name in facts.metrics})
     taken = [facts for facts in lab.facts if facts.metrics]
@@ -45,7 +45,7 @@ def text_of(lab: Lab, run: Run) -> list[str]:
         f"- verdict: **{'OK' if lab.ok else 'FAIL'}**",
         f"- conclusion: {lab.conclusion}",
         f"- when: {lab.began.isoformat(timespec='seconds')}, {lab.seconds:.0f} s",
-        f"- operator: {run.by}",
+        f"- operator: {options.by}",
         f"- redrive {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}",
         "",
         *_section("Parameters", _table(("parameter", "value"), lab.parameters.items())),
@@ -63,12 +63,12 @@ def text_of(lab: Lab, run: Run) -> list[str]:
     ]
 
 
-def _expectations(lab: Lab) -> Iterable[tuple[str, str, str]]:
+def _expectations(lab: LabRun) -> Iterable[tuple[str, str, str]]:
     for one in lab.expectations:
         yield one.what, one.seen or ("yes" if one.holds else "no"), "OK" if one.holds else "**FAIL**"
 
 
-def _facts(lab: Lab) -> Iterable[tuple[str, ...]]:
+def _facts(lab: LabRun) -> Iterable[tuple[str, ...]]:
     for one in lab.facts:
         numbers = (one.pending, one.processing, one.done, one.failed, one.stuck)
         oldest = "-" if one.oldest is None else oldest_words(one.oldest)

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from redrive.kernel.alerts.book import Book
 from redrive.kernel.duty import Duty
-from redrive.labs.kit.lab import PATIENCE_S, Lab
+from redrive.labs.kit.lab_run import PATIENCE_S, LabRun
 from redrive.labs.kit.workers import OutboxWorker
 from redrive.ops.access import Caller, Role
 from redrive.ops.alerts.look import load
@@ -31,7 +31,7 @@ STUCK = "stuck"  # has to last for a minute, whatever the settings say
 ACTOR = "lab 6"
 
 
-async def fire_and_end(lab: Lab, longest_hold: float) -> None:
+async def fire_and_end(lab: LabRun, longest_hold: float) -> None:
     """``longest_hold``: seconds that there are for rules whose windows cannot be set; those that need more are left
     out."""
     rules = [*OF_OUTBOX, *(f"{name}:{lab.world.queue}" for name in OF_QUEUE)]
@@ -50,7 +50,7 @@ async def fire_and_end(lab: Lab, longest_hold: float) -> None:
 class _LabLog(logging.Handler):
     """Puts what the evaluator logs into the record."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: LabRun) -> None:
         super().__init__(logging.INFO)
         self._lab = lab
 
@@ -59,7 +59,7 @@ class _LabLog(logging.Handler):
 
 
 @contextmanager
-def _kept_in(lab: Lab) -> Iterator[None]:
+def _kept_in(lab: LabRun) -> Iterator[None]:
     logger, handler = logging.getLogger("redrive.alerts"), _LabLog(lab)
     before = logger.level, logger.propagate
     logger.addHandler(handler)
@@ -76,7 +76,7 @@ def _kept_in(lab: Lab) -> Iterator[None]:
 class Rounds:
     """Rounds of the evaluator, and what they wrote into the book."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: LabRun) -> None:
         self._lab = lab
         app = lab.world.app
         connection, often = app.settings.default_connection, timedelta(seconds=ROUND_EVERY_S)
@@ -101,7 +101,7 @@ class Rounds:
         return book
 
 
-async def _break_everything(lab: Lab) -> None:
+async def _break_everything(lab: LabRun) -> None:
     """Makes events fail, hang in the hands of a worker that is dead, and wait without a worker."""
     world = lab.world
     third = await world.worker("third")
@@ -115,7 +115,7 @@ async def _break_everything(lab: Lab) -> None:
     lab.note("kill -9 of the only worker: events are failed, stuck, and wait")
 
 
-async def _mend_everything(lab: Lab) -> None:
+async def _mend_everything(lab: LabRun) -> None:
     world = lab.world
     await world.sink.slow(0)
     last: OutboxWorker = await world.worker("last")

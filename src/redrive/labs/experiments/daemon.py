@@ -10,7 +10,7 @@ from redrive.kernel.alerts.thresholds import Thresholds
 from redrive.labs.experiments.alert_rules import fire_and_end
 from redrive.labs.experiments.experiment import Experiment
 from redrive.labs.kit.http import Said
-from redrive.labs.kit.lab import PATIENCE_S, Lab
+from redrive.labs.kit.lab_run import PATIENCE_S, LabRun
 from redrive.labs.kit.workers import OutboxWorker
 
 EVENTS = 400
@@ -26,12 +26,12 @@ SHORT = {
 }
 
 
-async def run(lab: Lab, patience_of_rules: float) -> None:
+async def run(lab: LabRun, patience_of_rules: float) -> None:
     await _sigterm(lab)
     await fire_and_end(lab, longest_hold=patience_of_rules)
 
 
-async def _sigterm(lab: Lab) -> None:
+async def _sigterm(lab: LabRun) -> None:
     world = lab.world
     worker = await world.worker("first")
     await _flips_with_the_sink(lab, worker)
@@ -59,7 +59,7 @@ async def _sigterm(lab: Lab) -> None:
     await asyncio.to_thread(second.stop)
 
 
-async def _flips_with_the_sink(lab: Lab, worker: OutboxWorker) -> None:
+async def _flips_with_the_sink(lab: LabRun, worker: OutboxWorker) -> None:
     """A worker whose sink is gone is alive, and not ready."""
     await lab.world.publish(1)  # only a sink that is in use is asked
     await lab.until("the first event is done", "before", lambda now: now.done == 1)

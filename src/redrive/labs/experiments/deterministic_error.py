@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redrive.labs.experiments.experiment import Experiment
 from redrive.labs.kit.database import Database
-from redrive.labs.kit.lab import Lab
+from redrive.labs.kit.lab_run import LabRun
 
 EVENTS = 20
 OP = "not-a-real-op"
@@ -12,7 +12,7 @@ REASON = "deterministic_exception"
 METRIC = f"outbox_terminal_failed_total{{{REASON}}}"
 
 
-async def run(lab: Lab, _: float) -> None:
+async def run(lab: LabRun, _: float) -> None:
     world = lab.world
     await world.worker("first")
     before = await lab.look("before")

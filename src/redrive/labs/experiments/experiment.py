@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from redrive.kernel.alerts.thresholds import Thresholds
-from redrive.labs.kit.lab import Lab
+from redrive.labs.kit.lab_run import LabRun
 
 
 @dataclass(slots=True, frozen=True)
@@ -17,7 +17,7 @@ class Experiment:
     number: int
     title: str
     about: str  # what must be seen, in a line
-    run: Callable[[Lab, float], Awaitable[None]]
+    run: Callable[[LabRun, float], Awaitable[None]]
     full: Mapping[str, str] = field(default_factory=dict)
     quick: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from redrive.labs.experiments.experiment import Experiment
-from redrive.labs.kit.lab import Lab
+from redrive.labs.kit.lab_run import LabRun
 
 EVENTS = 100
 PROCESSED = "outbox_processed_total"
 HANGS_S = 300.0  # how long the sink takes to answer: the worker is killed long before
 
 
-async def run(lab: Lab, _: float) -> None:
+async def run(lab: LabRun, _: float) -> None:
     world = lab.world
     first = await world.worker("first")
     await lab.look("before")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from redrive.labs.experiments.experiment import Experiment
-from redrive.labs.kit.lab import Lab
+from redrive.labs.kit.lab_run import LabRun
 from redrive.outbox.settings import OutboxSettings
 
 EVENTS = 20
 RETRIES = "outbox_retry_scheduled_total"
 
 
-async def run(lab: Lab, calm: float) -> None:
+async def run(lab: LabRun, calm: float) -> None:
     world = lab.world
     await world.worker("first")
     most = world.app.settings.of(OutboxSettings).max_attempts

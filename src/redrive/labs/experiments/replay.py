@@ -7,15 +7,15 @@ from typing import Any
 
 from redrive.kernel.audit import AuditFilter
 from redrive.labs.experiments.experiment import Experiment
-from redrive.labs.kit.command import redrive
-from redrive.labs.kit.lab import Lab
+from redrive.labs.kit.lab_run import LabRun
+from redrive.labs.kit.redrive_command import run_redrive
 
 EVENTS = 20
 BY, REASON, LIMIT = "alice", "the search server is back", "100"
 ITEM = "TASK_RETRY_BATCH_ITEM"
 
 
-async def run(lab: Lab, _: float) -> None:
+async def run(lab: LabRun, _: float) -> None:
     world = lab.world
     first = await world.worker("first")
     await world.sink.stop()
@@ -49,9 +49,9 @@ async def run(lab: Lab, _: float) -> None:
     await lab.same_as_source()
 
 
-async def _replay(lab: Lab, *more: str) -> str:
+async def _replay(lab: LabRun, *more: str) -> str:
     command = ["outbox", "replay", lab.world.projection, "--by", BY, "--reason", REASON, "--limit", LIMIT, *more]
-    code, said = await redrive(lab.world, *command)
+    code, said = await run_redrive(lab.world, *command)
     lab.note(f"redrive {' '.join(command)}: exit code {code}")
     lab.insist("redrive outbox replay ends with 0", code == 0, said)
     return said
@@ -70,7 +70,7 @@ def _words(row: dict[str, Any]) -> str:
     return f"{row['last_replayed_by']}, {row['last_replayed_reason']!r}, {row['last_replayed_at']}"
 
 
-async def _audited(lab: Lab, ids: set[str]) -> None:
+async def _audited(lab: LabRun, ids: set[str]) -> None:
     store = await lab.world.store()
     rows = await store.audit(AuditFilter(action=ITEM, actor=BY), limit=500)
     mine = [row for row in rows if str(row.task_id) in ids and row.reason == REASON]

@@ -8,14 +8,14 @@ import time
 
 from redrive.labs.experiments.experiment import Experiment
 from redrive.labs.kit.facts import Facts
-from redrive.labs.kit.lab import PATIENCE_S, Lab
+from redrive.labs.kit.lab_run import PATIENCE_S, LabRun
 from redrive.outbox.settings import OutboxSettings
 
 EVENTS = 50
 RETRIES, TERMINAL = "outbox_retry_scheduled_total", "outbox_terminal_failed_total"
 
 
-async def run(lab: Lab, outage: float) -> None:
+async def run(lab: LabRun, outage: float) -> None:
     world = lab.world
     worker = await world.worker("first")
     await world.publish(EVENTS)
@@ -55,14 +55,14 @@ def _scheduled(now: Facts) -> bool:
     return waits and now.lag == EVENTS and _sum(now, RETRIES) > 0
 
 
-def _grown(lab: Lab, before: Facts, early: Facts, late: Facts) -> None:
+def _grown(lab: LabRun, before: Facts, early: Facts, late: Facts) -> None:
     counts = [_sum(one, RETRIES) for one in (before, early, late)]
     lab.expect("retry_scheduled_total grows", counts[0] < counts[1] < counts[2], " → ".join(f"{n:g}" for n in counts))
     first, last = (max(one.next_retry_at or "" for one in now.waiting) for now in (early, late))
     lab.expect("next_retry_at moves out", first < last, f"{first} → {last}")
 
 
-def _slow(lab: Lab, late: Facts, seconds: float) -> None:
+def _slow(lab: LabRun, late: Facts, seconds: float) -> None:
     """Waits double, at least half of each passes: so many attempts fit into the outage at most."""
     own = lab.world.app.settings.of(OutboxSettings)
     doubling = math.log2(max(2 * seconds / own.base_backoff_seconds, 1) + 1)

@@ -11,7 +11,7 @@ from redrive.labs.kit.world import World
 COMMAND_TIMEOUT_S = 120.0
 
 
-async def redrive(world: World, *arguments: str) -> tuple[int, str]:
+async def run_redrive(world: World, *arguments: str) -> tuple[int, str]:
     """Returns the exit code and what was said, errors included."""
     return await asyncio.to_thread(_run, world, arguments)
 

@@ -33,8 +33,8 @@ Look = Callable[[Facts], Any]
 
 
 @dataclass(slots=True)
-class Lab:
-    """``parameters`` are those of the table, as they are used here."""
+class LabRun:
+    """The run of an experiment. ``parameters`` are those of the table, as they are used here."""
 
     number: int
     title: str

@@ -12,12 +12,12 @@ from uuid import UUID, uuid4
 
 from redrive.errors import Conflict, RedriveError
 from redrive.labs.experiments.experiment import Experiment
-from redrive.labs.kit.lab import Lab, Unmet
+from redrive.labs.kit.lab_run import LabRun, Unmet
 from redrive.labs.kit.processes import TooLate
 from redrive.labs.kit.sinks import ForwardedSink, LabSink, SimulatedSink
 from redrive.labs.kit.world import World
+from redrive.labs.options import LabOptions
 from redrive.labs.report import write_report
-from redrive.labs.run import Run
 from redrive.ops.access import Caller, Role
 from redrive.ops.workers import Standing, standing
 from redrive.outbox.event_counts import event_counts
@@ -27,24 +27,24 @@ ACTOR, OVER = "lab", "the lab is over"
 LEAVES_WITHIN_S = 60.0
 
 
-async def run_all(experiments: Sequence[Experiment], run: Run, at_once: int) -> list[Lab]:
+async def run_all(experiments: Sequence[Experiment], options: LabOptions, at_once: int) -> list[LabRun]:
     """Runs experiments, so many at a time; returns how they went, in their order."""
     places = asyncio.Semaphore(at_once)
 
-    async def one(experiment: Experiment) -> Lab:
+    async def one(experiment: Experiment) -> LabRun:
         async with places:
-            return await run_one(experiment, run, several=at_once > 1)
+            return await run_one(experiment, options, several=at_once > 1)
 
     return list(await asyncio.gather(*map(one, experiments)))
 
 
-async def run_one(experiment: Experiment, run: Run, *, several: bool = False) -> Lab:
+async def run_one(experiment: Experiment, options: LabOptions, *, several: bool = False) -> LabRun:
     """Runs one; never raises for what it finds. ``several``: others speak at the same time."""
     with tempfile.TemporaryDirectory(prefix=f"redrive-{experiment.name}-", ignore_cleanup_errors=True) as folder:
-        lab = _prepared(experiment, run, Path(folder), several)
+        lab = _prepared(experiment, options, Path(folder), several)
         began = time.monotonic()
         try:
-            await _conduct(experiment, lab, run)
+            await _conduct(experiment, lab, options)
         except Unmet:
             pass  # it is among what was not seen
         except Exception as error:  # whatever it is: the others are run, and the record says so
@@ -54,32 +54,32 @@ async def run_one(experiment: Experiment, run: Run, *, several: bool = False) ->
         finally:
             await _close(lab)
         lab.seconds = time.monotonic() - began
-        path = write_report(lab, run)
+        path = write_report(lab, options)
         lab.say(f"lab {lab.number}: {'OK' if lab.ok else 'FAIL'} in {lab.seconds:.0f} s, {lab.conclusion}; see {path}")
         return lab
 
 
-def _prepared(experiment: Experiment, run: Run, folder: Path, several: bool) -> Lab:
+def _prepared(experiment: Experiment, options: LabOptions, folder: Path, several: bool) -> LabRun:
     mark = f"{experiment.name}_{uuid4().hex[:8]}"
     index = f"redrive-{mark.replace('_', '-')}"
-    sink: LabSink = SimulatedSink(folder, index) if run.sink is None else ForwardedSink(run.sink, index)
-    settings = dict(experiment.quick if run.quick else experiment.full)
+    sink: LabSink = SimulatedSink(folder, index) if options.sink is None else ForwardedSink(options.sink, index)
+    settings = dict(experiment.quick if options.quick else experiment.full)
     world = World(
-        run.url or f"sqlite:///{folder}/redrive.db", folder, experiment.name, mark, sink, settings, not run.url
+        options.url or f"sqlite:///{folder}/redrive.db", folder, experiment.name, mark, sink, settings, not options.url
     )
     world.several = several
     world.thresholds = experiment.thresholds
 
     def say(text: str) -> None:
-        run.say(f"[{experiment.number}] {text}" if several else text)
+        options.say(f"[{experiment.number}] {text}" if several else text)
 
-    return Lab(experiment.number, experiment.title, _parameters(experiment, run, world), world, say)
+    return LabRun(experiment.number, experiment.title, _parameters(experiment, options, world), world, say)
 
 
-def _parameters(experiment: Experiment, run: Run, world: World) -> dict[str, str]:
-    seconds = experiment.quick_seconds if run.quick else experiment.seconds
+def _parameters(experiment: Experiment, options: LabOptions, world: World) -> dict[str, str]:
+    seconds = experiment.quick_seconds if options.quick else experiment.seconds
     found = {
-        "store": shown_url(world.url) if run.url else "a fresh SQLite file",
+        "store": shown_url(world.url) if options.url else "a fresh SQLite file",
         "sink": world.sink.shown,
         "projection": f"{world.projection}, entity type {world.mark}",
         **world.settings,
@@ -87,14 +87,14 @@ def _parameters(experiment: Experiment, run: Run, world: World) -> dict[str, str
     return {**found, "what is broken stays so for": f"{seconds:g} s"} if seconds else found
 
 
-async def _conduct(experiment: Experiment, lab: Lab, run: Run) -> None:
+async def _conduct(experiment: Experiment, lab: LabRun, options: LabOptions) -> None:
     lab.say(f"lab {lab.number}: {lab.title}")
     for name, value in lab.parameters.items():
         lab.say(f"  {name}: {value}")
     await lab.world.sink.start()
     await lab.world.app.migrate()
     await _refuse_busy(lab.world)
-    await experiment.run(lab, experiment.quick_seconds if run.quick else experiment.seconds)
+    await experiment.run(lab, experiment.quick_seconds if options.quick else experiment.seconds)
 
 
 async def _refuse_busy(world: World) -> None:
@@ -121,7 +121,7 @@ async def _busy(world: World) -> str:
     return ", ".join(f"worker {one.id}" for one in alive if world.queue in one.queues)
 
 
-async def _close(lab: Lab) -> None:
+async def _close(lab: LabRun) -> None:
     """Ends what runs. In a store that is not ours nothing is left that waits or is failed; what is done goes by
     itself, after 15 minutes."""
     world = lab.world

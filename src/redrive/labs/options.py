@@ -1,4 +1,4 @@
-"""What the command line says about the experiments that it runs."""
+"""The options of ``redrive lab``, for all experiments of one call."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 @dataclass(slots=True, frozen=True)
-class Run:
-    """What the command line says about all of them. ``url``: a store that is there; None makes a fresh one each."""
+class LabOptions:
+    """What the command line says. ``url``: a store that is there; None makes a fresh one each."""
 
     url: str | None
     sink: str | None
