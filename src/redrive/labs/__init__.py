@@ -1,4 +1,4 @@
-"""Experiments on the running system: six labs that anyone can repeat, and a soak. Nothing but their commands is
+"""Experiments on the running system: labs that anyone can repeat, and a soak. Nothing but their commands is
 redrive's own: they use it as an operator does, with real processes, and look at what must be seen.
 
 Every process loads this module; what it names by text is loaded by whoever runs them.

@@ -19,15 +19,18 @@ from redrive.labs.kit.lab_run import LabRun
 ALL = "all"
 Which = Annotated[
     list[str] | None,
-    typer.Argument(metavar="1…6|all", help="Which ones; by itself: what each of them shows.", show_default=False),
+    typer.Argument(
+        metavar=f"1…{len(LABS)}|all", help="Which ones; by itself: what each of them shows.", show_default=False
+    ),
 ]
 Store = Annotated[
     str | None,
     typer.Option(
         "--url",
         metavar="URL",
-        help="A store that is there: SQLite or PostgreSQL. Labs use projections of their own (lab1 to lab6) in it, "
-        "bring its schema up to date, and leave nothing that waits or is failed. Without it: a fresh SQLite file each.",
+        help="A store that is there: SQLite or PostgreSQL. Labs use projections of their own "
+        f"(lab1 to lab{len(LABS)}) in it, bring its schema up to date, and leave nothing that waits or is failed. "
+        "Without it: a fresh SQLite file each.",
     ),
 ]
 Sink = Annotated[
@@ -42,7 +45,7 @@ Sink = Annotated[
 Quick = Annotated[bool, typer.Option("--quick", help="Short leases, outages and backoffs.")]
 Report = Annotated[Path, typer.Option("--report", metavar="DIR", help="Where the records go.")]
 Jobs = Annotated[
-    int, typer.Option("--jobs", "-j", metavar="N", min=1, max=6, help="So many side by side; not with --url.")
+    int, typer.Option("--jobs", "-j", metavar="N", min=1, max=len(LABS), help="So many side by side; not with --url.")
 ]
 
 

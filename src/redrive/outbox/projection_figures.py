@@ -20,6 +20,7 @@ from redrive.outbox.projection import Projection
 from redrive.outbox.projections import projections_of
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.sink import Rebuildable, Searchable
+from redrive.outbox.sinks import sink_words
 
 MOST_REASONS = 50
 EVENTS_OF_A_STATE = 5
@@ -36,16 +37,6 @@ SETTINGS_SHOWN = (
     "tombstone_days",
     "oldest_alert_seconds",
 )
-_KINDS = {
-    "fts5": "SQLite full text",
-    "elasticsearch": "Elasticsearch",
-    "opensearch": "OpenSearch",
-    "http": "HTTP",
-    "https": "HTTP",
-    "postgresql": "PostgreSQL full text",
-    "redis": "Redis stream",
-    "rediss": "Redis stream",
-}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Row = dict[str, Any]
 
@@ -122,7 +113,7 @@ async def _sink(projection: Projection | None) -> Row:
     reached = await projection.watch.look()
     can_search, can_rebuild = _abilities(projection)
     return {
-        "sink_kind": _KINDS.get(projection.shown.partition(":")[0].partition("+")[0], projection.shown),
+        "sink_kind": sink_words(projection.shown),
         "sink_state": reached.word,
         "sink_detail": reached.detail,
         "searchable": can_search,

@@ -1,1 +1,1 @@
-"""The six experiments, a file each."""
+"""The experiments, a file each; ``redrive.labs.catalog`` numbers them."""

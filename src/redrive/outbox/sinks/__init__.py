@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from redrive.errors import ConfigError
 from redrive.outbox.sink import Sink
 
-# Scheme → "module:function" that gets the URL and returns a sink; the extra that brings its client, where it needs one.
-SINKS: Mapping[str, tuple[str, str | None]] = {
-    "fts5": ("redrive.outbox.sinks.fts5:from_url", None),
-    "elasticsearch+http": ("redrive.outbox.sinks.elasticsearch:from_url", "elasticsearch"),
-    "elasticsearch+https": ("redrive.outbox.sinks.elasticsearch:from_url", "elasticsearch"),
-    "opensearch+http": ("redrive.outbox.sinks.opensearch:from_url", "opensearch"),
-    "opensearch+https": ("redrive.outbox.sinks.opensearch:from_url", "opensearch"),
-    "http": ("redrive.outbox.sinks.http:from_url", "http"),
-    "https": ("redrive.outbox.sinks.http:from_url", "http"),
-    "postgresql": ("redrive.outbox.sinks.postgres_text:from_url", "postgres"),
-    "redis": ("redrive.outbox.sinks.redis_stream:from_url", "redis"),
-    "rediss": ("redrive.outbox.sinks.redis_stream:from_url", "redis"),
+
+class SinkType(NamedTuple):
+    """A sort of sinks. ``place``: the "module:function" that gets the URL and returns one; ``extra``: what brings its
+    client, where it needs one; ``words``: what people call it."""
+
+    place: str
+    extra: str | None
+    words: str
+
+
+SINKS: Mapping[str, SinkType] = {
+    "fts5": SinkType("redrive.outbox.sinks.fts5:from_url", None, "SQLite full text"),
+    "elasticsearch+http": SinkType("redrive.outbox.sinks.elasticsearch:from_url", "elasticsearch", "Elasticsearch"),
+    "elasticsearch+https": SinkType("redrive.outbox.sinks.elasticsearch:from_url", "elasticsearch", "Elasticsearch"),
+    "opensearch+http": SinkType("redrive.outbox.sinks.opensearch:from_url", "opensearch", "OpenSearch"),
+    "opensearch+https": SinkType("redrive.outbox.sinks.opensearch:from_url", "opensearch", "OpenSearch"),
+    "http": SinkType("redrive.outbox.sinks.http:from_url", "http", "HTTP"),
+    "https": SinkType("redrive.outbox.sinks.http:from_url", "http", "HTTP"),
+    "postgresql": SinkType("redrive.outbox.sinks.postgres_text:from_url", "postgres", "PostgreSQL full text"),
+    "redis": SinkType("redrive.outbox.sinks.redis_stream:from_url", "redis", "Redis stream"),
+    "rediss": SinkType("redrive.outbox.sinks.redis_stream:from_url", "redis", "Redis stream"),
 }
 
 
@@ -39,14 +49,20 @@ def scheme_of(url: str) -> str:
 def modules_of(url: str) -> list[str]:
     """Returns what a sink's URL needs imported, which may be a large client: a worker does that before it claims.
     Nothing for a URL of no sink, which is refused by whoever makes one."""
-    place, _ = SINKS.get(url.partition("://")[0], ("", None))
-    return [place.partition(":")[0]] if place else []
+    found = SINKS.get(url.partition("://")[0])
+    return [] if found is None else [found.place.partition(":")[0]]
+
+
+def sink_words(shown: str) -> str:
+    """Returns what people call the sink of a URL; what is no URL, as it is."""
+    found = SINKS.get(shown.partition("://")[0])
+    return shown if found is None else found.words
 
 
 def sink_from_url(url: str) -> Sink:
     """Returns the sink of a URL: ``fts5:///search.db``, ``elasticsearch+http://host:9200/index``, …"""
     scheme = scheme_of(url)
-    place, extra = SINKS[scheme]
+    place, extra, _ = SINKS[scheme]
     module, _, name = place.partition(":")
     try:
         make = getattr(import_module(module), name)
