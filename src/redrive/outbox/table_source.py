@@ -25,6 +25,11 @@ SECONDS = 300.0  # a query may take: it sorts a large table
 VERSIONS_AT_ONCE = 20_000
 _MARK = re.compile(r"redrive outbox (\{.*?\})(?: \*/|$)", re.DOTALL)
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+# Without a length these types have one of 1, which would cut a key to its first character.
+_UNLIMITED = {"character": "bpchar", "bit": "bit varying"}
+# SQLite writes 15 digits of a number into JSON, and no bytes.
+_EXACTLY = "case typeof({key}) when 'real' then printf('%!.17g', {key}) when 'blob' then hex({key}) else {key} end"
+_TYPED = re.compile(r'\["(integer|real|text|blob)", ')
 _AFFINE = re.compile("int|char|clob|text")  # SQLite compares these with text by their own type
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -75,10 +80,15 @@ class TableSource:
         self._sorted = f'({self._as_text} collate "C")' if self._on_postgres else self._as_text
 
     async def page(self, after: str | None, limit: int) -> Page:
-        kind = f"::{self.mapping.id_type}" if self._on_postgres else ""
-        where = "true" if after is None else f"{self._key} > {self._place(after)}{kind}"
+        where = "true" if after is None else f"{self._key} > {self._place(after)}"
         rows = await self._records(f"where {where} order by {self._key} limit {int(limit)}")
-        return Page([self._record(row) for row in rows], str(rows[-1][3]) if len(rows) == limit else None)
+        place = self._place_of(rows[-1]) if len(rows) == limit else None
+        if place is not None and place == after:
+            raise InvalidInput(
+                f"reading {self.mapping.table} does not get past {place}",
+                hint=f"its key {self.mapping.id} does not come back as it was read; name another column with --id",
+            )
+        return Page([self._record(row) for row in rows], place)
 
     async def fetch(self, keys: Sequence[str]) -> Sequence[Record]:
         ids = [one for key in keys if (one := self._id_in(key)) is not None]
@@ -137,8 +147,12 @@ class TableSource:
         return f"json({sqlite.document_of(self.mapping, 't', list(self.mapping.columns or ()))})"
 
     async def _records(self, where: str) -> list[Any]:
-        wanted = f"{self._as_text} as a, {self._version} as b, {self._document} as c, {self._key} as d"
-        return await self._rows(wanted, "a, b, c, d", where)
+        if self._on_postgres:  # as text: a numeric would be rounded on its way through JSON's numbers
+            place = f"to_json({self._key}) #>> '{{}}' as d"
+        else:
+            place = f"{_EXACTLY.format(key=self._key)} as d, typeof({self._key}) as e"
+        wanted = f"{self._as_text} as a, {self._version} as b, {self._document} as c, {place}"
+        return await self._rows(wanted, "a, b, c, d" if self._on_postgres else "a, b, c, d, e", where)
 
     async def _rows(self, wanted: str, names: str, where: str) -> list[Any]:
         """Returns rows as lists, in their order."""
@@ -154,9 +168,22 @@ class TableSource:
     def _record(self, row: Sequence[Any]) -> Record:
         return Record(self.mapping.entity_type, row[0], row[1], row[2])
 
+    def _place_of(self, row: Sequence[Any]) -> str:
+        """Returns the place behind a row. On SQLite any column can hold any type, and numbers come before texts: the
+        place says which it is."""
+        return str(row[3]) if self._on_postgres else json.dumps([row[4], row[3]], ensure_ascii=False)
+
     def _place(self, after: str) -> str:
-        """Returns a place as a value of the key's own type: SQLite compares text with numbers by type."""
-        return after if not self._on_postgres and _INTEGER.fullmatch(after) else text(after)
+        """Returns a place as a value of the key's own type."""
+        if self._on_postgres:
+            kind = self.mapping.id_type
+            return f"{text(after)}::{_UNLIMITED.get(kind, kind)}"
+        if not _TYPED.match(after):  # of a rebuild that was begun when places were plain
+            return after if _INTEGER.fullmatch(after) else text(after)
+        kind, value = json.loads(after)
+        if kind in ("integer", "real"):
+            return repr(int(value) if kind == "integer" else float(value))
+        return text(value) if kind == "text" else f"X{text(value)}"
 
     def _id_in(self, key: str) -> str | None:
         entity_type, found = split_key(key)
