@@ -64,7 +64,7 @@ class PostgresText:
             raise ConfigError(f"there is no language {language!r}", hint="a text search configuration: english, simple")
         self._name, self._language = table, language
         self._pools: Clients[Any] = Clients(lambda: _new_pool(url))
-        self._ready = False
+        self._dated: set[str | None] = set()  # tables that are known to be as this version makes them
 
     async def write(self, events: Sequence[Event], index: str | None = None) -> Sequence[Verdict]:
         table = await self._table(index)
@@ -77,12 +77,18 @@ class PostgresText:
         if (pool := self._pools.take()) is not None:
             await pool.close()
 
+    async def prune(self, seconds: float, limit: int) -> int:
+        """Forgets versions of what was deleted longer ago than this, so many at once; returns how many."""
+        done = await (await self._pool()).execute(_sql("prune").format(table=await self._table(None)), seconds, limit)
+        return int(done.rpartition(" ")[2])
+
     # -- rebuild and verify ----------------------------------------------------------------------------------------
 
     async def create(self, index: str) -> None:
         async with (await self._pool()).acquire() as connection, connection.transaction():
             await self._lock(connection)
-            await self._create(connection, _checked(index))
+            await self._date(connection, _checked(index))
+            await self._create(connection, index)
 
     async def refresh(self, index: str | None = None) -> None:
         """Nothing to do: what is committed is visible."""
@@ -115,6 +121,7 @@ class PostgresText:
             if old != index:
                 if await connection.fetchval("select to_regclass($1)::text", self._of(_checked(index))) is None:
                     raise NoSuchIndex(index)
+                await self._date(connection, index)
                 await self._switch(connection, _checked(index))
                 if old is not None:
                     await connection.execute(_sql("drop").format(table=self._of(old)))
@@ -144,16 +151,30 @@ class PostgresText:
 
     async def _table(self, index: str | None) -> str:
         """Returns what is written to and read: the view of the live index, which is made when somebody asks for it."""
-        if index is not None:
-            return self._of(_checked(index))
-        if not self._ready:
+        if index not in self._dated:
             async with (await self._pool()).acquire() as connection, connection.transaction():
                 await self._lock(connection)
-                if await self._live(connection) is None:
-                    await self._create(connection, FIRST)
-                    await self._switch(connection, FIRST)
-            self._ready = True
-        return self._name
+                if index is None:
+                    await self._prepare_live(connection)
+                else:
+                    await self._date(connection, _checked(index))
+            self._dated.add(index)
+        return self._name if index is None else self._of(_checked(index))
+
+    async def _prepare_live(self, connection: Any) -> None:
+        live = await self._live(connection)
+        if live is None:
+            await self._create(connection, FIRST)
+        if live is None or await self._date(connection, live):
+            await self._switch(connection, live or FIRST)
+
+    async def _date(self, connection: Any, index: str) -> bool:
+        """Brings a table up to date that an earlier version has made; returns whether it was one."""
+        if await connection.fetchval(_sql("is_dated"), self._of(index)) is not False:
+            return False
+        await connection.execute(_sql("date").format(table=self._of(index)))
+        await self._create(connection, index)
+        return True
 
     async def _write(self, events: Sequence[Event], table: str) -> Sequence[Verdict]:
         rows = [
@@ -175,7 +196,9 @@ class PostgresText:
         return [Done() if event.key in keys else Superseded() for event in events]
 
     async def _lock(self, connection: Any) -> None:
+        """Waits until nobody else makes, switches or drops tables of this sink."""
         await connection.execute(_sql("lock"), self._name)
+        await connection.execute(_sql("patience"))
 
     async def _live(self, connection: Any) -> str | None:
         mark = await connection.fetchval(_sql("live"), self._name)
@@ -184,8 +207,9 @@ class PostgresText:
     async def _create(self, connection: Any, index: str) -> None:
         table = self._of(index)
         await connection.execute(_sql("table").format(table=table))
-        words = f"{table.rpartition('.')[2]}_words"
-        await connection.execute(_sql("words").format(table=table, index=words))
+        for kind in ("words", "deletions"):
+            name = f"{table.rpartition('.')[2]}_{kind}"
+            await connection.execute(_sql(kind).format(table=table, index=name))
 
     async def _switch(self, connection: Any, index: str) -> None:
         await connection.execute(_sql("view").format(live=self._name, table=self._of(index)))

@@ -3,24 +3,37 @@
 -- lock: one at a time makes, switches and drops tables of a sink
 select pg_advisory_xact_lock(hashtextextended('redrive outbox ' || $1, 0))
 
+-- patience: whoever waits for a lock keeps everybody behind it waiting, also who only searches; so not for long
+set local lock_timeout = '1s'
+
 -- live: which index the view shows, if it is there
 select obj_description(to_regclass($1), 'pg_class')
 
--- table: documents by key; a deleted one stays as its version
+-- table: documents by key; a deleted one stays as its version, until it was written long ago
 create table if not exists {table} (
-  key       text collate "C" primary key,
-  version   bigint not null,
-  deleted   boolean not null,
-  routing   text,
-  document  jsonb,
-  words     tsvector
+  key         text collate "C" primary key,
+  version     bigint not null,
+  deleted     boolean not null,
+  routing     text,
+  document    jsonb,
+  words       tsvector,
+  written_at  timestamptz not null default now()
 )
+
+-- is_dated: whether a table keeps when its rows were written, if it is there
+select exists (select from pg_attribute where attrelid = c.oid and attname = 'written_at') from pg_class c where c.oid = to_regclass($1)
+
+-- date: a table from before that was kept: its rows count from now on
+alter table {table} add column written_at timestamptz not null default now()
+
+-- deletions: by which old ones are found
+create index if not exists {index} on {table} (written_at) where deleted
 
 -- words: what searches read
 create index if not exists {index} on {table} using gin (words)
 
 -- view: makes an index the live one
-create or replace view {live} as select key, version, deleted, routing, document, words from {table}
+create or replace view {live} as select key, version, deleted, routing, document, words, written_at from {table}
 
 -- mark: says which it is
 comment on view {live} is {mark}
@@ -34,7 +47,7 @@ select x.key, x.version, x.deleted, x.routing, x.document,
   case when not x.deleted then jsonb_to_tsvector($2::text::regconfig, x.document, '["string", "numeric"]') end
 from jsonb_to_recordset($1::text::jsonb) x(key text, version bigint, deleted boolean, routing text, document jsonb)
 on conflict (key) do update set version = excluded.version, deleted = excluded.deleted, routing = excluded.routing,
-  document = excluded.document, words = excluded.words
+  document = excluded.document, words = excluded.words, written_at = now()
 where d.version < excluded.version
 returning key
 
@@ -43,6 +56,10 @@ select key, version from {table} where key > $1 and ($2::text is null or key <= 
 
 -- deleted: versions of deleted documents, in the order of their keys
 select key, version from {table} where key > $1 and deleted order by key limit $2
+
+-- prune: forgets deletions from before so many seconds, so many at once
+delete from {table} where deleted and written_at < now() - $1 * interval '1 second' and key in (
+  select key from {table} where deleted and written_at < now() - $1 * interval '1 second' order by written_at limit $2)
 
 -- nth: the key that comes after so many others
 select key from {table} where key > $1 and ($2::text is null or key <= $2) and not deleted order by key offset $3 limit 1
