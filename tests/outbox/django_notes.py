@@ -77,6 +77,12 @@ def main() -> None:
     with transaction.atomic():
         note = Note.objects.get(pk=5)
         refused(lambda: _delete_unknown(note), InvalidInput, "is not known")
+    note = Note.objects.get(pk=5)
+    note.title = "same version"
+    refused(lambda: _save(note), InvalidInput, "had 2 before")
+    note.version = 3
+    refused(lambda: _save(note, update_fields=["title"]), InvalidInput, "had 2 before")
+    assert Note.objects.get(pk=5).title == "butter"
     with transaction.atomic():
         gone = Note.objects.create(pk=6, title="gone")
         gone.delete()
@@ -84,6 +90,11 @@ def main() -> None:
         hidden.title, hidden.version = "hidden", 2
         hidden.save()
         Draft.objects.create(pk=8, title="hidden")
+
+
+def _save(note: Note, **options: list[str]) -> None:
+    with transaction.atomic():
+        note.save(**options)
 
 
 def _delete_unknown(note: Note) -> None:

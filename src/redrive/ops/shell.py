@@ -10,10 +10,10 @@ from pathlib import Path
 from redrive.settings import DEFAULT_URL
 
 _FILE = "sqlite:///"
-_WITH_SUBCOMMANDS = "causes|groups|operations|approvals|audit|tokens|workers|schedules|alerts"
+_WITH_SUBCOMMANDS = "causes|groups|operations|approvals|audit|tokens|workers|schedules|alerts|outbox"
 _WITHIN = (
     "show|note|mute|resolve|reopen|retry|watch|pause|resume|cancel|approve|reject|export|prune|verify|search|"
-    "create|revoke|drain|run|silence|unsilence"
+    "create|revoke|drain|run|silence|unsilence|replay|rebuild|trigger|work|list"
 )
 _ALONE = (
     "up|work|migrate|erase|list|show|failed|stats|doctor|smoke|enqueue|retry|replay|cancel|forget|flush|purge|pause|resume|"
@@ -43,6 +43,10 @@ class Shell:
 
     def of(self, command: str) -> str:
         return command + self.option
+
+    def with_app(self, command: str) -> str:
+        """Returns a command that needs what the application declares."""
+        return command if self.app is None else f"{command} --app {shlex.quote(self.app)}"
 
     def words(self, text: str) -> str:
         """Returns our own words with commands that can be run as they stand here, wherever that is."""

@@ -16,24 +16,16 @@ from redrive.outbox.verify_command import verify
 from redrive.outbox.work_command import work
 
 cli = typer.Typer(
-    help="Projections: events written in the application's transactions, and the sinks they go to.",
+    help="A search index that follows the database: projections, their events and sinks.",
     invoke_without_command=True,
 )
-cli.command("work")(work)
-cli.command("show")(show)
-cli.command("trigger")(trigger)
-cli.command("load")(load_events)
-cli.command("replay")(replay)
-cli.command("rebuild")(rebuild)
-cli.command("verify")(verify)
-cli.command("search")(search)
 COLUMNS = ("projection", "pending", "retries", "processing", "done", "failed", "stuck")
 
 
 @cli.callback()
 def list_all(context: typer.Context, url: Url = None, app: AppName = None, json: Json = False) -> None:
-    """Projections: events written in the application's transactions, and the sinks they go to. By itself: all of
-    them."""
+    """A search index (or another sink) that follows the database: projections, the events that the application writes
+    in its transactions, and the sinks they go to. By itself: all projections."""
     if context.invoked_subcommand is None:
         list_projections(url=url, app=app, json=json)
 
@@ -53,3 +45,13 @@ def list_projections(url: Url = None, app: AppName = None, json: Json = False) -
             for name, one in rows
         ],
     )
+
+
+cli.command("show")(show)
+cli.command("search")(search)
+cli.command("verify")(verify)
+cli.command("rebuild")(rebuild)
+cli.command("replay")(replay)
+cli.command("work")(work)
+cli.command("trigger")(trigger)
+cli.command("load")(load_events)

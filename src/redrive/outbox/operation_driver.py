@@ -77,6 +77,7 @@ class Driver:
         after = replace(
             operation,
             done=operation.done + done,
+            total=operation.total and max(operation.total, operation.done + done),  # it may have grown meanwhile
             skipped=operation.skipped + skipped,
             note=note,
             driver=self.worker,
@@ -138,7 +139,8 @@ def rebuildable(projection: Projection) -> Rebuildable:
     if not isinstance(sink, Rebuildable):
         raise InvalidInput(
             f"the sink of {projection.name} cannot be rebuilt or compared: it has no index to read or replace",
-            hint="full text, PostgreSQL and search servers can; of HTTP and streams only the receiver can",
+            hint="full text, PostgreSQL and search servers can, and a sink of your own with the methods of "
+            "redrive.outbox.sink.Rebuildable; of HTTP and streams only the receiver can",
         )
     return sink
 

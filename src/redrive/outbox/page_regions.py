@@ -9,11 +9,14 @@ from redrive.console.sample import Sample, seldom
 from redrive.console.text import duration, short_number
 from redrive.feature import Operator
 from redrive.feature.console import Chart, Series, draw, fragment
+from redrive.kernel.operation import Status
 from redrive.ops import views
 from redrive.ops.history import History, parse_period
 from redrive.ops.views import View
 from redrive.outbox.event import queue_of
+from redrive.outbox.index_job import VERIFY
 from redrive.outbox.service import OutboxService
+from redrive.outbox.verify.result import still_differs
 
 MOST_OPERATIONS, WORK_SHOWN = 50, 3
 PARTS = {
@@ -46,10 +49,17 @@ def sample_one(projection: str) -> Sample:
 
 
 async def work_of(operator: Operator, projection: str) -> list[View]:
-    """Returns the latest rebuilds and comparisons of a projection."""
+    """Returns the latest rebuilds and comparisons of a projection; ``differs``: of a comparison that is over, whether
+    something still does."""
     latest = [views.operation(one) for one in await operator.operations.list(limit=MOST_OPERATIONS)]
     queue = queue_of(projection)
-    return [one for one in latest if one["work"] and one["filter"].get("queue") == queue][:WORK_SHOWN]
+    found = [one for one in latest if one["work"] and one["filter"].get("queue") == queue][:WORK_SHOWN]
+    return [View(one, differs=_differs(one)) for one in found]
+
+
+def _differs(one: View) -> bool | None:
+    compared = one["action"] == VERIFY and one["status"] == Status.COMPLETED
+    return still_differs(one["work"]["result"]) if compared else None
 
 
 def charts(argument: str) -> Sample:

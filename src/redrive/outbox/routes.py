@@ -49,33 +49,36 @@ async def search_projection(
 
 
 @router.post("/{projection}/replay")
-async def replay_projection(projection: str, body: ReplayIn, operator: TheOperator) -> ReplayedOut:
+async def replay_projection(projection: str, operator: TheOperator, body: ReplayIn | None = None) -> ReplayedOut:
     """Try failed events again, those that failed first, up to ``limit``. What needs a second operator is refused with
     409: begin it as an operation."""
-    own = operator.named(body.actor).of(OutboxService)
-    plan = await own.plan_replay([projection], body.limit)
-    done = plan.told(dry_run=True) if body.dry_run else await own.replay(plan, body.reason)
+    asked = body or ReplayIn()
+    own = operator.named(asked.actor).of(OutboxService)
+    plan = await own.plan_replay([projection], asked.limit)
+    done = plan.told(dry_run=True) if asked.dry_run else await own.replay(plan, asked.reason)
     return ReplayedOut.model_validate(done)
 
 
 @router.post("/{projection}/rebuild", response_model=BegunOut, status_code=202)
-async def rebuild_projection(projection: str, body: RebuildIn, operator: TheOperator) -> Response:
+async def rebuild_projection(projection: str, operator: TheOperator, body: RebuildIn | None = None) -> Response:
     """Begin to rebuild a projection from its source into a new index, which becomes the live one. Workers carry it out;
     ``/api/operations/{id}`` shows, pauses, resumes and cancels it."""
-    acting = operator.named(body.actor)
-    begun = await acting.of(OutboxService).rebuild(
-        projection, reason=body.reason, allow_refused=body.allow_refused, allow_empty=body.allow_empty
+    asked = body or RebuildIn()
+    begun = (
+        await operator.named(asked.actor)
+        .of(OutboxService)
+        .rebuild(projection, reason=asked.reason, allow_refused=asked.allow_refused, allow_empty=asked.allow_empty)
     )
     return await _begun(operator, begun.id)
 
 
 @router.post("/{projection}/verify", response_model=BegunOut, status_code=202)
-async def verify_projection(projection: str, body: VerifyIn, operator: TheOperator) -> Response:
+async def verify_projection(projection: str, operator: TheOperator, body: VerifyIn | None = None) -> Response:
     """Begin to compare the index of a projection with its source. Workers carry it out; ``work.result`` of
     ``/api/operations/{id}`` has what differs."""
-    begun = (
-        await operator.named(body.actor).of(OutboxService).verify(projection, reason=body.reason, repair=body.repair)
-    )
+    asked = body or VerifyIn()
+    own = operator.named(asked.actor).of(OutboxService)
+    begun = await own.verify(projection, reason=asked.reason, repair=asked.repair)
     return await _begun(operator, begun.id)
 
 

@@ -23,7 +23,7 @@ def search(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Search the documents of a projection, where its sink can: full text does."""
+    """Search the documents of a projection, where its sink can: full text and search servers."""
     hits = operate(url, app, lambda own: own.of(OutboxService).search(projection, text, limit))
     if json:
         output.emit_list(hits)
@@ -33,6 +33,8 @@ def search(
         return
     shown = [(hit["key"], f"{hit['score']:.3f}", _short(hit["document"])) for hit in hits]
     output.table(["document", "score", "text"], shown)
+    if len(hits) == limit:
+        output.say(f"the first {limit}; --limit N shows more")
 
 
 def _short(document: Any) -> str:

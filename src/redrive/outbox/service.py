@@ -56,7 +56,8 @@ class OutboxService(Service):
         if not isinstance(sink, Searchable):
             raise InvalidInput(
                 f"the sink of {one.name} cannot be searched from here",
-                hint="full text (fts5://) can; ask the sink itself",
+                hint="full text, PostgreSQL and search servers can, and a sink of your own that has a method search; "
+                "else ask the sink itself",
             )
         hits = await sink.search(text, limit)
         return [{"key": hit.key, "score": round(hit.score, 6), "document": hit.document} for hit in hits]

@@ -229,7 +229,8 @@ async def source_for(store: Store, projection: Projection) -> Source:
     if found is None:
         raise InvalidInput(
             f"the projection {projection.name} has no source to read from",
-            hint=f"declare it: @app.outbox.source({projection.name!r}); or give a table its trigger: "
-            f"redrive outbox trigger TABLE --projection {projection.name}",
+            hint=f"name a table: app.outbox.projection({projection.name!r}, …, source=Table('…', version='…')), or "
+            f"declare a class: @app.outbox.source({projection.name!r}), in the application of --app module:app (or "
+            f"REDRIVE_APP); or give a table its trigger: redrive outbox trigger TABLE --projection {projection.name}",
         )
     return found

@@ -33,8 +33,9 @@ def verify(
 ) -> None:
     """Compare the index of a projection with its source, by ids and versions: what is missing, stale or extra.
 
-    Events on their way are no differences. Workers that know the projection carry it out, as an operation. Exit code 0
-    when there is no difference, or all were repaired; 1 when there is one; 2 when it cannot be done.
+    Events on their way are no differences. Other content of the same version is not seen: a rebuild mends that. Workers
+    that know the projection carry it out, as an operation. Exit code 0 when there is no difference, or all were
+    repaired; 1 when there is one; 2 when it cannot be done.
     """
 
     async def begin(own: OutboxService) -> Operation:
@@ -64,6 +65,9 @@ def _say(projection: str, found: Operation, result: dict[str, Any]) -> None:
             more = " …" if int(result.get(kind) or 0) > len(keys) else ""
             output.say(f"  {kind}: {', '.join(keys)}{more}")
     if result.get(Kind.AHEAD.value):
-        output.say(output.suggest(f"versions went back in the source: redrive outbox rebuild {projection}"))
+        output.say(output.suggest(f"→ versions went back in the source: redrive outbox rebuild {projection}"))
     elif still_differs(result) and not result.get("repaired"):
-        output.say(output.suggest(f"redrive outbox verify {projection} --repair"))
+        output.say(output.suggest(f"→ to mend exactly these: redrive outbox verify {projection} --repair"))
+    elif not still_differs(result) and not result.get("repaired") and found.status is Status.COMPLETED:
+        unseen = "→ other content of the same version is not seen; where there is some:"
+        output.say(output.suggest(f"{unseen} redrive outbox rebuild {projection}"))

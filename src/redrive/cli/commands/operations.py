@@ -57,7 +57,7 @@ def list_operations(
             (
                 o.id,
                 *looked.cell(name),
-                o.verb,
+                o.verb if o.work is None else f"{o.verb} of {o.work.subject}",
                 o.status,
                 o.done,
                 o.total if o.total or o.work is None else "-",

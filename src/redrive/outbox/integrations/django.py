@@ -29,15 +29,21 @@ class _Projected:
     version: str
     document: Callable[[Any], Any] | None
 
-    def before_save(self, sender: Any, *, using: str, raw: bool = False, **_: Any) -> None:
+    def before_save(self, sender: Any, *, instance: Any, using: str, raw: bool = False, **_: Any) -> None:
         if not connections[using].in_atomic_block and not raw:
             raise InvalidInput(
                 f"{sender.__name__} is projected to {self.projection}, and is saved outside of a transaction",
                 hint="save it inside `with transaction.atomic():`, or set ATOMIC_REQUESTS: then row and event are one",
             )
+        known = not instance._state.adding and not raw
+        instance._redrive_saved = self._saved_version(instance, using) if known else None
 
-    def saved(self, sender: Any, *, instance: Any, using: str, created: bool = False, **_: Any) -> None:
-        current = instance if self._is_plain(instance) else _read_again(instance, using)
+    def saved(
+        self, sender: Any, *, instance: Any, using: str, created: bool = False, update_fields: Any = None, **_: Any
+    ) -> None:
+        whole = update_fields is None and self._is_plain(instance)  # else the row has other values
+        current = instance if whole else _read_again(instance, using)
+        self._refuse_known(current, getattr(instance, "_redrive_saved", None))
         body = _fields_of(current) if self.document is None else self.document(current)
         if body is not None:
             self._publish(instance.pk, "upsert", self._version(current), body, using)
@@ -57,6 +63,23 @@ class _Projected:
         tries = configured().max_attempts
         task = event_task(self.projection, self.entity_type, str(key), op, version, body, max_attempts=tries)
         put(connections[using], [task])
+
+    def _saved_version(self, instance: Any, using: str) -> int | None:
+        """Returns the version that the row has now."""
+        rows = type(instance)._base_manager.using(using).filter(pk=instance.pk)
+        found: int | None = rows.values_list(self.version, flat=True).first()
+        return found
+
+    def _refuse_known(self, instance: Any, before: int | None) -> None:
+        """Refuses a change whose version is not new: the sink would take it for one that it has, and keep the old
+        document, and no comparison would find that."""
+        if before is not None and self._version(instance) <= before:
+            name = type(instance).__name__
+            raise InvalidInput(
+                f"{name} {instance.pk} is saved with version {self._version(instance)}, and had {before} before: "
+                f"{self.projection} would keep the old document",
+                hint=f"raise {name}.{self.version} with each save, for example in save(): self.{self.version} += 1",
+            )
 
     def _version(self, instance: Any) -> int:
         return check_version(getattr(instance, self.version), f"{type(instance).__name__}.{self.version}")

@@ -179,7 +179,7 @@ class Verify:
             result["left_keys"] = [one.key for one in looked.differences][:MOST_SHOWN]
         result["on_their_way"] = int(state.get("on_their_way") or 0) + len(looked.moving)
         over = replace(operation, work=replace(operation.work, result=result))
-        note = result_words(result) or "the index has what the source has"
+        note = result_words(result) or "ids and versions are those of the source"
         await self._driver.end(over, Status.COMPLETED, replace(job, operation=None), note)
         return 0.0
 
