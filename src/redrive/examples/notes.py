@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import socket
 import sys
@@ -32,7 +33,14 @@ from redrive.outbox.source import Record
 PROJECTION = "search_index_to_elastic"
 PORT = int(os.environ.get("NOTES_PORT", "8340"))
 # Commands that ``redrive up`` proposes.
-LOOK = (f"outbox load --api-base http://127.0.0.1:{PORT} --total 300", "outbox list", "outbox search bread", "doctor")
+LOOK = (
+    f"curl http://127.0.0.1:{PORT}",  # says what can be done
+    f"outbox load --api-base http://127.0.0.1:{PORT} --total 300",
+    "outbox list",
+    "outbox search bread",
+    f"outbox verify {PROJECTION} --app redrive.examples.notes:app",
+    "doctor",
+)
 
 app = App(name="notes")
 
@@ -79,6 +87,8 @@ async def demo() -> None:
         listening.bind(("127.0.0.1", PORT))
     except OSError:
         listening.close()
+        taken = "port %s is taken, perhaps by another start: no notes are served here; NOTES_PORT=… names another"
+        logging.getLogger("redrive.examples").warning(taken, PORT)
         return
     threading.Thread(target=serve, args=(listening,), daemon=True).start()
 

@@ -215,7 +215,7 @@ def _hints(loaded: Loaded, kinds: list[str]) -> list[str]:
     # An example whose demo() has put everything there names what to look at instead.
     shown = getattr(loaded.module, "LOOK", None)
     if shown is not None:
-        return [*first, *(f"{command} {rest}{where}" for rest in shown)]
+        return [*first, *(one if one.startswith("curl ") else f"{command} {one}{where}" for one in shown)]
     tries = getattr(loaded.module, "TRY", None) or ready[:1] or BUILT_IN
     enqueues = [f"{command} enqueue{where}{which} {example}" for example in tries]
     looks = [f"{command} {rest}{where}" for rest in ("stats", "list", "list --state failed")]

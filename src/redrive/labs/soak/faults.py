@@ -15,7 +15,13 @@ from redrive.labs.soak.fleet import Fleet
 
 BETWEEN_S = (0.5, 4.0)
 REMEMBERED = 15
-TROUBLES = ({"error_share": 0.4}, {"busy_share": 0.4}, {"broken_share": 0.4}, {"lost_share": 0.4}, {"rate": 2.0})
+TROUBLES = {  # what the sink does, and how it is told to
+    "answered 40 % of requests with an error": {"error_share": 0.4},
+    "was too busy for 40 % of the documents": {"busy_share": 0.4},
+    "broke off 40 % of the documents": {"broken_share": 0.4},
+    "lost 40 % of its answers": {"lost_share": 0.4},
+    "took two requests a second": {"rate": 2.0},
+}
 NO_TROUBLE = {"error_share": 0.0, "busy_share": 0.0, "broken_share": 0.0, "lost_share": 0.0, "rate": 0.0}
 CUT = """
 select pg_terminate_backend(pid) from pg_stat_activity
@@ -92,11 +98,11 @@ class Faults:
         return f"the sink was down for {seconds:.1f} s"
 
     async def _sink_trouble(self) -> str:
-        how, seconds = self._chance.choice(TROUBLES), self._chance.uniform(2, 6)
-        await self._fleet.sink.behave(how)
+        told, seconds = self._chance.choice(list(TROUBLES)), self._chance.uniform(2, 6)
+        await self._fleet.sink.behave(TROUBLES[told])
         await asyncio.sleep(seconds)
         await self._fleet.sink.behave(NO_TROUBLE)
-        return f"the sink had {how} for {seconds:.1f} s"
+        return f"the sink {told} for {seconds:.1f} s"
 
     async def _cut(self) -> str:
         cut = await self._database.run(CUT)

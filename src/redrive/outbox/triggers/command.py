@@ -50,4 +50,8 @@ def trigger(
             table, projection, entity_type=entity_type, id=id, version=version, columns=chosen
         ),
     )
-    output.emit({"sql": text}) if json else output.say(text.rstrip())
+    if json:
+        output.emit({"sql": text})
+        return
+    then = f"-- Then, for the rows that are there already, and with a worker: redrive outbox rebuild {projection}"
+    output.say(text.rstrip(), output.suggest(then))
