@@ -54,4 +54,4 @@ def trigger(
         output.emit({"sql": text})
         return
     then = f"-- Then, for the rows that are there already, and with a worker: redrive outbox rebuild {projection}"
-    output.say(text.rstrip(), output.suggest(then))
+    output.say(text.rstrip(), then)
