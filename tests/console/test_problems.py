@@ -128,3 +128,13 @@ async def test_what_mends_a_problem_runs_elsewhere_as_it_is_copied(app: App, tmp
         made = await access.create(await app.store(), "vic", Role.VIEWER, actor="admin")
         await client.post(f"{HOME}/sign-in", data={"token": made.secret})
         assert str(tmp_path) not in await page(client)  # where the store is, is not for everybody
+
+
+def test_commands_name_the_application_that_they_need() -> None:
+    url = "sqlite:////srv/shop.db"
+    shell = shell_for(url, url, "shop:app")
+    assert shell.with_app("redrive outbox verify notes") == "redrive outbox verify notes --app shop:app"
+    assert NO_SHELL.with_app("redrive outbox verify notes") == "redrive outbox verify notes"
+    assert shell.words("mend that, then redrive outbox replay notes").endswith(
+        f"redrive outbox replay --url {url} notes"
+    )

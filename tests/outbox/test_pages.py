@@ -302,8 +302,10 @@ async def test_verify_repair_and_rebuild_from_the_page(url: str, tmp_path: Path)
         assert "It is compared with its source" in told
         found = await until(client, "1 extra")
         assert "1 missing note:b" in found and "note:z" in found
+        await until(client, "differs Verify")
         await done(client, f"{PAGE}/verify", {"repair": "on"}, PAGE)
         await until(client, "2 repaired")
+        await until(client, "repaired Verify")
         assert "note:b" in await page(client, f"{PAGE}/search?q=bean")
         assert "Nothing found" in await page(client, f"{PAGE}/search?q=zoo")
         missing = await send(client, f"{PAGE}/rebuild", {}, PAGE)
@@ -328,6 +330,8 @@ async def test_what_is_under_way_is_paused_and_stopped_from_the_page(url: str, t
         assert again.status_code == 409 and "is under way" in again.text
         assert "Resume" in await done(client, operation[1], {"do": "pause"}, PAGE)
         assert "cancelled Verify" in text_of(await done(client, operation[1], {"do": "cancel"}, PAGE))
+        begun = await client.post("/api/outbox/notes/verify")  # nothing has to be said
+        assert (begun.status_code, begun.json()["operation"]["status"]) == (202, "running")
 
 
 async def test_a_sink_without_an_index_cannot_be_rebuilt(world: World) -> None:
