@@ -64,7 +64,12 @@ def answers_text(fixed: str | None, idempotent: bool | None) -> list[str]:
 
 def operation_document(operation: Operation) -> dict[str, Any]:
     """Returns an operation as the JSON document of ``--json``."""
-    return {"id": operation.id, "status": operation.status.value, **operation.body()}
+    body, work = {"id": operation.id, "status": operation.status.value, **operation.body()}, operation.work
+    if work is None:
+        return body
+    # As over HTTP: what it does is its action, and how far it has come in the feature's own words is nobody else's.
+    shown = {"feature": work.feature, "subject": work.subject, "unit": work.unit, "result": dict(work.result)}
+    return {**body, "action": operation.verb, "work": shown}
 
 
 def retried_document(became: Retried | None) -> dict[str, Any]:
