@@ -89,6 +89,7 @@ def _parameters(experiment: Experiment, options: LabOptions, world: World) -> di
 
 async def _conduct(experiment: Experiment, lab: LabRun, options: LabOptions) -> None:
     lab.say(f"lab {lab.number}: {lab.title}")
+    lab.say(f"  must be seen: {experiment.about}")
     for name, value in lab.parameters.items():
         lab.say(f"  {name}: {value}")
     await lab.world.sink.start()

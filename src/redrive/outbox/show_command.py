@@ -32,6 +32,9 @@ def show(
             ["event", "status", "entity", "op", "version", "attempts", "published", "why"],
             [_event(one) for one in found["events"]],
         )
+    elif found["rebuildable"]:
+        past = "→ what was written past the outbox has no event:"
+        output.say(output.suggest(f"{past} redrive outbox verify {projection} finds it"))
 
 
 def age(one: dict[str, Any]) -> str:

@@ -133,6 +133,8 @@ async def test_types_of_fields_are_as_declared(make_sink: Callable[..., SearchIn
 
 
 async def test_documents_are_found_by_their_words(sink: SearchIndex) -> None:
+    with pytest.raises(RedriveError, match="has no index"):
+        await sink.search("hello")  # the first write makes it
     await sink.write([upsert(1, 1, {"title": "Hello world", "size": 3}), upsert(2, 1, {"title": "Hello moon"})])
     await sink.refresh()
     [hit] = await sink.search("hello WORLD")

@@ -204,7 +204,15 @@ class SearchIndex:
     async def search(self, text: str, limit: int = 10) -> list[Hit]:
         """Returns documents that have all of these words, in any field."""
         words = {"query": text, "default_operator": "and", "lenient": True}
-        hits = await self._hits({"size": limit, "query": {"simple_query_string": words}})
+        try:
+            hits = await self._hits({"size": limit, "query": {"simple_query_string": words}})
+        except Refused as error:
+            if error.status_code != 404:
+                raise
+            raise RedriveError(
+                f"the search server has no index {self._alias}",
+                hint="the first event that a worker writes makes it; one that somebody has removed is rebuilt",
+            ) from error
         return [_hit(hit) for hit in hits]
 
     async def _hits(self, query: Mapping[str, Any], index: str | None = None) -> Sequence[Mapping[str, Any]]:
