@@ -87,7 +87,7 @@ async def demo() -> None:
         listening.bind(("127.0.0.1", PORT))
     except OSError:
         listening.close()
-        taken = "port %s is taken, perhaps by another start: no notes are served here; NOTES_PORT=… names another"
+        taken = "port %s is taken, perhaps by another start: no notes are served here; set NOTES_PORT to another"
         logging.getLogger("redrive.examples").warning(taken, PORT)
         return
     threading.Thread(target=serve, args=(listening,), daemon=True).start()
