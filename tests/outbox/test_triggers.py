@@ -16,7 +16,7 @@ from redrive.cli.main import run
 from redrive.errors import ConfigError, InvalidInput, NotFound
 from redrive.feature import Caller, Role
 from redrive.kernel.task import State
-from redrive.outbox.digest import digest_of
+from redrive.outbox.digest import digests_of
 from redrive.outbox.source import Record, Source
 from redrive.outbox.table_source import Table as TableOf
 from redrive.outbox.table_source import source_for
@@ -204,10 +204,13 @@ async def test_ranges_of_a_source_and_their_digests(table: Table) -> None:
         ("other", None, []),
         ("", "a", []),
     ):
-        found = [one async for one in source.versions(after, before)]
+        found = [one async for one in source.versions([(after, before)])]
         assert [one.key for one in found] == keys, (after, before)
-        digest = await source.digest(after, before)
-        assert digest == (digest_of((one.key, one.version) for one in found) if table.postgres else None)
+    some = [("", "note:1"), ("note:10", "note:2"), ("note:33", None), ("other", None)]
+    assert [one.key async for one in source.versions(some)] == ["note:1", "note:2"]
+    documents = [(one.key, one.version) for one in whole]
+    for bounds in ([], ["note:10"], ["a", "note:1", "note:2", "note:'5", "other"]):
+        assert await source.digests(bounds) == (digests_of(documents, bounds) if table.postgres else None)
 
 
 @pytest.mark.parametrize(
@@ -281,8 +284,8 @@ async def test_a_declared_source_is_read_in_the_order_of_keys(table: Table) -> N
             return [self.entities[key] for key in keys if key in self.entities]
 
     source = await table.source()
-    assert [one.key async for one in source.versions("note:1")] == ["note:10", "note:2"]
-    assert [one.key async for one in source.versions("", "note:10")] == ["note:1", "note:10"]
+    assert [one.key async for one in source.versions([("note:1", None)])] == ["note:10", "note:2"]
+    assert [one.key async for one in source.versions([("", "note:10")])] == ["note:1", "note:10"]
     page = await source.page("note:1", 1)
     assert ([one.key for one in page.records], page.next) == (["note:10"], "note:10")
     with pytest.raises(ConfigError, match="is no source"):

@@ -91,8 +91,8 @@ class Rebuildable(Sink, Protocol):
         ones are left out."""
         ...
 
-    async def digest(self, after: str, before: str | None, index: str | None = None) -> Digest | None:
-        """Returns the digest of a range where the sink can compute it (SQL); None: scan it."""
+    async def versions(self, keys: Sequence[str]) -> dict[str, int]:
+        """Returns the versions of those of these documents that the live index has."""
         ...
 
     async def swap(self, index: str) -> None:
@@ -116,10 +116,15 @@ class Remembering(Protocol):
 
 @runtime_checkable
 class Divisible(Rebuildable, Protocol):
-    """A sink with digests, whose ranges can be divided by the number of documents."""
+    """A sink that computes digests (SQL): where the source does so, too, equal ranges of keys need not be read."""
 
-    async def nth(self, after: str, before: str | None, number: int) -> str | None:
-        """Returns the key of the document that comes after so many others of a range; None where there are fewer."""
+    async def bounds(self, pieces: int, least: int) -> Sequence[str]:
+        """Returns keys, in their order, that divide the documents into so many ranges of about the same size, or into
+        fewer that have ``least`` of them."""
+        ...
+
+    async def digests(self, bounds: Sequence[str]) -> Sequence[Digest]:
+        """Returns the digests of the ranges that keys make: up to the first, between two of them, behind the last."""
         ...
 
 

@@ -10,6 +10,8 @@ from redrive.outbox.event import key_of
 from redrive.outbox.sink import Digest, Stored
 
 PAGE = 1000
+Range = tuple[str, str | None]  # keys behind one, up to and with another; None: to the end
+WHOLE: Sequence[Range] = (("", None),)
 
 
 @dataclass(slots=True, frozen=True)
@@ -48,12 +50,13 @@ class Source(Protocol):
         """Returns those of these entities that are there now."""
         ...
 
-    def versions(self, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
-        """Yields key and version of entities with after < key <= before, in the byte order of their keys."""
+    def versions(self, ranges: Sequence[Range] = WHOLE) -> AsyncIterator[Stored]:
+        """Yields key and version of the entities of these ranges, in the byte order of their keys."""
         ...
 
-    async def digest(self, after: str, before: str | None) -> Digest | None:
-        """Returns the digest of a range where the source can compute it; None: read it."""
+    async def digests(self, bounds: Sequence[str]) -> Sequence[Digest] | None:
+        """Returns the digests of the ranges that keys make (up to the first, between two of them, behind the last)
+        where the source can compute them; None: read it."""
         ...
 
 
@@ -84,7 +87,12 @@ class KeyedSource:
     async def fetch(self, keys: Sequence[str]) -> Sequence[Record]:
         return await self._keyed.fetch(keys)
 
-    async def versions(self, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
+    async def versions(self, ranges: Sequence[Range] = WHOLE) -> AsyncIterator[Stored]:
+        for after, before in ranges:
+            async for one in self._between(after, before):
+                yield one
+
+    async def _between(self, after: str, before: str | None) -> AsyncIterator[Stored]:
         end = None if before is None else before.encode()
         while records := await self._keyed.scan(after, PAGE):
             for one in records:
@@ -93,7 +101,7 @@ class KeyedSource:
                 yield Stored(one.key, one.version)
             after = records[-1].key
 
-    async def digest(self, after: str, before: str | None) -> Digest | None:
+    async def digests(self, bounds: Sequence[str]) -> Sequence[Digest] | None:
         return None
 
 
@@ -120,9 +128,9 @@ class Together:
             found += await source.fetch(own) if own else ()
         return found
 
-    async def versions(self, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
+    async def versions(self, ranges: Sequence[Range] = WHOLE) -> AsyncIterator[Stored]:
         for source in self._sources.values():
-            async for one in source.versions(after, before):
+            async for one in source.versions(ranges):
                 yield one
 
     async def count(self) -> int:
@@ -130,14 +138,12 @@ class Together:
         found = [await count() for one in self._sources.values() if (count := getattr(one, "count", None))]
         return sum(found) if len(found) == len(self._sources) else 0
 
-    async def digest(self, after: str, before: str | None) -> Digest | None:
-        from redrive.outbox.digest import as_digest
+    async def digests(self, bounds: Sequence[str]) -> Sequence[Digest] | None:
+        from redrive.outbox.digest import sum_of
 
-        parts = [await source.digest(after, before) for source in self._sources.values()]
+        parts = [await source.digests(bounds) for source in self._sources.values()]
         known = [one for one in parts if one is not None]
-        if len(known) < len(parts):
-            return None
-        return as_digest(sum(one.count for one in known), sum(int(one.digest, 16) for one in known))
+        return [sum_of(each) for each in zip(*known, strict=True)] if len(known) == len(parts) else None
 
 
 def source_of(given: Any) -> Source:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redrive.errors import InvalidInput
-from redrive.outbox.digest import as_digest
+from redrive.outbox.digest import all_ranges, thresholds
 from redrive.outbox.event import key_of, split_key
 from redrive.outbox.sink import Digest, Stored
-from redrive.outbox.source import Page, Record, Source, Together, source_of
+from redrive.outbox.source import WHOLE, Page, Range, Record, Source, Together, source_of
 from redrive.outbox.triggers import postgres, sqlite
 from redrive.outbox.triggers.quoting import name, text
 from redrive.outbox.triggers.table_mapping import SEQUENCE, TableMapping, map_table, shape_of
@@ -95,8 +95,9 @@ class TableSource:
         where = self._among(ids)
         return [self._record(row) for row in await self._records(f"where {where}")] if where else []
 
-    async def versions(self, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
-        while (where := self._range(after, before)) is not None:
+    async def versions(self, ranges: Sequence[Range] = WHOLE) -> AsyncIterator[Stored]:
+        after = ""
+        while where := self._ranges(ranges, after):
             order = f"where {where} order by {self._sorted} limit {VERSIONS_AT_ONCE}"
             rows = await self._rows(f"{self._as_text} as a, {self._version} as b", "a, b", order)
             for found, version in rows:
@@ -109,17 +110,18 @@ class TableSource:
         """Returns how many entities there are."""
         return int(await self._store.answer(f"select count(*) {self._from}", SECONDS))
 
-    async def digest(self, after: str, before: str | None) -> Digest | None:
+    async def digests(self, bounds: Sequence[str]) -> Sequence[Digest] | None:
+        """The table is read once, whatever the number of ranges."""
         if not self._on_postgres:  # SQLite has no function for it
             return None
-        where = self._range(after, before)
-        if where is None:
-            return as_digest(0, 0)
-        document = f"{text(self.mapping.entity_type + ':')} || {self._as_text} || E'\\n' || {self._version}"
-        number = f"('x' || substr(md5({document}), 1, 16))::bit(64)::bigint::numeric"
-        query = f"select json_build_array(count(*), coalesce(sum({number}), 0)::text)::text {self._from} where {where}"
-        count, total = json.loads(await self._store.answer(query, SECONDS))
-        return as_digest(count, int(total))
+        key = f"({text(self.mapping.entity_type + ':')} || {self._as_text})"
+        number = f"('x' || substr(md5({key} || E'\\n' || {self._version}), 1, 16))::bit(64)::bigint::numeric"
+        limits = f"array[{', '.join(text(one) for one in thresholds(bounds))}]::text[]"
+        place = f'width_bucket({key} collate "C", {limits})' if bounds else "0"
+        inner = f"select {place} as a, count(*) as b, sum({number})::text as c {self._from} group by 1"
+        query = f"select coalesce(json_agg(json_build_array(a, b, c)), '[]')::text from ({inner}) r"  # noqa: S608
+        found = json.loads(await self._store.answer(query, SECONDS))
+        return all_ranges(((at, count, int(total)) for at, count, total in found), len(bounds))
 
     # -- its statements --------------------------------------------------------------------------------------------
 
@@ -200,6 +202,12 @@ class TableSource:
         elif kind == "uuid":
             values, subject = [f"{text(one)}::uuid" for one in ids if _UUID.fullmatch(one)], self._key
         return f"{subject} in ({', '.join(values)})" if values else ""
+
+    def _ranges(self, ranges: Sequence[Range], after: str) -> str | None:
+        """Returns the condition for keys of these ranges that lie behind one; None where the table can have none."""
+        behind = self._range(after, None)
+        known = [one for each in ranges if (one := self._range(*each)) is not None]
+        return f"{behind} and (({') or ('.join(known)}))" if known and behind is not None else None
 
     def _range(self, after: str, before: str | None) -> str | None:
         """Returns the condition for keys behind one and up to another; None where the table can have none."""

@@ -22,8 +22,7 @@ from redrive.outbox.sinks import fts5, postgres_text, search_index
 from redrive.outbox.source import Record
 from redrive.outbox.verify import differences
 from redrive.outbox.verify import steps as verify_steps
-from redrive.outbox.verify.differences import before_key
-from redrive.outbox.verify.merge_keys import merge_keys
+from redrive.outbox.verify.merge_keys import behind, merge_keys
 from redrive.outbox.verify.result import still_differs
 from tests.outbox.rebuild.conftest import Notes
 
@@ -55,6 +54,8 @@ async def plant(notes: Notes) -> None:
 
 async def test_planted_differences_are_found_and_mended(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_steps, "KEYS_AT_ONCE", 6)
+    monkeypatch.setattr(verify_steps, "LEAST_IN_A_PIECE", 3)
+    monkeypatch.setattr(verify_steps, "RANGES_AT_ONCE", 2)
     monkeypatch.setattr(differences, "FETCHED_AT_ONCE", 2)
     notes.add(1, 20)
     await notes.work()
@@ -95,6 +96,67 @@ async def test_events_on_their_way_are_no_differences(notes: Notes, monkeypatch:
     begun = await service.verify("notes")
     assert result_of(await notes.work(begun)) == {"on_their_way": 0}, "it waits for them"
     assert app.outbox.projections["notes"].name == "notes"
+
+
+async def test_more_keys_on_their_way_than_are_remembered(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events are on their way when they are compared, and lost a moment later: each of them is missed."""
+    monkeypatch.setattr(verify_steps, "MOST_REMEMBERED", 3)
+    monkeypatch.setattr(verify_steps, "DIFFERING_AT_ONCE", 2)
+    notes.add(0, 0)
+    await notes.work()
+    notes.add(1, 11)
+    looks: list[int] = []
+
+    async def lost_after_the_third(*given: Any) -> Any:
+        found = await differences.look_again(*given)
+        looks.append(len(found.moving))
+        if len(looks) == 3:
+            table = "redrive.task" if notes.url.startswith("postgres") else "redrive_task"
+            notes.run(f"delete from {table} where queue = 'outbox:notes'")
+        return found
+
+    monkeypatch.setattr(verify_steps, "look_again", lost_after_the_third)
+    found = result_of(await notes.work_without_relay(await (await notes.service()).verify("notes")))
+    assert looks[:3] == [2, 2, 4]
+    assert (found["missing"], found["on_their_way"]) == (11, 0)
+
+
+async def test_more_keys_that_are_mended_than_are_remembered(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them can be mended, since newer versions were deleted: each of them is counted."""
+    monkeypatch.setattr(verify_steps, "MOST_REMEMBERED", 3)
+    monkeypatch.setattr(verify_steps, "DIFFERING_AT_ONCE", 2)
+    notes.add(1, 11)
+    await notes.work()
+    await notes.sink.write([delete_of(f"notes:{n}", 2**60) for n in range(1, 10)])
+    over = await notes.work(await (await notes.service()).verify("notes", repair=True))
+    found = result_of(over)
+    assert (found["missing"], found["repaired"], found["left"], len(found["left_keys"])) == (9, 9, 9, 9)
+    assert over is not None and over.work is not None and over.work.state == {"repair": True}
+
+
+async def test_a_table_is_read_as_often_for_many_differences(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify_steps, "LEAST_IN_A_PIECE", 2)
+    notes.add(1, 40)
+    await notes.work()
+    read: list[str] = []
+    answer = type(await notes.app.store()).answer
+
+    async def counted(self: Any, query: str, seconds: float) -> Any:
+        read.append(query)
+        return await answer(self, query, seconds)
+
+    monkeypatch.setattr(type(await notes.app.store()), "answer", counted)
+    for missing in (0, 1, 9):
+        await notes.sink.create(f"without{missing}")
+        versions = {key: version for key, (version, _) in (await notes.source()).items()}
+        kept = [document(notes, n, versions[f"notes:{n}"]) for n in range(1, 41) if n % 4 or n > 4 * missing]
+        await notes.sink.write(kept, f"without{missing}")
+        await notes.sink.swap(f"without{missing}")
+        read.clear()
+        found = result_of(await notes.work(await (await notes.service()).verify("notes")))
+        assert found.get("missing", 0) == missing
+        whole = [one for one in read if " in (" not in one]  # those by keys are by an index
+        assert len(whole) == (2 + bool(missing) if notes.url.startswith("postgres") else 2), whole
 
 
 async def test_what_cannot_be_mended_is_said(notes: Notes) -> None:
@@ -160,7 +222,7 @@ async def test_no_more_than_a_page_is_in_memory(notes: Notes, monkeypatch: pytes
         return found
 
     monkeypatch.setattr(table_source.TableSource, "_rows", counted)
-    monkeypatch.setattr(table_source.TableSource, "digest", lambda *_: asyncio.sleep(0))
+    monkeypatch.setattr(table_source.TableSource, "digests", lambda *_: asyncio.sleep(0))
     notes.add(1, 23)
     await notes.work()
     most.clear()
@@ -168,13 +230,12 @@ async def test_no_more_than_a_page_is_in_memory(notes: Notes, monkeypatch: pytes
     assert len(most) >= 5 and max(most) == 5
 
 
-def test_before_a_key() -> None:
-    for key in ("notes:10", "notes:1", "n:\x00", "n:\ue000", "n:é"):
-        before = before_key(key)
-        assert before.encode() < key.encode()
-        assert not any(
-            before.encode() < one.encode() < key.encode() for one in ("notes:0zz", "notes:1", "notes:", "n:")
-        )
+def test_what_is_left_of_ranges_behind_a_key() -> None:
+    ranges = [("", "b"), ("b", "d"), ("f", None)]
+    assert behind("a", ranges) == [("a", "b"), ("b", "d"), ("f", None)]
+    assert behind("b", ranges) == [("b", "d"), ("f", None)]
+    assert behind("c", ranges) == [("c", "d"), ("f", None)]
+    assert behind("d", ranges) == [("f", None)] and behind("g", ranges) == [("g", None)]
 
 
 async def test_a_merge_finds_what_differs() -> None:

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from redrive.errors import ConfigError
-from redrive.outbox.digest import digest_of
+from redrive.outbox.digest import digests_of
 from redrive.outbox.sink import Rebuildable, Searchable
 from redrive.outbox.sinks import sink_from_url
 from redrive.outbox.verdict import Done, Failed, Superseded
@@ -72,7 +72,19 @@ async def test_keys_are_in_byte_order_and_ranges_have_digests(sink: Any) -> None
             one for one in found if one.key.encode() > after.encode() and (high is None or one.key.encode() <= high)
         ]
         assert part == wanted
-        assert await sink.digest(after, before) == digest_of((one.key, one.version) for one in part)
+    documents = [(one.key, one.version) for one in found]
+    for bounds in ([], ["note:2"], ["m", "note:2", "note:2:", "note:a", "note:é", "x"]):
+        assert await sink.digests(bounds) == digests_of(documents, bounds)
+    assert sum(part.count for part in await sink.digests(["note:B"])) == len(keys)
+    assert await sink.bounds(4, 1) == [one.key for one in found][1::2]
+    assert await sink.bounds(100, 3) == [found[2].key, found[5].key] and await sink.bounds(100, 9) == []
+
+
+async def test_versions_of_some_keys(sink: Any) -> None:
+    await sink.write([upsert(1, 1), upsert(2, 5), upsert("é'", 7)])
+    await sink.write([delete(2, 6)])
+    assert await sink.versions(["note:1", "note:2", "note:é'", "note:no"]) == {"note:1": 1, "note:é'": 7}
+    assert await sink.versions([]) == {}
 
 
 async def test_a_rebuild_fills_another_index_and_switches(sink: Any) -> None:

@@ -32,6 +32,16 @@ class Row:
     key: str | None
 
 
+@dataclass(slots=True, frozen=True)
+class Wanted:
+    """What a search asks for."""
+
+    after: str | None = None
+    upto: str | None = None
+    keys: Sequence[str] | None = None
+    words: Sequence[str] = ()
+
+
 class Documents:
     """What a server has. Writes of one request are one transaction."""
 
@@ -156,12 +166,11 @@ class Documents:
         if self._refreshed.get(name, 0.0) + interval <= self._clock():
             self.refresh(name)
 
-    def search(
-        self, names: Sequence[str], after: str | None, upto: str | None, words: Sequence[str], limit: int
-    ) -> list[Row]:
-        """Returns documents with all of these words, in the order of redrive's key."""
-        found = self._db.execute(self._sql["search"], (json.dumps(names), after, upto, json.dumps(words), limit))
-        return [_row(row) for row in found]
+    def search(self, names: Sequence[str], wanted: Wanted, limit: int) -> list[Row]:
+        """Returns what is asked for, in the order of redrive's key."""
+        words, keys = json.dumps(wanted.words), None if wanted.keys is None else json.dumps(wanted.keys)
+        asked = (json.dumps(names), wanted.after, wanted.upto, words, limit, keys)
+        return [_row(row) for row in self._db.execute(self._sql["search"], asked)]
 
     def count(self, names: Sequence[str]) -> int:
         marks = json.dumps(names)

@@ -26,8 +26,9 @@ on conflict (name, id) do update set version = excluded.version, source = exclud
 -- refresh_gone: searches no longer find what was deleted
 delete from found where name = ?1 and id in (select id from documents where name = ?1 and fresh and deleted_at is not null);
 
--- search: documents in a range of keys that have all of these words
+-- search: documents in a range of keys, or of some keys, that have all of these words
 select id, version, source, key from found
 where name in (select value from json_each(?1)) and (?2 is null or key > ?2) and (?3 is null or key <= ?3)
+    and (?6 is null or key in (select value from json_each(?6)))
     and not exists (select 1 from json_each(?4) word where instr(lower(found.source), word.value) = 0)
 order by key limit ?5;

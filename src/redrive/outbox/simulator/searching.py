@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from redrive.outbox.simulator.documents import Documents, Row
+from redrive.outbox.simulator.documents import Documents, Row, Wanted
 from redrive.outbox.simulator.refusal import Refusal, wrong
 
 KEY = "_redrive.key"
@@ -20,24 +20,25 @@ def searched(documents: Documents, target: str, body: Mapping[str, Any]) -> dict
     size = int(body.get("size", 10))
     if size > LARGEST_PAGE:
         raise wrong(f"Result window is too large, from + size must be less than or equal to: [{LARGEST_PAGE}]")
-    after, upto, words = _query(body.get("query", {"match_all": {}}))
-    rows = documents.search(documents.named(target), after, upto, words, size)
+    rows = documents.search(documents.named(target), _query(body.get("query", {"match_all": {}})), size)
     hits = [_hit(row, body) for row in rows]
     shards = {"total": 1, "successful": 1, "skipped": 0, "failed": 0}
     return {"took": 1, "timed_out": False, "_shards": shards, "hits": {"max_score": None, "hits": hits}}
 
 
-def _query(query: Mapping[str, Any]) -> tuple[str | None, str | None, Sequence[str]]:
-    """Returns the range of keys, and words in lower case."""
+def _query(query: Mapping[str, Any]) -> Wanted:
+    """Returns what is asked for: a range of keys, some keys, or words in lower case."""
     match query:
         case {"match_all": {}}:
-            return None, None, ()
+            return Wanted()
         case {"range": {"_redrive.key": {"gt": str(after), "lte": str(upto)}}}:
-            return after, upto, ()
+            return Wanted(after, upto)
         case {"range": {"_redrive.key": {"gt": str(after)}}}:
-            return after, None, ()
+            return Wanted(after)
+        case {"terms": {"_redrive.key": [*keys]}}:
+            return Wanted(keys=keys)
         case {"simple_query_string": {"query": str(text)}}:
-            return None, None, [word.lower() for word in _WORD.findall(text)]
+            return Wanted(words=[word.lower() for word in _WORD.findall(text)])
     raise Refusal(400, "parsing_exception", f"this server does not know the query [{next(iter(query), '')}]")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from redrive.errors import ConfigError
-from redrive.outbox.digest import digest_of
+from redrive.outbox.digest import digests_of
 from redrive.outbox.event import Event
 from redrive.outbox.sink import Digest, Hit, Stored
 from redrive.outbox.sinks.fts5_file import Fts5File, transaction
@@ -82,18 +82,23 @@ class Fts5:
                 yield Stored(key, version)
             after = rows[-1][0]
 
-    async def digest(self, after: str, before: str | None, index: str | None = None) -> Digest | None:
-        def compute(db: sqlite3.Connection) -> Digest:
-            return digest_of(self._indexes.execute(db, "scan", index, after, before, -1))
-
-        return await self._file.run(compute)
-
-    async def nth(self, after: str, before: str | None, number: int) -> str | None:
-        def read(db: sqlite3.Connection) -> str | None:
-            row = self._indexes.execute(db, "nth", None, after, before, number).fetchone()
-            return None if row is None else str(row[0])
+    async def versions(self, keys: Sequence[str]) -> dict[str, int]:
+        def read(db: sqlite3.Connection) -> dict[str, int]:
+            return dict(self._indexes.execute(db, "versions", None, json.dumps(list(keys))).fetchall())
 
         return await self._file.run(read)
+
+    async def bounds(self, pieces: int, least: int) -> Sequence[str]:
+        def read(db: sqlite3.Connection) -> list[str]:
+            return [row[0] for row in self._indexes.execute(db, "bounds", None, pieces, least)]
+
+        return await self._file.run(read)
+
+    async def digests(self, bounds: Sequence[str]) -> Sequence[Digest]:
+        def compute(db: sqlite3.Connection) -> list[Digest]:
+            return digests_of(self._indexes.execute(db, "scan", None, "", None, -1), bounds)
+
+        return await self._file.run(compute)
 
     async def deleted(self, after: str, limit: int) -> Sequence[Stored]:
         def read(db: sqlite3.Connection) -> list[Stored]:

@@ -64,8 +64,13 @@ select key, version from {docs} where key > ? and (?2 is null or key <= ?2) and 
 -- deleted: versions of deleted documents, in the order of their keys
 select key, version from {docs} where key > ? and deleted order by key limit ?
 
--- nth: the key that comes after so many others
-select key from {docs} where key > ? and (?2 is null or key <= ?2) and not deleted order by key limit 1 offset ?3
+-- versions: of documents by their keys
+select key, version from {docs} where key in (select value from json_each(?)) and not deleted
+
+-- bounds: keys that divide them into so many ranges, of so many documents at least
+select key from (select key, row_number() over (order by key) as n from {docs} where not deleted),
+  (select max(count(*) / ?1, ?2) as size from {docs} where not deleted)
+where n % size = 0 order by key
 
 -- there: whether an index was made
 select 1 from sqlite_master where type = 'table' and name = ?

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import asyncpg
 
 from redrive.errors import ConfigError
-from redrive.outbox.digest import as_digest
+from redrive.outbox.digest import all_ranges, thresholds
 from redrive.outbox.event import Event, Op
 from redrive.outbox.sink import Digest, Hit, NoSuchIndex, Stored
 from redrive.outbox.sinks.find_refused import Unfit, find_refused
@@ -30,6 +30,7 @@ _LANGUAGE = re.compile(r"[a-z_][a-z0-9_.]{0,60}")
 FIRST, MARK = "live", "redrive outbox "
 PAGE = 1000
 TIMEOUT_S = 60.0
+DIGESTS_S = 300.0  # all documents are read
 CONNECTIONS = 4
 
 
@@ -100,15 +101,18 @@ class PostgresText:
                 yield Stored(row["key"], row["version"])
             after = rows[-1]["key"]
 
-    async def digest(self, after: str, before: str | None, index: str | None = None) -> Digest | None:
-        text = _sql("digest").format(table=await self._table(index))
-        row = await (await self._pool()).fetchrow(text, after, before)
-        return as_digest(row["n"], int(row["total"]))
+    async def versions(self, keys: Sequence[str]) -> dict[str, int]:
+        text = _sql("versions").format(table=await self._table(None))
+        return {row["key"]: row["version"] for row in await (await self._pool()).fetch(text, keys)}
 
-    async def nth(self, after: str, before: str | None, number: int) -> str | None:
-        text = _sql("nth").format(table=await self._table(None))
-        found: str | None = await (await self._pool()).fetchval(text, after, before, number)
-        return found
+    async def bounds(self, pieces: int, least: int) -> Sequence[str]:
+        text = _sql("bounds").format(table=await self._table(None))
+        return [row["key"] for row in await (await self._pool()).fetch(text, pieces, least, timeout=DIGESTS_S)]
+
+    async def digests(self, bounds: Sequence[str]) -> Sequence[Digest]:
+        text = _sql("digests").format(table=await self._table(None))
+        rows = await (await self._pool()).fetch(text, thresholds(bounds), timeout=DIGESTS_S)
+        return all_ranges(((row["place"], row["n"], int(row["total"])) for row in rows), len(bounds))
 
     async def deleted(self, after: str, limit: int) -> Sequence[Stored]:
         text = _sql("deleted").format(table=await self._table(None))

@@ -61,12 +61,18 @@ select key, version from {table} where key > $1 and deleted order by key limit $
 delete from {table} where deleted and written_at < now() - $1 * interval '1 second' and key in (
   select key from {table} where deleted and written_at < now() - $1 * interval '1 second' order by written_at limit $2)
 
--- nth: the key that comes after so many others
-select key from {table} where key > $1 and ($2::text is null or key <= $2) and not deleted order by key offset $3 limit 1
+-- versions: of documents by their keys
+select key, version from {table} where key = any($1::text[]) and not deleted
 
--- digest: how many, and the sum of their numbers (see digest.py)
-select count(*) as n, coalesce(sum(('x' || substr(md5(key || E'\n' || version), 1, 16))::bit(64)::bigint::numeric), 0)::text as total
-from {table} where key > $1 and ($2::text is null or key <= $2) and not deleted
+-- bounds: keys that divide them into so many ranges, of so many documents at least
+select key from (select key, row_number() over (order by key) as n from {table} where not deleted) x,
+  (select greatest(count(*) / $1::bigint, $2::bigint) as size from {table} where not deleted) y
+where n % size = 0 order by key
+
+-- digests: how many each range has, and the sum of their numbers (see digest.py)
+select case when cardinality($1::text[]) > 0 then width_bucket(key, $1::text[]) else 0 end as place, count(*) as n,
+  sum(('x' || substr(md5(key || E'\n' || version), 1, 16))::bit(64)::bigint::numeric)::text as total
+from {table} where not deleted group by 1
 
 -- search: documents that have all of these words, the best ones first
 select key, ts_rank(words, q) as score, document::text as document

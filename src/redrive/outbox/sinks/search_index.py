@@ -12,13 +12,14 @@ from typing import Any
 
 from redrive.errors import ConfigError, RedriveError
 from redrive.outbox.event import Event
-from redrive.outbox.sink import Digest, Hit, NoSuchIndex, Stored, TooLarge
+from redrive.outbox.sink import Hit, NoSuchIndex, Stored, TooLarge
 from redrive.outbox.sinks.bulk_answers import FIELD, FILTER, all_of, encoded, verdicts
 from redrive.outbox.sinks.search_server import Refused, SearchServer
 from redrive.outbox.verdict import Failed, Retry, Verdict
 
 FIRST = "first"
 PAGE = 1000
+KEY, VERSION = f"{FIELD}.key", f"{FIELD}.version"
 # How long the server itself remembers deleted versions; the relay's tombstones outlive that.
 GC_DELETES = "1h"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
@@ -152,27 +153,21 @@ class SearchIndex:
     async def scan(self, index: str | None = None, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
         """Reads page by page in the order of a field of ours: keys are unique and do not change, so a page after the
         last key needs no snapshot on the server."""
-        key, version = f"{FIELD}.key", f"{FIELD}.version"
         limit = {} if before is None else {"lte": before}
         while True:
-            query = {
-                "size": PAGE,
-                "query": {"range": {key: {"gt": after, **limit}}},
-                "sort": [{key: "asc"}],
-                "_source": False,
-                "docvalue_fields": [version],
-                "track_total_hits": False,
-            }
-            hits = await self._hits(query, index)
+            hits = await self._hits(_page({"range": {KEY: {"gt": after, **limit}}}), index)
             for hit in hits:
-                yield Stored(hit["sort"][0], int(hit["fields"][version][0]))
+                yield _stored(hit)
             if len(hits) < PAGE:
                 return
             after = hits[-1]["sort"][0]
 
-    async def digest(self, after: str, before: str | None, index: str | None = None) -> Digest | None:
-        """None: the server has no digests, it is scanned."""
-        return None
+    async def versions(self, keys: Sequence[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for at in range(0, len(keys), PAGE):
+            hits = await self._hits(_page({"terms": {KEY: list(keys[at : at + PAGE])}}), None)
+            found |= {one.key: one.version for one in map(_stored, hits)}
+        return found
 
     async def swap(self, index: str) -> None:
         """Moves the alias and removes what was behind it, in one step of the server's."""
@@ -231,6 +226,16 @@ class SearchIndex:
 
     def _write_alias(self, index: str) -> str:
         return f"{self._named(index)}.write"
+
+
+def _page(query: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a search for keys and versions, in the order of keys."""
+    shown = {"_source": False, "docvalue_fields": [VERSION], "track_total_hits": False}
+    return {"size": PAGE, "query": query, "sort": [{KEY: "asc"}], **shown}
+
+
+def _stored(hit: Mapping[str, Any]) -> Stored:
+    return Stored(hit["sort"][0], int(hit["fields"][VERSION][0]))
 
 
 def _hit(hit: Mapping[str, Any]) -> Hit:

@@ -53,8 +53,7 @@ async def look_again(
     the source had then, or something newer; unless something was lost."""
     found = Looked()
     for at in range(0, len(keys), FETCHED_AT_ONCE):
-        some = sorted(keys[at : at + FETCHED_AT_ONCE], key=str.encode)
-        await _look(found, store, projection, source, sink, some)
+        await _look(found, store, projection, source, sink, keys[at : at + FETCHED_AT_ONCE])
     return found
 
 
@@ -62,9 +61,10 @@ async def _look(
     found: Looked, store: Store, projection: Projection, source: Source, sink: Rebuildable, keys: Sequence[str]
 ) -> None:
     records = await _fetched(source, keys)
-    rows = await store.feature_rows("outbox", "under_way", projection.queue, json.dumps(keys))
+    rows = await store.feature_rows("outbox", "under_way", projection.queue, json.dumps(list(keys)))
     moving = {str(row["scope"]) for row in rows}
-    versions = await _versions(sink, keys)
+    await sink.refresh()
+    versions = await sink.versions(keys)
     differing = [
         one
         for key in keys
@@ -80,21 +80,6 @@ async def _look(
 
 async def _fetched(source: Source, keys: Sequence[str]) -> dict[str, Record]:
     return {one.key: one for one in await source.fetch(keys)}
-
-
-async def _versions(sink: Rebuildable, keys: Sequence[str]) -> dict[str, int]:
-    """Returns the versions that the sink has of these keys, which are sorted."""
-    await sink.refresh()
-    wanted = set(keys)
-    return {one.key: one.version async for one in sink.scan(None, before_key(keys[0]), keys[-1]) if one.key in wanted}
-
-
-def before_key(key: str) -> str:
-    """Returns a text that sorts before a key and, but for keys that nobody has, behind all others before it."""
-    last = ord(key[-1]) - 1
-    if last < 0:
-        return key[:-1]
-    return f"{key[:-1]}{chr(0xD7FF if 0xD800 <= last <= 0xDFFF else last)}\U0010ffff"
 
 
 def _version(record: Record | None) -> int | None:

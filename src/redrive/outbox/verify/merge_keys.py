@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from redrive.outbox.sink import Stored
+from redrive.outbox.sink import Rebuildable, Stored
+from redrive.outbox.source import Range
 
 
 @dataclass(slots=True)
@@ -36,6 +37,20 @@ async def merge_keys(
         theirs = theirs if right is None else await anext(sink, None)
     found.end = True
     return found
+
+
+def behind(place: str, ranges: Sequence[Range]) -> list[Range]:
+    """Returns what is left of ranges, which are in their order, behind a key."""
+    key = place.encode()
+    left = [one for one in ranges if one[1] is None or one[1].encode() > key]
+    return [(place, left[0][1]), *left[1:]] if left and left[0][0].encode() < key else left
+
+
+async def scan_ranges(sink: Rebuildable, ranges: Sequence[Range]) -> AsyncIterator[Stored]:
+    """Yields the documents of these ranges, in their order."""
+    for after, before in ranges:
+        async for one in sink.scan(None, after, before):
+            yield one
 
 
 async def close_all(*iterators: AsyncIterator[Stored]) -> None:

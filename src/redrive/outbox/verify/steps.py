@@ -1,9 +1,12 @@
 """The steps of a comparison: a projection's index is compared with its source, and what differs is mended.
 
-Ranges of keys are compared by digests, where both sides have them: those that are equal are done with, others are
-halved until few documents are left. Elsewhere keys and versions are read in their order and merged. What differs is
-looked at again, so that events on their way are no differences. Repair publishes: what is missing or stale as the
-source has it, and for what is extra a delete with the version behind that of the sink, the least that wins.
+The keys are divided into a thousand ranges or so, whose digests are compared, where both sides have them: each side is
+read once for that, and ranges that are equal are done with. Of the others, or of everything where there are no digests,
+keys and versions are read in their order and merged. What differs is looked at again, so that events on their way are
+no differences. Repair publishes: what is missing or stale as the source has it, and for what is extra a delete with the
+version behind that of the sink, the least that wins.
+
+When many keys are on their way, or were mended, they are waited for before the comparison goes on.
 """
 
 from __future__ import annotations
@@ -11,27 +14,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
 
 from redrive.kernel.operation import Operation, Status, moment
 from redrive.outbox.event import MOST_VERSION, split_key
 from redrive.outbox.index_job import VERIFY, IndexJob, job_of
 from redrive.outbox.operation_driver import Driver, count_of, is_over, rebuildable, state_of
 from redrive.outbox.publish_event import event_task
-from redrive.outbox.sink import Digest, Divisible, Rebuildable
-from redrive.outbox.source import Source
+from redrive.outbox.sink import Divisible, Rebuildable
+from redrive.outbox.source import WHOLE, Range, Source
 from redrive.outbox.table_source import source_for
 from redrive.outbox.verify.differences import Difference, Kind, Looked, look_again
-from redrive.outbox.verify.merge_keys import close_all, merge_keys
+from redrive.outbox.verify.merge_keys import behind, close_all, merge_keys, scan_ranges
 from redrive.outbox.verify.result import result_words
 
 if TYPE_CHECKING:
     from redrive.kernel.task import NewTask
 
-BEGIN, COMPARE, AGAIN, MENDED = "begin", "compare", "again", "mended"
+BEGIN, DIGESTS, COMPARE, AGAIN, MENDED = "begin", "digests", "compare", "again", "mended"
+PIECES = 1024  # ranges that have digests
+LEAST_IN_A_PIECE = 1000
+RANGES_AT_ONCE = 100  # that are read in one statement
 KEYS_AT_ONCE = 20_000
 DIFFERING_AT_ONCE = 2000
-MOST_REMEMBERED = 1000  # keys that are looked at again at the end
+MOST_REMEMBERED = 1000  # keys that are looked at again together
 MOST_SHOWN = 10
 PATIENCE_S = 60.0  # for events that are on their way
 LOOK_AGAIN_S = 0.5
@@ -67,7 +74,10 @@ class Verify:
             source, sink = await self._open()
             await sink.refresh()
             total = await count_of(source)
-            await self._driver.save(replace(operation, total=total), step=COMPARE, place="", ends=[None])
+            await self._driver.save(replace(operation, total=total), step=DIGESTS)
+        elif step == DIGESTS:
+            ranges, same = await self._differing_ranges()
+            await self._driver.save(operation, done=same, step=COMPARE, ranges=ranges)
         elif step == COMPARE:
             await self._compare(operation)
         elif step == AGAIN:
@@ -78,48 +88,43 @@ class Verify:
 
     # -- ranges ----------------------------------------------------------------------------------------------------
 
+    async def _differing_ranges(self) -> tuple[Sequence[Range], int]:
+        """Returns the ranges whose digests differ, and how many documents the others have; everything, where source or
+        sink have no digests."""
+        source, sink = await self._open()
+        if not isinstance(sink, Divisible):
+            return WHOLE, 0
+        bounds = await sink.bounds(PIECES, LEAST_IN_A_PIECE)
+        ours = await source.digests(bounds)
+        if ours is None:
+            return WHOLE, 0
+        each = zip(pairwise(["", *bounds, None]), ours, await sink.digests(bounds), strict=True)
+        found = [(between, one.count, one == other) for between, one, other in each]
+        differing = [between for between, _, same in found if not same]
+        return cast("list[Range]", differing), sum(count for _, count, same in found if same)
+
     async def _compare(self, operation: Operation) -> None:
-        """Compares the next range: what lies behind ``place`` up to the first of ``ends``."""
-        state = state_of(operation)
-        place, ends = str(state["place"]), list(state["ends"])
-        if not ends:
+        """Compares keys and versions of the next ranges, or of a part of them."""
+        ranges: list[Range] = [(after, before) for after, before in state_of(operation)["ranges"]]
+        if not ranges:
             await self._driver.save(operation, step=AGAIN, since=moment(await self._store.now()))
             return
-        (source, sink), before = await self._open(), ends[0]
-        ranges = await self._digests(place, before)
-        if ranges is not None and ranges[0] == ranges[1]:
-            await self._driver.save(operation, done=ranges[0].count, place=before, ends=ends[1:])
-            return
-        if ranges is not None and isinstance(sink, Divisible) and ranges[1].count > KEYS_AT_ONCE:
-            middle = await sink.nth(place, before, ranges[1].count // 2)
-            if middle is not None and middle != before:
-                await self._driver.save(operation, ends=[middle, *ends])
-                return
-        ours, theirs = source.versions(place, before), sink.scan(None, place, before)
+        (source, sink), some = await self._open(), ranges[:RANGES_AT_ONCE]
+        ours, theirs = source.versions(some), scan_ranges(sink, some)
         try:
             found = await merge_keys(ours, theirs, KEYS_AT_ONCE, DIFFERING_AT_ONCE)
         finally:
             await close_all(ours, theirs)
-        after: dict[str, Any] = {"place": before, "ends": ends[1:]} if found.end else {"place": found.last}
-        await self._judge(operation, found.differing, done=found.keys, **after)
-
-    async def _digests(self, after: str, before: str | None) -> tuple[Digest, Digest] | None:
-        """Returns the digests of a range, of source and sink; None: not both of them have some."""
-        source, sink = await self._open()
-        ours = await source.digest(after, before) if isinstance(sink, Divisible) else None
-        theirs = None if ours is None else await sink.digest(after, before)
-        return None if ours is None or theirs is None else (ours, theirs)
+        left = ranges[RANGES_AT_ONCE:] if found.end else behind(found.last, ranges)
+        await self._judge(operation, found.differing, done=found.keys, ranges=left)
 
     # -- what differs ----------------------------------------------------------------------------------------------
 
-    async def _judge(self, operation: Operation, keys: Sequence[str], *, done: int, **after: Any) -> None:
+    async def _judge(self, operation: Operation, keys: Sequence[str], *, done: int, ranges: Sequence[Range]) -> None:
         """Looks at what differs again, counts what does so still, and mends it where that is wanted."""
         looked = await self._look(keys)
-        state = state_of(operation)
-        moving = [*state.get("moving", ()), *looked.moving]
-        unseen = int(state.get("unseen") or 0) + max(len(moving) - MOST_REMEMBERED, 0)
-        kept: dict[str, Any] = {"moving": moving[:MOST_REMEMBERED], "unseen": unseen}
-        await self._count_and_mend(operation, looked, done, {**kept, **after})
+        moving = [*state_of(operation).get("moving", ()), *looked.moving]
+        await self._count_and_mend(operation, looked, done, {"moving": moving, "ranges": ranges})
 
     async def _count_and_mend(self, operation: Operation, looked: Looked, done: int, after: dict[str, Any]) -> None:
         assert operation.work is not None
@@ -128,13 +133,14 @@ class Verify:
         if state.get("repair"):
             mended = [one for one in looked.differences if one.kind is not Kind.AHEAD]
             events = [self._event(one) for one in mended]
-            remembered = [*state.get("mended", ()), *(one.key for one in mended)]
-            after = {**after, "mended": remembered[:MOST_REMEMBERED]}
+            after = {**after, "mended": [*state.get("mended", ()), *(one.key for one in mended)]}
             result["repaired"] = int(result.get("repaired") or 0) + len(events)
         for kind, number in Counter(one.kind.value for one in looked.differences).items():
             shown = [one.key for one in looked.differences if one.kind.value == kind]
             result[kind] = int(result.get(kind) or 0) + number
             result[f"{kind}_keys"] = [*result.get(f"{kind}_keys", ()), *shown][:MOST_SHOWN]
+        if any(len(after.get(name, ())) >= MOST_REMEMBERED for name in ("moving", "mended")):
+            after = {"step": AGAIN, "since": moment(await self._store.now()), **after}
         await self._driver.save(
             operation, done=done, note=result_words(result) or None, result=result, events=events, **after
         )
@@ -153,35 +159,40 @@ class Verify:
     async def _again(self, operation: Operation) -> float:
         """Looks at what was on its way until it has arrived, or patience is at its end."""
         state = state_of(operation)
-        keys = list(state.get("moving", ()))
-        looked = await self._look(keys)
-        waited = (moment(await self._store.now()) - int(state["since"])) / 1_000_000
-        if looked.moving and waited < PATIENCE_S and not looked.differences:
+        looked = await self._look(list(state.get("moving", ())))
+        if looked.moving and await self._has_patience(state):
+            if looked.differences:
+                await self._count_and_mend(operation, looked, 0, {"moving": looked.moving, **_still(state)})
             return LOOK_AGAIN_S
-        if looked.moving and waited < PATIENCE_S:
-            await self._count_and_mend(operation, looked, 0, {"moving": looked.moving})
-            return LOOK_AGAIN_S
-        unseen = int(state.get("unseen") or 0)
-        after = {"moving": [], "on_their_way": len(looked.moving) + unseen, "step": MENDED}
-        await self._count_and_mend(operation, looked, 0, {**after, "since": moment(await self._store.now())})
+        after = {"moving": [], "step": MENDED, "since": moment(await self._store.now())}
+        await self._count_and_mend(operation, looked, 0, {**after, **_given_up(state, looked)})
         return 0.0
 
     async def _mended(self, operation: Operation, job: IndexJob) -> float:
-        """Ends it, after what was mended has arrived; says what did not."""
+        """Goes on, or ends it, after what was mended has arrived; counts what did not."""
         assert operation.work is not None
         state, result = state_of(operation), dict(operation.work.result)
         looked = await self._look(list(state.get("mended", ())))
-        waited = (moment(await self._store.now()) - int(state["since"])) / 1_000_000
-        if looked.moving and waited < PATIENCE_S:
+        if looked.moving and await self._has_patience(state):
             return LOOK_AGAIN_S
         if state.get("repair"):
-            result["left"] = len(looked.differences)
-            result["left_keys"] = [one.key for one in looked.differences][:MOST_SHOWN]
-        result["on_their_way"] = int(state.get("on_their_way") or 0) + len(looked.moving)
-        over = replace(operation, work=replace(operation.work, result=result))
+            result["left"] = int(result.get("left") or 0) + len(looked.differences)
+            result["left_keys"] = [*result.get("left_keys", ()), *(one.key for one in looked.differences)][:MOST_SHOWN]
+        after = _given_up(state, looked)
+        if state["ranges"]:
+            await self._driver.save(operation, result=result, step=COMPARE, mended=[], **after)
+            return 0.0
+        result["on_their_way"] = after["on_their_way"]
+        kept = {"repair": state["repair"]} if "repair" in state else {}
+        over = replace(operation, work=replace(operation.work, result=result, state=kept))
         note = result_words(result) or "ids and versions are those of the source"
         await self._driver.end(over, Status.COMPLETED, replace(job, operation=None), note)
         return 0.0
+
+    async def _has_patience(self, state: dict[str, Any]) -> bool:
+        """Returns whether events on their way are waited for: a minute, and once it was too short, never again."""
+        waited = (moment(await self._store.now()) - int(state["since"])) / 1_000_000
+        return waited < PATIENCE_S and not state.get("on_their_way")
 
     async def _look(self, keys: Sequence[str]) -> Looked:
         if not keys:
@@ -193,3 +204,13 @@ class Verify:
         if self._opened is None:
             self._opened = await source_for(self._store, self._projection), rebuildable(self._projection)
         return self._opened
+
+
+def _still(state: dict[str, Any]) -> dict[str, Any]:
+    """Returns the step that an operation is in, and since when, so that it stays there."""
+    return {"step": state["step"], "since": state["since"]}
+
+
+def _given_up(state: dict[str, Any], looked: Looked) -> dict[str, Any]:
+    """Returns how many keys were on their way for too long, with those that are so still."""
+    return {"on_their_way": int(state.get("on_their_way") or 0) + len(looked.moving)}
