@@ -37,7 +37,7 @@ async def test_replayed_events_begin_anew(world: World) -> None:
     await failed_world(world, 3)
     own = await service(world)
     plan = await own.plan_replay(["notes"], 2)
-    assert (plan.number, plan.approval, plan.told(dry_run=True).matched) == (2, None, 2)
+    assert (plan.number, plan.approval, plan.preview(dry_run=True).matched) == (2, None, 2)
     assert {task.state for task in await world.tasks()} == {State.FAILED}, "a plan changes nothing"
 
     done = await own.replay(plan, "the mapping is mended")

@@ -35,7 +35,8 @@ __all__ = ["OUTBOX", "publish"]
 
 
 def publish(connection: Any, projection: str, *event: Any, **more: Any) -> Any:
-    """See ``redrive.outbox.publish_event.publish``: it is imported by those who publish."""
+    """Publishes an event in the caller's transaction: see ``redrive.outbox.publish_event``, which is imported by those
+    who publish."""
     from redrive.outbox.publish_event import publish as publish_event
 
     return publish_event(connection, projection, *event, **more)

@@ -6,10 +6,10 @@ What is asked for is counted by the store as events move: however many there are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from redrive.errors import NotFound
+from redrive.kernel.microseconds import to_datetime
 from redrive.kernel.ports.store import Overview
 from redrive.ops.circuits import told
 from redrive.ops.operator.session import Session
@@ -37,7 +37,6 @@ SETTINGS_SHOWN = (
     "tombstone_days",
     "oldest_alert_seconds",
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Row = dict[str, Any]
 
 
@@ -137,13 +136,8 @@ def _circuit(seen: Overview, kind: str) -> Row | None:
 
 
 def _event(row: Mapping[str, Any], *, whole: bool) -> Row:
-    times = {name: moment(row[name]) for name in ("created_at", "failed_at", "next_retry_at", "lease_until")}
+    times = {name: to_datetime(row[name]) for name in ("created_at", "failed_at", "next_retry_at", "lease_until")}
     return {**row, **times, "id": str(row["id"]), "error": row["error"] if whole else None}
-
-
-def moment(value: Any) -> datetime | None:
-    """Returns a time as PostgreSQL has it; SQLite has microseconds since 1970."""
-    return _EPOCH + timedelta(microseconds=value) if isinstance(value, int) else value
 
 
 def _settings(session: Session, projection: Projection | None) -> Row:

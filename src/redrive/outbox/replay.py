@@ -47,7 +47,7 @@ class ReplayPlan:
     def number(self) -> int:
         return sum(part.number for part in self.parts)
 
-    def told(self, *, dry_run: bool) -> Replayed:
+    def preview(self, *, dry_run: bool) -> Replayed:
         """Returns what would be replayed."""
         given_up = sum(part.cancelled for part in self.parts)
         return Replayed(self.number, given_up, dry_run=dry_run, needs_approval=self.approval)

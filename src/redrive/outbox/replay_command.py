@@ -66,7 +66,7 @@ def _replay_here(
     most = limit or DEFAULT_LIMIT
     plan = operate(url, app, lambda own: own.of(OutboxService).plan_replay(names, most), by=by)
     if dry_run or not plan.number:
-        _say(plan.told(dry_run=dry_run), plan, json)
+        _say(plan.preview(dry_run=dry_run), plan, json)
         return
     # Who says how many has said yes; and what needs a second operator is refused, whatever the first one answers.
     if limit is None and plan.approval is None:

@@ -55,7 +55,7 @@ async def replay_projection(projection: str, operator: TheOperator, body: Replay
     asked = body or ReplayIn()
     own = operator.named(asked.actor).of(OutboxService)
     plan = await own.plan_replay([projection], asked.limit)
-    done = plan.told(dry_run=True) if asked.dry_run else await own.replay(plan, asked.reason)
+    done = plan.preview(dry_run=True) if asked.dry_run else await own.replay(plan, asked.reason)
     return ReplayedOut.model_validate(done)
 
 

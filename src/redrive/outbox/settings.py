@@ -49,6 +49,8 @@ def check_projection(name: Any) -> str:
 
 
 class OutboxSettings(FeatureSettings):
+    """What can be set of the outbox, each with its variable and its limits."""
+
     lease_seconds: float = setting("OUTBOX_LEASE_SECONDS", 30.0, ge=2, le=86_400)
     reclaim_interval_seconds: float = setting("OUTBOX_RECLAIM_INTERVAL_SECONDS", 5.0, ge=0.01, le=86_400)
     max_processing_seconds: float = setting("OUTBOX_MAX_PROCESSING_SECONDS", 600.0, ge=0.001, le=86_400)

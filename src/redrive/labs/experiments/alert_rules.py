@@ -32,8 +32,8 @@ ACTOR = "lab 6"
 
 
 async def fire_and_end(lab: LabRun, longest_hold: float) -> None:
-    """``longest_hold``: seconds that there are for rules whose windows cannot be set; those that need more are left
-    out."""
+    """Breaks what rules watch, mends it, and asserts that each rule fires and ends. ``longest_hold``: seconds that
+    there are for rules whose windows cannot be set; those that need more are left out."""
     rules = [*OF_OUTBOX, *(f"{name}:{lab.world.queue}" for name in OF_QUEUE)]
     rules += [STUCK] if longest_hold >= 60 else []
     if STUCK not in rules:

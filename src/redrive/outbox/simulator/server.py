@@ -22,7 +22,7 @@ from redrive.outbox.simulator.bulk import parsed, written
 from redrive.outbox.simulator.documents import Documents
 from redrive.outbox.simulator.filter_path import filtered
 from redrive.outbox.simulator.refusal import Refusal
-from redrive.outbox.simulator.searching import searched
+from redrive.outbox.simulator.search import searched
 from redrive.remote.simulator.faults import Trouble, Troubled
 
 OWN = "/_simulator"

@@ -27,7 +27,8 @@ PAGE = 1000
 
 
 def from_url(url: str) -> Fts5:
-    """``fts5:///search.db`` (here), ``fts5:////var/lib/search.db``, with ``?name=notes`` for several in one file."""
+    """Returns the sink of ``fts5:///search.db`` (here) or ``fts5:////var/lib/search.db``; ``?name=notes`` is for
+    several in one file."""
     where = urlsplit(url)
     path = unquote(where.path).removeprefix("/")
     if where.netloc or not path:
@@ -49,7 +50,8 @@ class Fts5:
         return await self._file.run(lambda db: self._indexes.write(db, events, index))
 
     async def check(self) -> None:
-        """Whoever only looks makes no file: that is made with the first write, in a folder that has to be there."""
+        """Raises if the file cannot be opened. Whoever only looks makes none: that is made with the first write, in a
+        folder that has to be there."""
         if self._file.is_there():
             await self._file.run(self._indexes.live)
 

@@ -36,8 +36,8 @@ _OF_EVENTS = (400, 409, 422)
 
 
 def from_url(url: str) -> Http:
-    """``https://user:password@host/path?for=receiver#gzip=1&timeout=10&token_env=NAME``: what stands behind # is for
-    this sink. ``token_env`` names an environment variable that has a bearer token."""
+    """Returns the sink of ``https://user:password@host/path?for=receiver#gzip=1&timeout=10&token_env=NAME``: what
+    stands behind # is for this sink. ``token_env`` names an environment variable that has a bearer token."""
     parts = urlsplit(url)
     options = {name: values[-1] for name, values in parse_qs(parts.fragment).items()}
     if unknown := sorted(set(options) - {"gzip", "timeout", "token_env"}):

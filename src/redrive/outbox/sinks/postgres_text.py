@@ -35,8 +35,8 @@ CONNECTIONS = 4
 
 
 def from_url(url: str) -> PostgresText:
-    """``postgresql://user:password@host/database?table=search.notes&language=english``; other options are those of the
-    connection."""
+    """Returns the sink of ``postgresql://user:password@host/database?table=search.notes&language=english``; other
+    options are those of the connection."""
     parts = urlsplit(url)
     options = parse_qs(parts.query)
     table, language = options.pop("table", ["documents"])[-1], options.pop("language", ["simple"])[-1]

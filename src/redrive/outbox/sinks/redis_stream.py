@@ -23,7 +23,8 @@ TIMEOUT_S = 30.0
 
 
 def from_url(url: str) -> RedisStream:
-    """``redis://user:password@host:6379/0?stream=notes&maxlen=100000``; other options are those of the client."""
+    """Returns the sink of ``redis://user:password@host:6379/0?stream=notes&maxlen=100000``; other options are those of
+    the client."""
     parts = urlsplit(url)
     options = parse_qs(parts.query)
     stream, most = options.pop("stream", [""])[-1], options.pop("maxlen", [None])[-1]
