@@ -128,6 +128,20 @@ async def test_versions_of_a_column_documents_and_changed_ids(world: World, sess
     assert await world.versions() == {}
 
 
+async def test_a_change_that_does_not_raise_the_version_is_refused(
+    world: World, sessions: Callable[[], Session]
+) -> None:
+    with sessions() as session:
+        session.add(tag := Tag(name="a", number=7))
+        session.commit()
+        tag.secret = True
+        with pytest.raises(InvalidInput, match="its version is still 7"):
+            session.commit()
+        session.rollback()
+        assert not session.get_one(Tag, "a").secret
+    assert await events(world) == [("tag:a", "upsert", 7)]
+
+
 async def test_asynchronous_sessions(world: World, url: str) -> None:
     engine = create_async_engine(address(url, waits=True))
     async with engine.begin() as connection:

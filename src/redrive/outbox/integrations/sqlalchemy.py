@@ -16,7 +16,7 @@ from sqlalchemy import event, inspect
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Mapper, Session
 
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, InvalidInput
 from redrive.kernel.task import NewTask
 from redrive.outbox.integrations.documents import as_json, check_version, put
 from redrive.outbox.publish_event import configured, event_task
@@ -45,6 +45,7 @@ class _Projected:
     version: str
     id: str
     columns: tuple[str, ...]
+    raised_by_hand: bool  # the version: neither SQLAlchemy nor the database does
 
     def upsert(self, one: Any, entity_id: Any, version: int, *, new: bool) -> NewTask | None:
         """Returns the event of an object that is there; of one without a document, that it has none any more."""
@@ -105,10 +106,32 @@ def _changes(session: Session, one: Any, how: _Projected) -> Iterator[NewTask | 
     if one in session.deleted:
         yield how.event(one, "delete", now, version + 1)
         return
+    if how.raised_by_hand and one in session.dirty:
+        _refuse_known(session, one, how, version)
     before = inspect(one).attrs[how.id].history.deleted
     if one in session.dirty and before:  # an id that changed is another document
         yield how.event(one, "delete", before[0], version)
     yield how.upsert(one, now, version, new=one in session.new)
+
+
+def _refuse_known(session: Session, one: Any, how: _Projected, version: int) -> None:
+    """Refuses a change of columns whose version is not new: the sink would take it for one that it has, and keep the
+    old document, and no comparison would find that."""
+    raised = inspect(one).attrs[how.version].history.has_changes()
+    if not raised and session.is_modified(one, include_collections=False):
+        name = type(one).__name__
+        raise InvalidInput(
+            f"{name} {getattr(one, how.id)} is changed, and its version is still {version}: {how.rule.projection} "
+            "would keep the old document",
+            hint=f"raise {name}.{how.version} with each change, or map it as version_id_col, which raises itself",
+        )
+
+
+def _is_raised_by_hand(mapper: Mapper[Any], version: str) -> bool:
+    column = mapper.columns.get(version)
+    if column is None or column is mapper.version_id_col:
+        return False
+    return column.onupdate is None and column.server_onupdate is None
 
 
 def _filled_in(kind: type, rule: Rule) -> _Projected:
@@ -130,4 +153,5 @@ def _filled_in(kind: type, rule: Rule) -> _Projected:
             raise ConfigError(f"{name} has no mapped attribute {attribute!r}")
     columns = tuple(one.key for one in mapper.column_attrs)
     table = str(getattr(mapper.local_table, "name", name))
-    return _Projected(rule, rule.entity_type or table, version, key, columns)
+    by_hand = _is_raised_by_hand(mapper, version)
+    return _Projected(rule, rule.entity_type or table, version, key, columns, by_hand)
