@@ -212,7 +212,15 @@ async def test_the_simulator_calls_over_http(store_url: str, simulated: Simulate
     config = uvicorn.Config(make_api(app, None), port=port, log_config=None, lifespan="off")
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
+
+    async def begun() -> bool:
+        return server.started
+
+    async def all_called() -> bool:  # it counts a call when it has heard the answer
+        return int(simulated.seen()["callbacks"].get("204", 0)) >= 12
+
     try:
+        await until(begun)
         batch = await made(app, [{"n": n} for n in range(12)])
 
         async def ended() -> RemoteBatch | None:
@@ -223,7 +231,7 @@ async def test_the_simulator_calls_over_http(store_url: str, simulated: Simulate
             found: RemoteBatch = await until(ended)
         assert (found.state, found.captured) == ("completed", 120)
         assert {one.poll_count for one in await items(app, batch)} == {1}
-        assert simulated.seen()["callbacks"]["204"] >= 12
+        await until(all_called)
     finally:
         server.should_exit = True
         await serving

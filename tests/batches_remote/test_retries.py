@@ -182,7 +182,7 @@ async def test_a_settlement_waits_for_who_was_quicker_than_the_guard(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On PostgreSQL a join may end between the look and the retry. Then the item is charged in the same round."""
-    monkeypatch.setattr(step_handlers, "AGAIN_S", 0.05)
+    monkeypatch.setattr(step_handlers, "AGAIN_S", 1.0)  # not before the worker has found nothing to do
     await rich(app)
     batch = await made(app, [{}, {"fail": "bad luck"}])
     await drain(app, queues=BEFORE_THE_END)

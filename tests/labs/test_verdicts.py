@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,10 @@ async def test_a_forwarder_can_be_stopped_and_started_again() -> None:
     forwarder = Forwarder("127.0.0.1", server.sockets[0].getsockname()[1])
     await forwarder.start()
     port = forwarder.port
+    await forwarder.stop()
+    with pytest.raises(OSError, match="in use"), socket.socket() as other:
+        other.bind(("127.0.0.1", port))  # nobody else gets it meanwhile
+    await forwarder.start()
     assert await _said_by(port) == b"hello\n"
     await forwarder.stop()
     with pytest.raises(OSError):

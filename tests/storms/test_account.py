@@ -17,7 +17,7 @@ from storm.world import World
 from redrive.labs.kit.journal import Journal, read
 from tests import cluster
 
-pytestmark = [pytest.mark.storms, pytest.mark.xdist_group("storms"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.storms, pytest.mark.xdist_group("storms"), pytest.mark.timeout(300)]
 
 
 class Calm(OnSqlite):
