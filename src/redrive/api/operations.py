@@ -70,7 +70,7 @@ async def list_operations(
     """Bulk operations, newest first."""
     found = await operator.operations.list(states=tuple(status), limit=limit, before=before)
     following = found[-1].seq if len(found) == limit else None
-    return await json_answer(operations=serialize.operations(found), next_before=following)
+    return await json_answer(operations=serialize.operations(found, operator), next_before=following)
 
 
 @router.post("/operations", status_code=202, response_model=Begun)
@@ -86,7 +86,8 @@ async def begin(body: OperationIn, operator: TheOperator) -> Response:
 @router.get("/operations/{operation_id}", response_model=m.OperationOut)
 async def show_operation(operation_id: str, operator: TheOperator) -> Response:
     record = await operator.operations.record(operation_id)
-    return await respond(views.operation(record, await operator.operations.retried(Operation.of(record))))
+    became = await operator.operations.retried(Operation.of(record))
+    return await respond(views.operation(record, became, operator.sight))
 
 
 @router.post("/operations/{operation_id}/pause", response_model=m.OperationOut)

@@ -54,8 +54,8 @@ def causes(found: Sequence[Cause], operator: Operator) -> Iterator[View]:
     return (views.cause(one, operator.sight) for one in found)
 
 
-def operations(found: Sequence[Record]) -> Iterator[View]:
-    return (views.operation(record) for record in found)
+def operations(found: Sequence[Record], operator: Operator) -> Iterator[View]:
+    return (views.operation(record, sight=operator.sight) for record in found)
 
 
 def approvals(found: Sequence[Record]) -> Iterator[View]:

@@ -87,11 +87,14 @@ class Canary:
     then: Then = Then.GO_ON
 
 
+RESULT_CLOSED = ("error", "refused")  # of a feature's work: what errors say
+
+
 @dataclass(slots=True, frozen=True)
 class Work:
     """What a feature does piece by piece: ``verb`` and ``subject`` say it ("rebuild", "projection notes"), ``unit`` is
-    what is counted. ``state`` is how far it has come, in the feature's own words; ``result`` what everybody may see of
-    it."""
+    what is counted. ``state`` is how far it has come, in the feature's own words; ``result`` what came of it,
+    which everybody may see, but for what errors say: that may quote documents."""
 
     feature: str
     verb: str
@@ -99,6 +102,11 @@ class Work:
     unit: str
     state: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def open_result(self) -> dict[str, Any]:
+        """What everybody may see of its result."""
+        return {name: value for name, value in self.result.items() if name not in RESULT_CLOSED}
 
 
 @dataclass(slots=True, frozen=True)
@@ -282,7 +290,7 @@ class Operation:
     def told(self) -> dict[str, Any]:
         """Its filter for the audit log: an erasure does not repeat there what it removes."""
         if self.work is not None:
-            return {"subject": self.work.subject, **self.work.result}
+            return {"subject": self.work.subject, **self.work.open_result}
         if self.action is not Action.ERASE:
             return facts(self.which)
         return {"scope": "erased"} if self.which.scope is not None else facts(self.which)

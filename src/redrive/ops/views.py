@@ -161,6 +161,9 @@ class Sight:
         return self.role >= Role.OPERATOR
 
 
+VIEWERS = Sight(Role.VIEWER)
+
+
 def task(found: Task, sight: Sight) -> View:
     view = _view(found, TASK_OPEN, TASK_CLOSED, sight)
     if not sight.whole:
@@ -213,9 +216,10 @@ def cause(found: Cause, sight: Sight) -> View:
     return view
 
 
-def operation(record: Record, became: Retried | None = None) -> View:
-    """Returns an operation, the same for everybody: labels, numbers, codes, and operators' own words.
-    ``became``: of its tasks, where that was looked for."""
+def operation(record: Record, became: Retried | None = None, sight: Sight = VIEWERS) -> View:
+    """Returns an operation, the same for everybody: labels, numbers, codes, and operators' own words; of a feature's
+    work what errors say, which may quote documents, only to those who may act. ``became``: of its tasks, where that was
+    looked for."""
     found = Operation.of(record)
     view = _view(found, OPERATION_OPEN, (), Sight(Role.VIEWER))
     canary = found.canary
@@ -228,7 +232,7 @@ def operation(record: Record, became: Retried | None = None) -> View:
             feature=found.work.feature,
             subject=found.work.subject,
             unit=found.work.unit,
-            result=View(found.work.result),
+            result=View(found.work.result if sight.whole else found.work.open_result),
         ),
         erased=dict(found.erased),
         progress=_share_done(found),

@@ -33,6 +33,7 @@ DRIVER_GONE_AFTER_S = 5.0  # another driver that has not moved for so long is go
 LONGEST_WAIT_S = 60.0
 DRIVE_AT_A_TIME_S = 60.0
 WORTH_WAITING_S = 1.0
+ERROR = "error"  # of an operation's result: what an error says, which may quote documents
 
 
 @dataclass(slots=True, frozen=True)
@@ -71,9 +72,11 @@ class Driver:
         events: Sequence[NewTask] = (),
         **state: Any,
     ) -> None:
-        """Writes down how far it has come, if nobody else has in between. ``job`` and ``events`` land with it."""
+        """Writes down how far it has come, if nobody else has in between. ``job`` and ``events`` land with it. What
+        went wrong before is over."""
         work = operation.work
         assert work is not None
+        before = {name: value for name, value in work.result.items() if name != ERROR}
         after = replace(
             operation,
             done=operation.done + done,
@@ -81,7 +84,7 @@ class Driver:
             skipped=operation.skipped + skipped,
             note=note,
             driver=self.worker,
-            work=replace(work, state={**work.state, "tries": 0, **state}, result={**work.result, **(result or {})}),
+            work=replace(work, state={**work.state, "tries": 0, **state}, result={**before, **(result or {})}),
         )
         puts = [after.put()] if job is None else [after.put(), job.put()]
         await self.store.apply(Commit(puts=puts, enqueues=list(events)))
@@ -101,9 +104,9 @@ class Driver:
     async def failed(self, operation: Operation, error: Exception) -> None:
         """Writes down what went wrong: it is tried again later, and later each time."""
         tries = int(state_of(operation).get("tries") or 0) + 1
-        note = f"is tried again, after {type(error).__name__}: {str(error)[:300]}"
+        note = f"is tried again, after {type(error).__name__}"  # everybody sees it: what is quoted stands elsewhere
         with suppress(ChangedMeanwhile):  # somebody else drives it, or an operator has just ended it
-            await self.save(operation, note=note, tries=tries)
+            await self.save(operation, note=note, result={ERROR: str(error)[:300]}, tries=tries)
 
     async def carefully(self, operation: Operation, act: Callable[[], Awaitable[float | None]]) -> float | None:
         """Takes a step; what is wrong with the sink or the source is written down: both may be back soon."""

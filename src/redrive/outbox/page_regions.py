@@ -51,7 +51,9 @@ def sample_one(projection: str) -> Sample:
 async def work_of(operator: Operator, projection: str) -> list[View]:
     """Returns the latest rebuilds and comparisons of a projection; ``differs``: of a comparison that is over, whether
     something still does."""
-    latest = [views.operation(one) for one in await operator.operations.list(limit=MOST_OPERATIONS)]
+    latest = [
+        views.operation(one, sight=operator.sight) for one in await operator.operations.list(limit=MOST_OPERATIONS)
+    ]
     queue = queue_of(projection)
     found = [one for one in latest if one["work"] and one["filter"].get("queue") == queue][:WORK_SHOWN]
     return [View(one, differs=_differs(one)) for one in found]

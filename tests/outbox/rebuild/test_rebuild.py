@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from redrive.errors import Conflict, InvalidInput, NotAllowed
 from redrive.kernel.operation import Status
+from redrive.ops import views
 from redrive.ops.access import Caller, Role
 from redrive.outbox.index_job import Phase
 from redrive.outbox.rebuild import steps as rebuild_steps
@@ -221,12 +223,54 @@ async def test_refused_documents_stop_it(url: str, tmp_path: Path) -> None:
     begun = await service.rebuild("notes")
     await _until_over(app, operations, begun.id)
     over = await operations.show(begun.id)
-    assert over.status is Status.STOPPED and "note:2: ValueError: two is not a document" in str(over.note)
+    assert over.status is Status.STOPPED and "the new index does not take a document" in str(over.note)
+    assert over.work is not None and over.work.result["refused"] == ["note:2: ValueError: two is not a document"]
+    assert await _shown(app, begun.id, Role.OPERATOR) == dict(over.work.result)
+    assert await _shown(app, begun.id, Role.VIEWER) == {}, "what errors quote is for those who may act"
     begun = await service.rebuild("notes", allow_refused=1)
     await _until_over(app, operations, begun.id)
     over = await operations.show(begun.id)
     assert (over.status, over.done, over.skipped) == (Status.COMPLETED, 3, 1)
     assert over.work is not None and over.work.result["refused"] == ["note:2: ValueError: two is not a document"]
+    await app.close()
+
+
+async def _shown(app: Any, operation_id: str, role: Role) -> dict[str, Any]:
+    """Returns the result of an operation as somebody sees it, who sees no error elsewhere either."""
+    operator = await app.operator(Caller("vic", role))
+    record = await operator.operations.record(operation_id)
+    view = views.operation(record, sight=operator.sight)
+    rows = (await operator.audit.query()).rows
+    told = json.dumps([view, *(views.audit_row(row) for row in rows)], default=str)
+    assert role >= Role.OPERATOR or ("secret" not in told and "two is not" not in told), told
+    return dict(view["work"]["result"])
+
+
+async def test_what_an_error_of_the_source_quotes_is_for_those_who_may_act(tmp_path: Path) -> None:
+    app, broken = make_app(f"sqlite:///{tmp_path}/redrive.db"), True
+    app.outbox.projection("notes", sink=f"fts5:///{tmp_path}/search.db")
+
+    @app.outbox.source("notes")
+    class Memory:
+        async def scan(self, after: str, limit: int) -> list[Record]:
+            if broken:
+                raise RuntimeError("cannot read the secret row")
+            return []
+
+        async def fetch(self, keys: Any) -> list[Record]:
+            return []
+
+    await app.migrate()
+    admin = await app.operator(Caller("ann", Role.ADMIN))
+    begun = await admin.of(_service()).rebuild("notes")
+    async with asyncio.timeout(60):
+        while "RuntimeError" not in str((await admin.operations.show(begun.id)).note):
+            await app.worker(queues="nothing", stop_when_empty=True).run()
+    assert await _shown(app, begun.id, Role.OPERATOR) == {"error": "cannot read the secret row"}
+    assert await _shown(app, begun.id, Role.VIEWER) == {}
+    broken = False
+    await _until_over(app, admin.operations, begun.id)
+    assert await _shown(app, begun.id, Role.OPERATOR) == {}, "it is over"
     await app.close()
 
 

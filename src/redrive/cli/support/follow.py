@@ -208,6 +208,8 @@ def _say_retried(operation: Operation, became: Retried | None) -> None:
 def note_of(operation: Operation) -> str:
     """Returns how it ended; also that others were quicker with some."""
     if operation.note or operation.status is not Status.COMPLETED:
-        return output.suggest(_NAMED.sub(r"redrive show \1", operation.note or ""))
+        error = None if operation.work is None else operation.work.result.get("error")
+        said = ": ".join(str(part) for part in (operation.note, error) if part)
+        return output.suggest(_NAMED.sub(r"redrive show \1", said))
     skipped = [f"{operation.skipped} skipped"] if operation.skipped else []
     return ", ".join([*skipped, *([f"{operation.gone} dealt with by others before"] if operation.gone else [])])

@@ -38,7 +38,7 @@ async def look(operator: Operator, operation_id: str) -> Progress:
     causes = await operator.causes.list(which) if listed.tasks else []
     causes.sort(key=lambda cause: -cause.failed)
     return Progress(
-        views.operation(record),
+        views.operation(record, sight=operator.sight),
         await operator.operations.retried(Operation.of(record)),
         [views.task(one, operator.sight) for one in listed.tasks],
         await operator.operations.has_driver(),

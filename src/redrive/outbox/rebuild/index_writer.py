@@ -26,7 +26,9 @@ class RefusedDocument(Exception):
     """Documents that the sink never will take, more than are allowed."""
 
     def __init__(self, refused: Sequence[str]) -> None:
-        super().__init__(f"the new index does not take {len(refused)} of a page, the first is {refused[0]}")
+        some = "a document" if len(refused) == 1 else f"{len(refused)} documents"
+        super().__init__(f"the new index does not take {some} of a page: see what was refused, and why")
+        self.refused = refused
 
 
 class _OneIndex:

@@ -17,6 +17,7 @@ No update is lost, because from before the first page is read until the new inde
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from redrive.errors import ChangedMeanwhile
@@ -74,7 +75,7 @@ class Rebuild:
         try:
             await do(operation, job)
         except RefusedDocument as error:
-            await self._give_up(operation, job, str(error))
+            await self._give_up(self._with_refused(operation, error.refused), job, str(error))
         return LOOK_AGAIN_S if do == self._fence else 0.0
 
     # -- its steps -------------------------------------------------------------------------------------------------
@@ -123,7 +124,6 @@ class Rebuild:
         await self._driver.save(operation, place=found[-1].key)
 
     async def _scan(self, operation: Operation, job: IndexJob) -> None:
-        assert operation.work is not None
         state = state_of(operation)
         page = await (await self._open()).page(state["place"], min(PAGE, self._projection.batch))
         events, unfit = events_of_records(self._projection, page.records)
@@ -131,13 +131,20 @@ class Rebuild:
         if operation.skipped + len(refused) > int(state.get("allow_refused") or 0):
             raise RefusedDocument(refused)
         await self._driver.save(
-            operation,
+            self._with_refused(operation, refused),
             done=len(page.records) - len(refused),
             skipped=len(refused),
             step=SWITCH if page.next is None else SCAN,
             place=page.next,
-            result={"refused": [*operation.work.result.get("refused", ()), *refused][:MOST_SHOWN]} if refused else None,
         )
+
+    def _with_refused(self, operation: Operation, refused: Sequence[str]) -> Operation:
+        """Returns the operation with the first documents that were refused, and why, in its result."""
+        assert operation.work is not None
+        if not refused:
+            return operation
+        first = [*operation.work.result.get("refused", ()), *refused][:MOST_SHOWN]
+        return replace(operation, work=replace(operation.work, result={**operation.work.result, "refused": first}))
 
     async def _decide(self, operation: Operation, job: IndexJob) -> None:
         """Decides to switch. An empty source in place of an index that is not empty is rather a mistake."""
