@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from redrive.errors import Conflict
@@ -59,7 +58,7 @@ async def _begin(
     work = Work("outbox", kind, f"projection {projection.name}", "document", state)
     operation = Operation(operation_id, Action.WORK, FailureFilter(queue=projection.queue), who, why, 0, work=work)
     index = _index_of(operation_id) if kind == REBUILD else None
-    job = replace(before, operation=operation_id, index=index, phase=Phase.NONE)
+    job = before.over(Phase.NONE, operation=operation_id, index=index)
     begun, _ = await operations.start(store, operation, UNRESTRICTED, Commit(puts=[job.put()]))
     return begun
 

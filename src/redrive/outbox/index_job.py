@@ -7,7 +7,7 @@ beginning, and tells relays where events go: it is read after events are claimed
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 COLLECTION = "outbox_job"
 REBUILD, VERIFY = "rebuild", "verify"
+MOST_REFUSED = 50  # relays read the record before each request
 
 
 class Phase(StrEnum):
@@ -32,7 +33,8 @@ class Phase(StrEnum):
 @dataclass(slots=True, frozen=True)
 class IndexJob:
     """A rebuild or comparison of a projection's index. ``operation``: None when it is over. ``dropped``: the last index
-    that was given up, to which somebody may still be writing."""
+    that was given up, to which somebody may still be writing. ``refused``: documents of events which the new index of a
+    rebuild does not take, and why; ``refused_more``: how many others."""
 
     kind: str
     projection: str
@@ -40,6 +42,8 @@ class IndexJob:
     index: str | None = None
     phase: Phase = Phase.NONE
     dropped: str | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
+    refused_more: int = 0
     version: int = 0
 
     @property
@@ -55,6 +59,17 @@ class IndexJob:
     def given_up(self, index: str) -> bool:
         """Returns whether an index was dropped, or will be: what could not be written there is no loss."""
         return self.dropped == index or (self.index == index and self.phase is Phase.DROPPING)
+
+    def refusing(self, found: Mapping[str, str]) -> IndexJob:
+        """Returns it with these documents among those that the new index does not take."""
+        fresh = {key: why for key, why in found.items() if key not in self.refused}
+        kept = dict(list(fresh.items())[: max(MOST_REFUSED - len(self.refused), 0)])
+        more = self.refused_more + len(fresh) - len(kept)
+        return replace(self, refused={**self.refused, **kept}, refused_more=more)
+
+    def over(self, phase: Phase, **changes: Any) -> IndexJob:
+        """Returns it at its end, without what was refused: that is in the operation's result."""
+        return replace(self, phase=phase, refused={}, refused_more=0, **changes)
 
     def put(self) -> Put:
         """Returns what writes it, if nobody has in between. Its state is the projection while it is under way: duties
@@ -72,5 +87,13 @@ async def job_of(store: Store, kind: str, projection: str) -> IndexJob:
     body: Mapping[str, Any] = record.body
     phase = Phase(body["phase"])
     return IndexJob(
-        kind, projection, body["operation"], body["index"], phase, dropped=body["dropped"], version=record.version
+        kind,
+        projection,
+        body["operation"],
+        body["index"],
+        phase,
+        dropped=body["dropped"],
+        refused=body.get("refused", {}),
+        refused_more=body.get("refused_more", 0),
+        version=record.version,
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from redrive.errors import ChangedMeanwhile
+from redrive.kernel.commit import Commit
 from redrive.outbox.event import Event, kind_of, queue_of
-from redrive.outbox.index_job import REBUILD, job_of
+from redrive.outbox.index_job import REBUILD, Phase, job_of
 from redrive.outbox.loop_sinks import LoopSinks
 from redrive.outbox.sink import Sink
 from redrive.outbox.sink_watch import SinkWatch
@@ -72,6 +75,19 @@ class Projection:
     async def given_up(self, store: Store, index: str) -> bool:
         """Returns whether the index of a rebuild was dropped: what could not be written there is no loss."""
         return (await job_of(store, REBUILD, self.name)).given_up(index)
+
+    async def refused(self, store: Store, index: str, found: Mapping[str, str]) -> bool:
+        """Tells a rebuild which documents its index does not take, and why: it will stop, unless so many are allowed.
+        Returns False where that is too late: the index becomes the live one, or is it."""
+        while True:
+            job = await job_of(store, REBUILD, self.name)
+            if job.given_up(index):
+                return True
+            if job.index != index or job.phase is not Phase.FILLING:
+                return False
+            with suppress(ChangedMeanwhile):  # by another relay, or by who drives it
+                await store.apply(Commit(puts=[job.refusing(found).put()]))
+                return True
 
     async def close(self) -> None:
         """Closes the sinks of the running event loop."""

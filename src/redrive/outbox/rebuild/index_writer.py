@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from redrive.outbox.event import Event
@@ -47,6 +47,9 @@ class _OneIndex:
         return (self._index,)
 
     async def given_up(self, store: Store, index: str) -> bool:
+        return False
+
+    async def refused(self, store: Store, index: str, found: Mapping[str, str]) -> bool:
         return False
 
 

@@ -73,6 +73,7 @@ class Rebuild:
             SWITCH: self._decide,
         }[state_of(operation).get("step", BEGIN)]
         try:
+            self._check_refused(operation, job)
             await do(operation, job)
         except RefusedDocument as error:
             await self._give_up(self._with_refused(operation, error.refused), job, str(error))
@@ -128,8 +129,7 @@ class Rebuild:
         page = await (await self._open()).page(state["place"], min(PAGE, self._projection.batch))
         events, unfit = events_of_records(self._projection, page.records)
         refused = [*unfit, *await self._writer(job).write(events)]
-        if operation.skipped + len(refused) > int(state.get("allow_refused") or 0):
-            raise RefusedDocument(refused)
+        self._check_refused(operation, job, refused)
         await self._driver.save(
             self._with_refused(operation, refused),
             done=len(page.records) - len(refused),
@@ -137,6 +137,12 @@ class Rebuild:
             step=SWITCH if page.next is None else SCAN,
             place=page.next,
         )
+
+    def _check_refused(self, operation: Operation, job: IndexJob, page: Sequence[str] = ()) -> None:
+        """Raises if the new index has refused more documents than it may: of pages, and of events meanwhile."""
+        number = operation.skipped + len(page) + len(job.refused) + job.refused_more
+        if number > int(state_of(operation).get("allow_refused") or 0):
+            raise RefusedDocument([*page, *_told(job)])
 
     def _with_refused(self, operation: Operation, refused: Sequence[str]) -> Operation:
         """Returns the operation with the first documents that were refused, and why, in its result."""
@@ -158,7 +164,9 @@ class Rebuild:
                 await self._give_up(operation, job, text)
                 return
         await sink.refresh(job.index)
-        await self._driver.save(operation, job=replace(job, phase=Phase.SWITCHING))
+        number = len(job.refused) + job.refused_more
+        after = self._with_refused(operation, _told(job))
+        await self._driver.save(after, job=job.over(Phase.SWITCHING), skipped=number)
 
     # -- its ends --------------------------------------------------------------------------------------------------
 
@@ -168,7 +176,7 @@ class Rebuild:
         await self._driver.end(operation, Status.COMPLETED, replace(job, operation=None, phase=Phase.NONE))
 
     async def _give_up(self, operation: Operation, job: IndexJob, why: str) -> None:
-        await self._driver.end(operation, Status.STOPPED, replace(job, phase=Phase.DROPPING), why)
+        await self._driver.end(operation, Status.STOPPED, job.over(Phase.DROPPING), why)
 
     async def _clean_up(self, job: IndexJob) -> None:
         """Drops the new index of a rebuild that was cancelled or has failed: events stop going there first. One that
@@ -178,7 +186,7 @@ class Rebuild:
             if job.phase is Phase.SWITCHING and await self._switched_late(job):
                 return
             if job.phase is not Phase.DROPPING:
-                await self._driver.write(replace(job, phase=Phase.DROPPING))
+                await self._driver.write(job.over(Phase.DROPPING))
                 job = await job_of(self._store, REBUILD, self._projection.name)
             if job.phase is Phase.DROPPING and job.index is not None:
                 await rebuildable(self._projection).drop(job.index)
@@ -207,3 +215,8 @@ class Rebuild:
     def _writer(self, job: IndexJob) -> IndexWriter:
         assert job.index is not None
         return IndexWriter(self._driver, job.index)
+
+
+def _told(job: IndexJob) -> list[str]:
+    """Returns the documents of events that the new index has refused, and why."""
+    return [f"{key}: {why}" for key, why in job.refused.items()]

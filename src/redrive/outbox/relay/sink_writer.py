@@ -17,6 +17,7 @@ from redrive.outbox.verdict import Done, Failed, Superseded, Verdict
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
 
+MOST_TOLD = 200  # characters of why a document was refused
 TOO_LARGE = Failed("http_4xx", "the sink refuses this document for its size")
 
 
@@ -38,6 +39,10 @@ class Target(Protocol):
 
     async def given_up(self, store: Store, index: str) -> bool:
         """Returns whether the index of a rebuild was dropped: what could not be written there is no loss."""
+        ...
+
+    async def refused(self, store: Store, index: str, found: Mapping[str, str]) -> bool:
+        """Tells a rebuild which documents its index does not take, and why; returns False where it is too late."""
         ...
 
 
@@ -85,10 +90,28 @@ class SinkWriter:
         if live:
             began = time.monotonic()
             indexes = await self._target.indexes(self._store)
-            said = [one for index in indexes if (one := await self._written(live, index)) is not None]
+            first, *others = indexes
+            said = await self._written(live, first) or ()
+            for index in others:
+                said = await self._also_written(live, str(index), said)
             self._size.took(len(live), time.monotonic() - began)
-            verdicts = {event.id: worst(each) for event, *each in zip(live, *said, strict=True)}
+            verdicts = {event.id: verdict for event, verdict in zip(live, said, strict=True)}
         return [verdicts.get(event.id, Superseded()) for event in events]
+
+    async def _also_written(self, events: Sequence[Event], index: str, said: Sequence[Verdict]) -> Sequence[Verdict]:
+        """Writes to the index of a rebuild, too; returns the verdicts of both, after what the live one ``said``. What
+        only the new one never will take is told to the rebuild, and is no failure of the event."""
+        found = await self._written(events, index)
+        if found is None:
+            return said
+        refused = {
+            event.key: f"{new.reason}: {new.message}"[:MOST_TOLD]
+            for event, old, new in zip(events, said, found, strict=True)
+            if isinstance(new, Failed) and isinstance(old, Done | Superseded)
+        }
+        its_own = refused if refused and await self._target.refused(self._store, index, refused) else ()
+        both = zip(events, said, found, strict=True)
+        return [old if event.key in its_own else worst((old, new)) for event, old, new in both]
 
     async def _written(self, events: Sequence[Event], index: str | None) -> Sequence[Verdict] | None:
         """Returns the verdicts of one index; None: it is that of a rebuild which was given up meanwhile."""
