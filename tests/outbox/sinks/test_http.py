@@ -202,3 +202,44 @@ def test_a_sink_may_be_used_by_several_event_loops(receiver: Receiver) -> None:
     for _ in range(2):
         assert list(asyncio.run(sink.write([upsert(1, 1)]))) == [Done()]
     assert len(receiver.requests) == 2
+
+
+async def test_texts_of_an_answer_may_have_any_character(receiver: Receiver) -> None:
+    def answer(events: list[Any]) -> Answer:
+        line = {"id": events[0]["id"], "status": 422, "error": "one\u2028two\x85three"}
+        return 200, NDJSON, json.dumps(line, ensure_ascii=False).encode() + b"\r\n"
+
+    receiver.answer = answer
+    assert await written(receiver.url, upsert(1, 1), upsert(2, 1)) == [
+        Failed("http_4xx", "one\u2028two\x85three"),
+        Done(),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["text/html", "application/x-ndjson"])
+async def test_an_answer_without_an_end_is_not_read_to_its_end(kind: str) -> None:
+    pieces, sent = 600, 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"}\n")
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode())
+        try:
+            for _ in range(pieces):
+                writer.write(b" " * 100_000)
+                await writer.drain()
+                sent += 1
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        if kind == "text/html":
+            assert await written(url, upsert(1, 1)) == [Done()], "it says that it has them"
+        else:
+            with pytest.raises(ConnectionError, match="more than"):
+                await written(url, upsert(1, 1))
+    assert sent < pieces

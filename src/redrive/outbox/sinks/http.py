@@ -30,6 +30,8 @@ TIMEOUT_S = 30.0
 NDJSON = "application/x-ndjson"
 LINES = (NDJSON, "application/ndjson", "application/jsonl")
 MOST_SAID = 500  # characters of an answer that are kept
+MOST_OF_ANSWER = 65_536  # bytes that are read of it
+MOST_OF_LINE = 16_384  # and for each event that it has a line for
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # one, not one for each event
 # Of what the request holds; all other refusals are of whoever sends it, or of where.
 _OF_EVENTS = (400, 409, 422)
@@ -96,19 +98,20 @@ class Http:
     async def _send(self, events: Sequence[Event]) -> Sequence[Verdict]:
         body = b"".join(_line(event) for event in events)
         content = gzip.compress(body, 1) if self._compress else body
-        answer = await self._clients.get().post(self._url, content=content, headers=self._headers)
+        async with self._clients.get().stream("POST", self._url, content=content, headers=self._headers) as answer:
+            told = await _read(answer, len(events))
         status = answer.status_code
         if answer.is_success:
-            return _verdicts(events, answer)
+            return _verdicts(events, told) if _has_lines(answer) else [Done()] * len(events)
         if status == 413:
-            raise TooLarge(_said(answer))
+            raise TooLarge(_said(answer, told))
         if status == 409 and len(events) == 1:
             return [Superseded()]
         if status in _OF_EVENTS:
-            raise Unfit(_said(answer), "http_4xx")
+            raise Unfit(_said(answer, told), "http_4xx")
         # That says nothing about any event: a changed password does not fail what an operator can mend.
         waits = retry_after_of(answer.headers, datetime.now(UTC))
-        return [Retry(by_status(status).reason, _said(answer), waits)] * len(events)
+        return [Retry(by_status(status).reason, _said(answer, told), waits)] * len(events)
 
 
 def _line(event: Event) -> bytes:
@@ -125,14 +128,33 @@ def _line(event: Event) -> bytes:
     return _encode(found).encode("utf-8", "replace") + b"\n"
 
 
-def _verdicts(events: Sequence[Event], answer: httpx.Response) -> list[Verdict]:
+def _has_lines(answer: httpx.Response) -> bool:
+    """Returns whether the receiver answers for each event."""
+    return answer.headers.get("Content-Type", "").partition(";")[0].strip().lower() in LINES
+
+
+async def _read(answer: httpx.Response, events: int) -> bytes:
+    """Returns the body of an answer: all of one that has lines, of others the beginning. One without an end would fill
+    the memory."""
+    lines = answer.is_success and _has_lines(answer)
+    most = MOST_OF_ANSWER + (MOST_OF_LINE * events if lines else 0)
+    found = bytearray()
+    async for piece in answer.aiter_bytes():
+        found += piece
+        if len(found) > most and lines:
+            raise ConnectionError(f"the receiver answered with more than {most:,} bytes for {events} events")
+        if len(found) > most:
+            break
+    return bytes(found)
+
+
+def _verdicts(events: Sequence[Event], told: bytes) -> list[Verdict]:
     """Returns what the receiver says of each event; those that it does not name are done."""
-    if answer.headers.get("Content-Type", "").partition(";")[0].strip().lower() not in LINES:
-        return [Done()] * len(events)
     try:
-        lines = [json.loads(line) for line in answer.text.splitlines() if line.strip()]
+        # By line feeds alone: texts may have other characters that end a line.
+        lines = [json.loads(line) for line in told.split(b"\n") if line.strip()]
         said = {str(line["id"]): _verdict(line) for line in lines}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise ConnectionError(f"the receiver answered with lines that cannot be read: {error!r}") from error
     return [said.get(str(event.id), Done()) for event in events]
 
@@ -150,6 +172,6 @@ def _verdict(line: Mapping[str, Any]) -> Verdict:
     return Retry(by_status(status).reason, message, float(waits) if isinstance(waits, int | float) else None)
 
 
-def _said(answer: httpx.Response) -> str:
-    words = answer.text[:MOST_SAID].strip()
+def _said(answer: httpx.Response, told: bytes) -> str:
+    words = told[: 4 * MOST_SAID].decode("utf-8", "replace")[:MOST_SAID].strip()
     return f"HTTP {answer.status_code} {answer.reason_phrase}" + (f": {words}" if words else "")
