@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from redrive.kernel import classify
+
+DETERMINISTIC = classify.DETERMINISTIC.reason  # of what fails the same way each time
+
 
 @dataclass(slots=True, frozen=True)
 class Done:

@@ -19,14 +19,13 @@ from redrive.outbox.relay.request_size import RequestSize
 from redrive.outbox.relay.sink_backoff import SinkBackoff
 from redrive.outbox.relay.sink_errors import EventRefused, SinkFailed
 from redrive.outbox.relay.sink_writer import SinkWriter, Target
-from redrive.outbox.verdict import Done, Failed, Superseded, Verdict
+from redrive.outbox.verdict import DETERMINISTIC, Done, Failed, Superseded, Verdict
 
 if TYPE_CHECKING:
     from redrive.handlers.bulk import Bulk, Item
 
 logger = logging.getLogger("redrive.outbox")
 LOOK_EVERY_S = 0.2  # whether the worker stops
-DETERMINISTIC = "deterministic_exception"
 
 
 class Relay:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from redrive.kernel.classify import Classification, FailureType, classify
-from redrive.outbox.verdict import Failed, Retry
+from redrive.outbox.verdict import DETERMINISTIC, Failed, Retry
 
 _TYPES: Mapping[str, FailureType] = {
     "connect": FailureType.NETWORK,
@@ -16,7 +16,7 @@ _TYPES: Mapping[str, FailureType] = {
     "http_5xx": FailureType.MODEL_ERROR,
     "unavailable": FailureType.MODEL_ERROR,
     "http_4xx": FailureType.PARAM_ERROR,
-    "deterministic_exception": FailureType.PARAM_ERROR,
+    DETERMINISTIC: FailureType.PARAM_ERROR,
 }
 
 

@@ -15,7 +15,7 @@ from redrive.kernel.classify import by_status
 from redrive.kernel.retry_after import retry_after_of
 from redrive.outbox.event import Event, Op
 from redrive.outbox.sinks.search_server import Refused
-from redrive.outbox.verdict import Done, Failed, Retry, Superseded, Verdict
+from redrive.outbox.verdict import DETERMINISTIC, Done, Failed, Retry, Superseded, Verdict
 
 # Where our own fields are in a document: keys and versions are scanned by them.
 FIELD = "_redrive"
@@ -58,7 +58,7 @@ def _line(value: Any) -> bytes:
 
 
 def _unfit(message: str) -> Failed:
-    return Failed("deterministic_exception", message)
+    return Failed(DETERMINISTIC, message)
 
 
 def verdicts(answer: Mapping[str, Any], count: int) -> list[Verdict]:

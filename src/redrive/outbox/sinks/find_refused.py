@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from redrive.outbox.event import Event
-from redrive.outbox.verdict import Failed, Verdict
+from redrive.outbox.verdict import DETERMINISTIC, Failed, Verdict
 
 
 class Unfit(Exception):
     """Something in these events was refused. ``reason`` is kept as ``error_reason`` of the one that it is."""
 
-    def __init__(self, message: str, reason: str = "deterministic_exception") -> None:
+    def __init__(self, message: str, reason: str = DETERMINISTIC) -> None:
         super().__init__(message)
         self.reason = reason
 

@@ -15,7 +15,7 @@ from redrive.outbox.event import Event
 from redrive.outbox.sink import Hit, NoSuchIndex, Stored, TooLarge
 from redrive.outbox.sinks.bulk_answers import FIELD, FILTER, all_of, encoded, verdicts
 from redrive.outbox.sinks.search_server import Refused, SearchServer
-from redrive.outbox.verdict import Failed, Retry, Verdict
+from redrive.outbox.verdict import DETERMINISTIC, Failed, Retry, Verdict
 
 FIRST = "first"
 PAGE = 1000
@@ -88,7 +88,7 @@ class SearchIndex:
         if error.status_code != 400:
             return [all_of(error)] * len(lines)
         if len(lines) == 1:
-            return [Failed("deterministic_exception", str(error))]
+            return [Failed(DETERMINISTIC, str(error))]
         half = len(lines) // 2
         return [*await self._send(lines[:half], index), *await self._send(lines[half:], index)]
 
