@@ -27,7 +27,7 @@ OUTBOX = Feature(
     alerts=ALERTS,
     dependencies=dependencies,
     metrics="redrive.outbox.metrics:metrics",
-    about="Projections: events written in the application's transactions, and the sinks they go to.",
+    about="A search index that follows the database: projections, their events and sinks.",
     # Its tasks carry no feature's name: nothing reacts to their ends, and they settle the short way.
     tasks=False,
 )
