@@ -10,10 +10,13 @@ from fastapi import APIRouter
 from redrive.api import models as m
 from redrive.api.access import TheOperator
 from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import operation_id
 from redrive.kernel.alerts.book import Silence
 from redrive.ops.operator.alerts import alerts_shown, silence_shown
 
-router = APIRouter(prefix="/api/alerts", tags=["operations"], responses=PROBLEMS)
+router = APIRouter(
+    prefix="/api/alerts", tags=["operations"], responses=PROBLEMS, generate_unique_id_function=operation_id
+)
 
 
 class SilenceOut(m.Out):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
 from redrive.api import (
@@ -17,13 +15,16 @@ from redrive.api import (
     circuits,
     connections_list,
     dead_letters,
+    docs_page,
     doctor,
     erase,
     executors,
     failure_groups,
     failure_types,
+    health,
     history,
     kinds,
+    metrics,
     operations,
     overview,
     problems,
@@ -38,21 +39,46 @@ from redrive.api.access import WrongTokenCounter
 from redrive.api.authentication import AuthenticationMiddleware, by_address, with_token
 from redrive.api.body_limit import BodyLimit
 from redrive.api.cookies import PlainCookies
-from redrive.api.docs_page import add_docs
 from redrive.api.feature_routes import routers_of
 from redrive.api.headers import SecurityHeaders
 from redrive.api.host_names import OwnNames
-from redrive.api.metrics import MetricsDoor, add_metrics
+from redrive.api.shared_routes import add_routers, operation_id
 from redrive.app import App
 from redrive.errors import RedriveError
 from redrive.version import __version__
-from redrive.worker.readiness import LastSeen, alive, readiness
+from redrive.worker.readiness import LastSeen
 from redrive.worker.worker import Worker
 
 ABOUT = """Durable background tasks whose failures can be found, explained and replayed.
 
 Errors are RFC 9457 problem documents: `code` is for machines, `detail` and `hint` for people. Where there are tokens
 (`redrive tokens create`), send `Authorization: Bearer …`; where there are none, `X-Actor` says who acts."""
+
+# Names before ids: /api/tasks/ops is not the task "ops".
+ROUTERS = (
+    tasks.router,
+    overview.router,
+    dead_letters.router,
+    audit.router,
+    executors.router,
+    tasks.single,
+    doctor.router,
+    alerts.router,
+    queues.router,
+    kinds.router,
+    task_groups.router,
+    circuits.router,
+    schedules.router,
+    workers.router,
+    connections_list.router,
+    history.router,
+    failure_groups.router,
+    failure_types.router,
+    operations.router,
+    approvals.router,
+    erase.router,
+    worker_run.router,
+)
 
 
 def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (), open_door: bool = False) -> FastAPI:
@@ -66,15 +92,17 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
         title="redrive",
         version=__version__,
         description=ABOUT,
-        generate_unique_id_function=_name,
+        generate_unique_id_function=operation_id,
         docs_url=None,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
     )
-    add_docs(api)
+    add_routers(api, (docs_page.router,))
     api.state.redrive = app
     api.state.worker = worker
     api.state.open_door = open_door
+    api.state.last_seen = LastSeen()
+    api.state.metrics_page = metrics.make_page(app, worker)
     api.state.wrong_tokens = WrongTokenCounter()
     api.state.triggered = worker_run.TriggeredWorker()
     # The last one added comes first: headers on every answer, then the name asked for, then who asks, then the body.
@@ -85,7 +113,7 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.add_middleware(
         AuthenticationMiddleware,
         guards={
-            "/metrics": MetricsDoor(),
+            "/metrics": metrics.MetricsDoor(),
             **dict.fromkeys(public, by_address),
             "/api/worker/": worker_run.with_secret,
             "/api/internal/": worker_run.with_secret,
@@ -99,68 +127,7 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.add_exception_handler(RedriveError, problems.on_error)
     api.add_exception_handler(RequestValidationError, problems.on_invalid)
     api.add_exception_handler(HTTPException, problems.on_http)
-    # Names before ids: /api/tasks/ops is not the task "ops".
-    for part in (
-        tasks.router,
-        overview.router,
-        dead_letters.router,
-        audit.router,
-        executors.router,
-        tasks.single,
-        doctor.router,
-        alerts.router,
-        queues.router,
-        kinds.router,
-        task_groups.router,
-        circuits.router,
-        schedules.router,
-        workers.router,
-        connections_list.router,
-        history.router,
-        failure_groups.router,
-        failure_types.router,
-        operations.router,
-        approvals.router,
-        erase.router,
-        worker_run.router,
-    ):
-        api.include_router(part)
-    for router in (router for feature in app.features for router in routers_of(feature)):
-        api.include_router(router)
-    _add_health(api, app, worker)
-    add_metrics(api, app, worker)
+    add_routers(api, ROUTERS)
+    add_routers(api, (router for feature in app.features for router in routers_of(feature)))
+    add_routers(api, (health.router, metrics.router))
     return api
-
-
-def _name(route: Any) -> str:
-    return f"{route.tags[0]}-{route.name}" if route.tags else str(route.name)
-
-
-def _add_health(api: FastAPI, app: App, worker: Worker | None) -> None:
-    @api.get("/", include_in_schema=False)
-    async def root(request: Request) -> Response:
-        if "text/html" in request.headers.get("accept", "") and hasattr(api.state, "live"):
-            return RedirectResponse("/ops/queue", 303)
-        console = {"console": "/ops/queue"} if hasattr(api.state, "live") else {}
-        places = {
-            "healthz": "/healthz",
-            "readyz": "/readyz",
-            "metrics": "/metrics",
-            "tasks": "/api/tasks",
-            "docs": "/docs",
-        }
-        return JSONResponse({"redrive": __version__, **console, **places})
-
-    @api.get("/healthz", tags=["health"])
-    async def healthz() -> dict[str, Any]:
-        """The process is alive."""
-        return alive(worker, app.settings)
-
-    seen = LastSeen()
-
-    @api.get("/readyz", tags=["health"], responses={503: {"description": "Not ready, with reasons"}})
-    async def readyz() -> JSONResponse:
-        """The store and what features depend on can be reached, and the worker is at work."""
-        others = {name: at.store for name, at in app.connections.items() if at is not app.at(None)}
-        answer = await readiness(app, worker, seen, others=others)
-        return JSONResponse(answer, 200 if answer["ready"] else 503)

@@ -12,27 +12,26 @@ from html import escape
 from importlib import resources
 from typing import Any
 
-from fastapi import FastAPI, Response
+from fastapi import APIRouter, Request, Response
 
+router = APIRouter()
 Document = dict[str, Any]
 _METHODS = ("get", "post", "put", "patch", "delete")
 _DEEPEST = 6
 
 
-def add_docs(api: FastAPI) -> None:
-    """Adds the page and its style to an application."""
-    made: list[str] = []
+@router.get("/docs", include_in_schema=False)
+async def page(request: Request) -> Response:
+    state = request.app.state
+    if not hasattr(state, "docs_page"):
+        state.docs_page = render(request.app.openapi())
+    return Response(state.docs_page, media_type="text/html")
 
-    @api.get("/docs", include_in_schema=False)
-    async def page() -> Response:
-        if not made:
-            made.append(render(api.openapi()))
-        return Response(made[0], media_type="text/html")
 
-    @api.get("/docs/style.css", include_in_schema=False)
-    async def style() -> Response:
-        text = (resources.files("redrive.api") / "docs_page.css").read_text("utf-8")
-        return Response(text, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
+@router.get("/docs/style.css", include_in_schema=False)
+async def style() -> Response:
+    text = (resources.files("redrive.api") / "docs_page.css").read_text("utf-8")
+    return Response(text, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
 
 
 def render(document: Document) -> str:

@@ -15,10 +15,13 @@ from redrive.api import models as m
 from redrive.api.access import TheOperator
 from redrive.api.encode import respond
 from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import operation_id
 from redrive.kernel.failure import FailureType
 from redrive.ops import executor, views
 
-router = APIRouter(prefix="/api/tasks", tags=["executors"], responses=PROBLEMS)
+router = APIRouter(
+    prefix="/api/tasks", tags=["executors"], responses=PROBLEMS, generate_unique_id_function=operation_id
+)
 Seconds = Annotated[float, Field(ge=1, le=86_400)]
 
 

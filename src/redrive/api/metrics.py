@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import time
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from redrive.api.access import bearer, identify
 from redrive.app import App
@@ -17,6 +17,7 @@ from redrive.ops.fleet_metrics import FleetMetrics, fleet_looks
 from redrive.worker.measure import measure
 from redrive.worker.worker import Worker
 
+router = APIRouter()
 LET_IN_FOR_S = 5.0
 OUTAGE_S = 3600.0
 MOST_REMEMBERED = 100
@@ -55,8 +56,8 @@ class MetricsDoor:
         self._until[secret] = time.monotonic() + LET_IN_FOR_S
 
 
-def add_metrics(api: FastAPI, app: App, worker: Worker | None) -> None:
-    """Adds ``/metrics``."""
+def make_page(app: App, worker: Worker | None) -> MetricsPage:
+    """Returns what ``/metrics`` of an application tells."""
     brought = metrics_of(app.features)
 
     def processes() -> dict[str, Samples]:
@@ -69,10 +70,12 @@ def add_metrics(api: FastAPI, app: App, worker: Worker | None) -> None:
         name: FleetMetrics(one.store, fleet_looks(brought, app.settings) if one is app.at(None) else {}).samples
         for name, one in app.connections.items()
     }
-    page = MetricsPage(table_of(app.features), app.at(None).name, processes, fleets)
+    return MetricsPage(table_of(app.features), app.at(None).name, processes, fleets)
 
-    @api.get("/metrics", tags=["health"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-    async def metrics(request: Request) -> Response:
-        """What this process has counted and the figures of the fleet, for Prometheus."""
-        body, content_type = await page.make(request.headers.get("accept", ""))
-        return Response(body, headers={"content-type": content_type})
+
+@router.get("/metrics", tags=["health"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+async def metrics(request: Request) -> Response:
+    """What this process has counted and the figures of the fleet, for Prometheus."""
+    page: MetricsPage = request.app.state.metrics_page
+    body, content_type = await page.make(request.headers.get("accept", ""))
+    return Response(body, headers={"content-type": content_type})

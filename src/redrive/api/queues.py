@@ -9,8 +9,9 @@ from redrive.api import serialize
 from redrive.api.access import By, TheOperator
 from redrive.api.pausing import set_pause
 from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import operation_id
 
-router = APIRouter(prefix="/api", tags=["control"], responses=PROBLEMS)
+router = APIRouter(prefix="/api", tags=["control"], responses=PROBLEMS, generate_unique_id_function=operation_id)
 
 
 @router.get("/queues")

@@ -15,6 +15,7 @@ from redrive.api.access import By, OnConnection, TheApp, TheOperator
 from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Text, WhichTasks, one_of
 from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import operation_id
 from redrive.errors import InvalidInput
 from redrive.kernel.task import (
     MAX_ATTEMPTS,
@@ -27,8 +28,8 @@ from redrive.kernel.task import (
 from redrive.kernel.trace import split_trace
 from redrive.ops import actions, filters, inspect
 
-router = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS)
-single = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS)
+router = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS, generate_unique_id_function=operation_id)
+single = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS, generate_unique_id_function=operation_id)
 
 
 def _within(words: str, low: float, high: float) -> Any:

@@ -8,9 +8,10 @@ from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import By, TheOperator
 from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import operation_id
 from redrive.ops.operator.control import Drained
 
-router = APIRouter(prefix="/api", tags=["control"], responses=PROBLEMS)
+router = APIRouter(prefix="/api", tags=["control"], responses=PROBLEMS, generate_unique_id_function=operation_id)
 
 
 @router.get("/workers")

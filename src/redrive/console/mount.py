@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from fastapi import APIRouter, FastAPI, Request, Response
 
+from redrive.api.shared_routes import add_routers
 from redrive.app import App
 from redrive.console import static_files
 from redrive.console.feature_pages import extensions_of
@@ -63,11 +66,10 @@ def add_console(api: FastAPI) -> None:
     api.state.extensions = added = extensions_of(app.features)
     api.state.live = Live(app, {**TOPICS, "menu": menu.with_numbers(added.numbers), **added.topics})
     api.state.verification = Verification()
-    for router in (*ROUTERS, *added.routers):
-        api.include_router(router)
-    api.include_router(_rest())
+    add_routers(api, (*ROUTERS, *added.routers, _rest()))
 
 
+@cache
 def _rest() -> APIRouter:
     """Returns the routes that come last: whatever else is asked for below the console is not there."""
     router = pages_router()
