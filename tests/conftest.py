@@ -15,6 +15,7 @@ from tools.opensearch.node import Node
 
 from tests import cluster
 from tests.databases import Databases, drop_template
+from tests.first_imports import import_own_share_first
 from tests.proxy import Proxy
 
 _run = pytest.StashKey[Any]()
@@ -60,10 +61,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items[:] = [item for item in items if not item.get_closest_marker(mark)]
 
 
-def pytest_collection_finish() -> None:
-    """Spare the collector the thousands of tests that are there until the end: it would look through them each time."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Spare the collector the thousands of modules and tests that come now and stay: it would look through them again
+    and again, a fifth of the time that this takes."""
+    gc.disable()
+    import_own_share_first(session.config)
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,26 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis import checks
+from schemathesis.schemas import BaseSchema
 
 from redrive import App, Context, Fail
 from redrive.api import make_api
 from redrive.observe.logs import TaskLog
 from redrive.settings import Options
 
+# Each takes its share of the routes. Cases are made when a part runs: made when tests are collected, each process would
+# make and keep those of all routes.
+PARTS = 16
+CHECKS = [
+    checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+]
 
-def make_app() -> App:
-    app = App(f"sqlite:///{Path(tempfile.mkdtemp())}/schema.db?synchronous=normal")
+
+def make_app(folder: Path) -> App:
+    app = App(f"sqlite:///{folder}/schema.db?synchronous=normal")
 
     @app.task("SEND", max_attempts=1)
     async def send(ctx: Context, to: str = "") -> None:
@@ -37,19 +48,25 @@ async def _fill(app: App) -> None:
     await app.close()
 
 
-app = make_app()
-asyncio.run(_fill(app))
-schema = schemathesis.openapi.from_asgi("/openapi.json", make_api(app, open_door=True))
-CHECKS = [
-    checks.not_a_server_error,
-    checks.status_code_conformance,
-    checks.content_type_conformance,
-    checks.response_schema_conformance,
-]
+@pytest.fixture(params=range(PARTS))
+def part_of_the_routes(request: pytest.FixtureRequest, tmp_path: Path) -> BaseSchema:
+    app = make_app(tmp_path)
+    asyncio.run(_fill(app))
+    api = make_api(app, open_door=True)
+    whole = document()
+    own = {path: whole["paths"][path] for path in sorted(whole["paths"])[request.param :: PARTS]}
+    api.openapi = lambda: {**whole, "paths": own}  # type: ignore[method-assign]
+    return schemathesis.openapi.from_asgi("/openapi.json", api)
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The whole document, which takes a second to make."""
+    return make_api(App("sqlite:///:memory:")).openapi()
 
 
 @pytest.mark.timeout(300)
-@schema.parametrize()
+@schemathesis.pytest.from_fixture("part_of_the_routes").parametrize()
 @settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_every_route_keeps_to_its_description(case: Any) -> None:
     case.call_and_validate(checks=CHECKS)
