@@ -13,9 +13,11 @@ from urllib.parse import urlsplit
 import pytest
 from tools.opensearch.node import Node
 
+from redrive.stores.sqlite.migrate import SqliteMigrations
 from tests import cluster
 from tests.databases import Databases, drop_template
 from tests.first_imports import import_own_share_first
+from tests.new_sqlite_files import at_once, step_by_step
 from tests.proxy import Proxy
 
 _run = pytest.StashKey[Any]()
@@ -25,6 +27,7 @@ _search_node = pytest.StashKey[Node]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    SqliteMigrations.up = at_once  # type: ignore[method-assign]
     if not hasattr(config, "workerinput"):
         config.stash[_run] = cluster.begin_run()
         if os.environ.get("REDRIVE_TEST_OPENSEARCH") and Node().url is None:
@@ -109,6 +112,12 @@ def database(databases: Databases) -> Iterator[str]:
     """The name of a migrated database of this test's own, without rows."""
     with databases.emptied() as name:
         yield name
+
+
+@pytest.fixture
+def sqlite_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New SQLite files go through all steps, as they do for users."""
+    monkeypatch.setattr(SqliteMigrations, "up", step_by_step)
 
 
 @pytest.fixture

@@ -40,3 +40,8 @@ async def placed(app: App, order: str = "o1", customer: str = "bob", addresses: 
     shop = await orders(app)
     await shop.pay_in(customer, 100)
     await shop.place(order, customer, addresses, 1)
+
+
+@pytest.fixture(autouse=True)
+def each_step(sqlite_step_by_step: None) -> None:
+    """Steps are what is tested here."""

@@ -13,3 +13,8 @@ from tests.databases import Databases
 def database(databases: Databases) -> Iterator[str]:
     with databases.emptied(databases.store) as name:
         yield name
+
+
+@pytest.fixture(autouse=True)
+def each_step(sqlite_step_by_step: None) -> None:
+    """Steps are what is tested here."""
