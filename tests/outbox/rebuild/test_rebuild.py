@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,10 @@ from redrive.kernel.operation import Status
 from redrive.ops import views
 from redrive.ops.access import Caller, Role
 from redrive.outbox.index_job import Phase
+from redrive.outbox.operation_driver import Driver
 from redrive.outbox.rebuild import steps as rebuild_steps
 from redrive.outbox.rebuild.source_events import delete_of, event_of_record
+from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.source import Page, Record
 from redrive.outbox.table_source import TableSource
 from tests.outbox.conftest import World, make_app
@@ -279,6 +283,40 @@ async def _until_over(app: Any, operations: Any, operation_id: str) -> None:
         service = (await app.operator(Caller("ann", Role.ADMIN))).of(_service())
         while (await service.work_of("notes"))["rebuild"] is not None:
             await app.worker(stop_when_empty=True).run()
+
+
+async def test_an_index_that_was_made_late_is_removed_by_the_next_rebuild(notes: Notes) -> None:
+    """A driver was frozen before it made the index; the rebuild was cancelled; then it made it, and died."""
+    notes.add(1, 4)
+    await notes.work()
+    begun = await (await notes.service()).rebuild("notes")
+    await (await notes.app.operator(Caller("ann", Role.ADMIN))).operations.cancel(begun.id)
+    await notes.work(begun)
+    late = (await notes.job()).dropped
+    assert late is not None
+    await notes.sink.create(late)
+    over = await notes.work(await (await notes.service()).rebuild("notes"))
+    assert over is not None and over.status is Status.COMPLETED
+    with pytest.raises(Exception, match="there is no index"):
+        await notes.sink.swap(late)
+    await notes.check_same()
+
+
+async def test_a_clock_that_is_set_back_keeps_nobody_waiting(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = await (await notes.service()).rebuild("notes")
+    store = await notes.app.store()
+    record = await store.record("operation", begun.id)
+    assert record is not None
+    driver = Driver(store, notes.app.outbox.projections["notes"], OutboxSettings(), "me", lambda: False)
+    theirs = replace(begun, driver="another")
+    assert await driver.waits(theirs, record) is None, "it has just moved"
+    now = await store.now()
+
+    async def set_back() -> datetime:
+        return now - timedelta(hours=1)
+
+    monkeypatch.setattr(store, "now", set_back)
+    assert await driver.waits(theirs, record) == 0.0
 
 
 async def test_two_drivers_switch_once(notes: Notes) -> None:

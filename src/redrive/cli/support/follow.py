@@ -208,7 +208,8 @@ def _say_retried(operation: Operation, became: Retried | None) -> None:
 def note_of(operation: Operation) -> str:
     """Returns how it ended; also that others were quicker with some."""
     if operation.note or operation.status is not Status.COMPLETED:
-        error = None if operation.work is None else operation.work.result.get("error")
+        result = {} if operation.work is None else operation.work.result
+        error = result.get("error") or next(iter(result.get("refused", ())), None)
         said = ": ".join(str(part) for part in (operation.note, error) if part)
         return output.suggest(_NAMED.sub(r"redrive show \1", said))
     skipped = [f"{operation.skipped} skipped"] if operation.skipped else []

@@ -27,7 +27,7 @@ class RefusedDocument(Exception):
 
     def __init__(self, refused: Sequence[str]) -> None:
         some = "a document" if len(refused) == 1 else f"{len(refused)} documents"
-        super().__init__(f"the new index does not take {some} of a page: see what was refused, and why")
+        super().__init__(f"the new index does not take {some} of a page")
         self.refused = refused
 
 

@@ -84,6 +84,8 @@ class Rebuild:
     async def _begin(self, operation: Operation, job: IndexJob) -> None:
         assert job.index is not None
         sink, total = rebuildable(self._projection), await count_of(await self._open())
+        if job.dropped is not None:  # somebody may have made it late, and died before it was removed again
+            await sink.drop(job.dropped)
         await sink.create(job.index)
         try:
             begun = replace(operation, total=total)
