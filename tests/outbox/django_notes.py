@@ -78,6 +78,7 @@ def main() -> None:
         note = Note.objects.get(pk=5)
         refused(lambda: _delete_unknown(note), InvalidInput, "is not known")
     note = Note.objects.get(pk=5)
+    _save(note)  # it changes nothing, and publishes nothing
     note.title = "same version"
     refused(lambda: _save(note), InvalidInput, "had 2 before")
     note.version = 3

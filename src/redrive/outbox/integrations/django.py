@@ -36,14 +36,17 @@ class _Projected:
                 hint="save it inside `with transaction.atomic():`, or set ATOMIC_REQUESTS: then row and event are one",
             )
         known = not instance._state.adding and not raw
-        instance._redrive_saved = self._saved_version(instance, using) if known else None
+        instance._redrive_before = _row_of(instance, using) if known else None
 
     def saved(
         self, sender: Any, *, instance: Any, using: str, created: bool = False, update_fields: Any = None, **_: Any
     ) -> None:
         whole = update_fields is None and self._is_plain(instance)  # else the row has other values
         current = instance if whole else _read_again(instance, using)
-        self._refuse_known(current, getattr(instance, "_redrive_saved", None))
+        before = getattr(instance, "_redrive_before", None)
+        if before is not None and self._version(current) <= self._version(before):
+            self._refuse_changed(current, before)
+            return
         body = _fields_of(current) if self.document is None else self.document(current)
         if body is not None:
             self._publish(instance.pk, "upsert", self._version(current), body, using)
@@ -64,22 +67,18 @@ class _Projected:
         task = event_task(self.projection, self.entity_type, str(key), op, version, body, max_attempts=tries)
         put(connections[using], [task])
 
-    def _saved_version(self, instance: Any, using: str) -> int | None:
-        """Returns the version that the row has now."""
-        rows = type(instance)._base_manager.using(using).filter(pk=instance.pk)
-        found: int | None = rows.values_list(self.version, flat=True).first()
-        return found
-
-    def _refuse_known(self, instance: Any, before: int | None) -> None:
+    def _refuse_changed(self, current: Any, before: Any) -> None:
         """Refuses a change whose version is not new: the sink would take it for one that it has, and keep the old
-        document, and no comparison would find that."""
-        if before is not None and self._version(instance) <= before:
-            name = type(instance).__name__
-            raise InvalidInput(
-                f"{name} {instance.pk} is saved with version {self._version(instance)}, and had {before} before: "
-                f"{self.projection} would keep the old document",
-                hint=f"raise {name}.{self.version} with each save, for example in save(): self.{self.version} += 1",
-            )
+        document, and no comparison would find that. A save that changes nothing is let through, and publishes
+        nothing."""
+        if _fields_of(current) == _fields_of(before):
+            return
+        name = type(current).__name__
+        raise InvalidInput(
+            f"{name} {current.pk} is saved with version {self._version(current)}, and had {self._version(before)} "
+            f"before: {self.projection} would keep the old document",
+            hint=f"raise {name}.{self.version} with each save, for example in save(): self.{self.version} += 1",
+        )
 
     def _version(self, instance: Any) -> int:
         return check_version(getattr(instance, self.version), f"{type(instance).__name__}.{self.version}")
@@ -114,6 +113,11 @@ def _concrete(model: Any) -> list[Any]:
 
 def _fields_of(instance: Any) -> dict[str, Any]:
     return {one.attname: as_json(one.value_from_object(instance)) for one in _concrete(instance)}
+
+
+def _row_of(instance: Any, using: str) -> Any:
+    """Returns the row as it is now; None where there is none."""
+    return type(instance)._base_manager.using(using).filter(pk=instance.pk).first()
 
 
 def _read_again(instance: Any, using: str) -> Any:
