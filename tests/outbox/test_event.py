@@ -15,6 +15,13 @@ from redrive.outbox.publish_event import event_task
 DOCUMENT = {"entity_type": "note", "entity_id": "1", "op": "update", "version": 3, "payload": {"a": 1}}
 
 
+@pytest.mark.parametrize("entity_id", [None, ""])
+def test_what_has_no_id_is_refused(entity_id: Any) -> None:
+    """An object that was not flushed has none: all such would be one document."""
+    with pytest.raises(InvalidInput, match="the entity has no id"):
+        event_task("notes", "note", entity_id, "upsert", 1, {}, max_attempts=1)
+
+
 @pytest.mark.parametrize(
     "changed",
     [

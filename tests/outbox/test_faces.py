@@ -91,6 +91,16 @@ def test_counts_of_a_worker() -> None:
     }
 
 
+def test_counters_begin_at_zero() -> None:
+    """With the first attempt of any kind: nobody sees a counter grow that was not there before."""
+    worker: Samples = {"redrive_attempts_total": {("outbox:notes", "OUTBOX:notes", "completed", ""): 5.0}}
+    assert process(worker) == {
+        "outbox_processed_total": {("notes",): 5.0},
+        "outbox_failed_total": {("notes",): 0.0},
+        "outbox_retry_scheduled_total": {("notes",): 0.0},
+    }
+
+
 async def test_failures_are_counted_in_one_line(world: World, caplog: pytest.LogCaptureFixture) -> None:
     for n in range(3):
         await world.publish(n, "upsert", 1, {})

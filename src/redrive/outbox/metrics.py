@@ -49,6 +49,8 @@ def process(worker: Samples) -> Samples:
         projection = projection_of(kind)
         if projection is None:
             continue
+        for metric in (PROCESSED, FAILED, RETRIES):  # also at zero: nobody sees a counter grow that was not there
+            put(found, metric.name, 0.0, projection)
         for metric in _COUNTS.get(outcome, ()):
             put(found, metric.name, n, projection)
         if outcome == "failed":

@@ -40,6 +40,11 @@ def event_task(
         )
     if not isinstance(op, str) or not op or len(op) > 40:
         raise InvalidInput(f"op must be a word such as 'upsert' or 'delete', not {op!r}")
+    if entity_id is None or entity_id == "":
+        raise InvalidInput(
+            "the entity has no id",
+            hint="entity_id is the key of the row, as text; an object of an ORM has one when it was flushed or saved",
+        )
     document: dict[str, Any] = {
         "entity_type": entity_type,
         "entity_id": str(entity_id),
@@ -49,8 +54,6 @@ def event_task(
     }
     if routing is not None:
         document["routing"] = check_text(routing, "routing")
-    if not document["entity_id"]:
-        raise InvalidInput("the entity has no id", hint="entity_id is the key of the row, as text")
     return NewTask(
         new_id(),
         kind_of(projection),

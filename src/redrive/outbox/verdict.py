@@ -22,11 +22,13 @@ class Superseded:
 @dataclass(slots=True, frozen=True)
 class Retry:
     """It may work later. ``reason`` is kept as ``error_reason``: connect, timeout, http_429, http_5xx, unavailable;
-    ``after``: seconds that the sink asked for (Retry-After)."""
+    ``after``: seconds that the sink asked for (Retry-After); ``whole``: that is its answer to the whole request, and
+    says nothing about this event (503, a wrong password)."""
 
     reason: str
     message: str
     after: float | None = None
+    whole: bool = False
 
 
 @dataclass(slots=True, frozen=True)

@@ -14,6 +14,7 @@ from redrive.outbox.sink import TooLarge
 from redrive.outbox.verdict import Failed, Retry, Verdict
 from redrive.settings import load_settings
 from tests.outbox.conftest import WAITS, World, make_app
+from tests.outbox.faulty import Fault
 from tests.worker.conftest import until
 
 pytestmark = pytest.mark.anyio
@@ -134,12 +135,20 @@ def _down(events: Sequence[Event]) -> dict[int, Verdict]:
     raise ConnectionError("down")
 
 
-async def test_many_events_that_wait_are_no_reason_to_ask_a_sink_again_that_is_down(url: str, world: World) -> None:
+def _turned_away(events: Sequence[Event]) -> dict[int, Verdict]:
+    """A proxy answers for a sink that is down."""
+    return dict.fromkeys(range(len(events)), Retry("http_5xx", "HTTP 503", whole=True))
+
+
+@pytest.mark.parametrize("fault", [_down, _turned_away])
+async def test_many_events_that_wait_are_no_reason_to_ask_a_sink_again_that_is_down(
+    url: str, world: World, fault: Fault
+) -> None:
     """Of two hundred events in bulks of ten, one bulk was tried when the worker stops: the others used no attempt."""
     app = make_app(url, base_backoff_seconds=60.0, max_backoff_seconds=60.0)
     app.outbox.projection("notes", sink=world.sink, batch=10)
     await app.outbox.publish_many(None, "notes", [("note", n, "upsert", 1, {}) for n in range(200)])
-    world.sink.fault = _down
+    world.sink.fault = fault
     async with app.worker() as worker:
         await until(lambda: _asked(world), 60)
         await asyncio.sleep(0.5)
@@ -147,6 +156,16 @@ async def test_many_events_that_wait_are_no_reason_to_ask_a_sink_again_that_is_d
     assert len(world.sink.requests) == 1
     assert sorted(task.attempt_count for task in await world.tasks()) == [0] * 190 + [1] * 10
     await app.close()
+
+
+async def test_what_a_request_said_before_it_was_turned_away_counts(world: World) -> None:
+    """One of two halves was answered, the other met a sink that is down."""
+    for n in range(2):
+        await world.publish(n, "upsert", 1, {"n": n})
+    world.sink.faults = [lambda events: {1: Retry("http_5xx", "HTTP 503", whole=True)}]
+    await world.drain()
+    assert sorted(await world.versions()) == ["note:0", "note:1"]
+    assert sorted(task.attempt_count for task in await world.tasks()) == [1, 2]
 
 
 async def _asked(world: World) -> bool:

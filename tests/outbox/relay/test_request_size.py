@@ -38,3 +38,5 @@ def test_a_sink_that_is_down_is_left_alone_for_longer_each_time() -> None:
     assert 0 < backoff.wait(now) <= 60.0, "it is tried again within one backoff"
     backoff.succeeded()
     assert backoff.wait(now) == 0.0
+    backoff.failed(now, 0.0, 300.0)
+    assert backoff.wait(now) == 300.0, "as long as the sink asks for"

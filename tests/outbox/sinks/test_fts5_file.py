@@ -38,6 +38,43 @@ def change(key: str, op: Op, version: int) -> Event:
     return Event(new_id(), "note", key, op, version, {"title": key} if op is Op.UPSERT else None)
 
 
+async def test_a_file_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    """A connection that stays open would write to a file that nobody else sees, and find all there."""
+    path = tmp_path / "search.db"
+    sink = Fts5(path)
+    await sink.write([change("a", Op.UPSERT, 1)])
+    for one in tmp_path.iterdir():
+        one.unlink()
+    assert [one.key async for one in sink.scan()] == []
+    await sink.write([change("b", Op.UPSERT, 1)])
+    other = Fts5(path)
+    assert [one.key async for one in other.scan()] == ["note:b"]
+    await sink.close()
+    await other.close()
+
+
+async def test_a_file_that_was_replaced_is_opened_anew(tmp_path: Path) -> None:
+    """As one that is put back from a backup."""
+    path, kept = tmp_path / "search.db", tmp_path / "kept.db"
+    sink = Fts5(path)
+    await sink.write([change("a", Op.UPSERT, 1)])
+    with sqlite3.connect(path) as file, sqlite3.connect(kept) as copy:
+        file.backup(copy)
+    file.close()
+    copy.close()
+    await sink.write([change("b", Op.UPSERT, 1)])
+    for one in ("search.db-wal", "search.db-shm"):
+        (tmp_path / one).unlink()
+    kept.replace(path)
+    assert [one.key async for one in sink.scan()] == ["note:a"]
+    await sink.write([change("c", Op.UPSERT, 1)])
+    await sink.close()
+    with sqlite3.connect(path) as file:
+        keys = file.execute("select key from documents_live_docs order by key").fetchall()
+    file.close()
+    assert keys == [("note:a",), ("note:c",)]
+
+
 async def test_deletions_are_forgotten_after_a_time_and_nothing_else(tmp_path: Path) -> None:
     sink = Fts5(tmp_path / "search.db")
     assert await sink.prune(0, 10) == 0 and not (tmp_path / "search.db").exists()

@@ -132,7 +132,7 @@ async def test_each_event_may_have_an_answer_of_its_own(receiver: Receiver) -> N
 async def test_a_refusal_of_the_whole_request_waits(receiver: Receiver, status: int, reason: str) -> None:
     receiver.answer = lambda events: (status, {"Retry-After": "7"}, b"not now")
     found = await written(receiver.url, upsert(1, 1), upsert(2, 1))
-    assert [(one.reason, one.after) for one in found] == [(reason, 7.0)] * 2
+    assert [(one.reason, one.after, one.whole) for one in found] == [(reason, 7.0, True)] * 2
     assert "not now" in found[0].message and len(receiver.requests) == 1
 
 

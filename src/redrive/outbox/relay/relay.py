@@ -18,7 +18,7 @@ from redrive.outbox.event import Event, Op, UnfitEvent, event_of
 from redrive.outbox.relay.request_size import RequestSize
 from redrive.outbox.relay.sink_backoff import SinkBackoff
 from redrive.outbox.relay.sink_errors import EventRefused, SinkFailed
-from redrive.outbox.relay.sink_writer import SinkWriter, Target
+from redrive.outbox.relay.sink_writer import SinkWriter, Target, TurnedAway
 from redrive.outbox.verdict import DETERMINISTIC, Done, Failed, Superseded, Verdict
 
 if TYPE_CHECKING:
@@ -66,10 +66,13 @@ class Relay:
         tasks = [(item.context.task, item.payload) for item in bulk]
         sizes = {task.id: len(task.payload or "") for task, _ in tasks}
         writer = SinkWriter(self._projection, self._size, bulk[0].context.store, lambda: bulk.cancelled)
-        failed: SinkFailed | None = None
+        failed: SinkFailed | EventRefused | None = None
         try:
             await writer.write(events, sizes)
             self._backoff.succeeded()
+        except TurnedAway as error:  # it answers, and is down all the same: a proxy says 503 for it
+            self._backoff.failed(time.monotonic(), random.random(), error.verdict.after)  # noqa: S311 (jitter)
+            failed = EventRefused(error.verdict)
         except Exception as error:  # the write as a whole: what has no verdict yet is tried again
             self._backoff.failed(time.monotonic(), random.random())  # noqa: S311 (jitter)
             failed = SinkFailed(error)

@@ -16,12 +16,12 @@ class SinkBackoff:
     failures: int = 0
     until: float = 0.0
 
-    def failed(self, now: float, jitter: float) -> None:
-        """Counts a request that failed as a whole, at a time of a steady clock. Those that were under way with it say
-        nothing new."""
+    def failed(self, now: float, jitter: float, wish: float | None = None) -> None:
+        """Counts a request that failed as a whole, at a time of a steady clock; ``wish``: seconds that the sink asks
+        to be left alone. Those that were under way with it say nothing new."""
         if now >= self.until:
             self.failures += 1
-            self.until = now + self.backoff.delay(self.failures, jitter)
+            self.until = now + self.backoff.at_least(wish, self.failures, jitter)
 
     def succeeded(self) -> None:
         """Counts a request that was answered."""

@@ -12,13 +12,21 @@ from redrive.outbox.relay.coalesce import Entity, by_entity, worst
 from redrive.outbox.relay.request_size import RequestSize
 from redrive.outbox.relay.tombstones import buried, bury
 from redrive.outbox.sink import Sink, TooLarge
-from redrive.outbox.verdict import Done, Failed, Superseded, Verdict
+from redrive.outbox.verdict import Done, Failed, Retry, Superseded, Verdict
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
 
 MOST_TOLD = 200  # characters of why a document was refused
 TOO_LARGE = Failed("http_4xx", "the sink refuses this document for its size")
+
+
+class TurnedAway(Exception):
+    """The sink answered a whole request with "not now": what was not sent yet is not sent either."""
+
+    def __init__(self, verdict: Retry) -> None:
+        super().__init__(verdict.message)
+        self.verdict = verdict
 
 
 class Target(Protocol):
@@ -78,8 +86,13 @@ class SinkWriter:
                     self._size.was_too_large(len(chunk), sum(bytes_of[: len(chunk)]))
                     continue
                 verdicts = [TOO_LARGE]
+            away: Retry | None = None
             for one, verdict in zip(chunk, verdicts, strict=True):
                 self.verdicts.update(one.told(verdict))
+                if type(verdict) is Retry and verdict.whole:
+                    away = verdict
+            if away is not None:
+                raise TurnedAway(away)
             at += len(chunk)
 
     async def _request(self, events: Sequence[Event]) -> list[Verdict]:

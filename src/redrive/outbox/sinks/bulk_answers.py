@@ -101,4 +101,4 @@ def all_of(error: Refused) -> Retry:
     """Returns the verdict on every event of a request that was refused as a whole. That says nothing about any of them,
     so they wait: a changed password, or a missing index, does not fail what an operator can mend."""
     reason = "unavailable" if error.kind in _WAITS else by_status(error.status_code).reason
-    return Retry(reason, str(error), retry_after_of(error.headers, datetime.now(UTC)))
+    return Retry(reason, str(error), retry_after_of(error.headers, datetime.now(UTC)), whole=True)

@@ -26,6 +26,7 @@ class Fts5File:
         self._prepare = prepare
         self._process = 0
         self._connection: sqlite3.Connection | None = None
+        self._opened: tuple[int, int] | None = None  # which file the connection has open
         self._thread: ThreadPoolExecutor | None = None
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -50,8 +51,11 @@ class Fts5File:
         return file.exists()
 
     def _open(self) -> sqlite3.Connection:
+        if self._connection is not None and self._opened != _identity(Path(self._path)):
+            self._close()  # it was removed or replaced: SQLite would go on with the old one, which nobody else sees
         if self._connection is None:
             create_private(Path(self._path))  # documents hold what payloads hold
+            self._opened = _identity(Path(self._path))
             db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
             db.execute("pragma journal_mode = wal")
             db.execute("pragma synchronous = normal")
@@ -63,6 +67,15 @@ class Fts5File:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Returns what tells a file from another of the same name; None where there is none."""
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @contextmanager

@@ -111,7 +111,7 @@ class Http:
             raise Unfit(_said(answer, told), "http_4xx")
         # That says nothing about any event: a changed password does not fail what an operator can mend.
         waits = retry_after_of(answer.headers, datetime.now(UTC))
-        return [Retry(by_status(status).reason, _said(answer, told), waits)] * len(events)
+        return [Retry(by_status(status).reason, _said(answer, told), waits, whole=True)] * len(events)
 
 
 def _line(event: Event) -> bytes:
