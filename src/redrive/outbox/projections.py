@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from redrive.errors import ConfigError, InvalidInput
 from redrive.kernel.circuit import Circuit
@@ -115,6 +116,8 @@ class Projections:
     def _built_in_sink(self) -> Sink:
         from redrive.outbox.sinks import sink_from_url
 
+        if self._settings.elastic_url is not None:
+            _check_address(self._settings.elastic_url)
         return sink_from_url(self.built_in_url())
 
     def built_in_url(self) -> str:
@@ -129,6 +132,13 @@ class Projections:
             url = f"{client}+{url}"
         where, _, options = url.partition("?")
         return f"{where.rstrip('/')}/{self._settings.elastic_index}" + (f"?{options}" if options else "")
+
+
+def _check_address(url: str) -> None:
+    """Refuses what is no address of a search server. Nothing of it is quoted: it may hold a password."""
+    where = urlsplit(url) if "://" in url else None
+    if where is None or where.scheme.rpartition("+")[2] not in ("http", "https") or not where.hostname:
+        raise ConfigError("ELASTIC_URL is no address of a search server", hint="for example http://127.0.0.1:9200")
 
 
 def _maker(sink: Any) -> Callable[[], Sink]:

@@ -105,6 +105,13 @@ def test_an_unfit_url_stops_nobody_who_does_not_use_it(tmp_path: Path) -> None:
     assert "outbox:search_index_to_elastic" in app.queues()
 
 
+@pytest.mark.parametrize("wrong", ["nohost", "127.0.0.1:9200", "ftp://x:1", "http://", "://x"])
+def test_who_uses_an_unfit_url_is_told_which(tmp_path: Path, wrong: str) -> None:
+    app = make_app(f"sqlite:///{tmp_path}/redrive.db", elastic_url=wrong)
+    with pytest.raises(ConfigError, match="ELASTIC_URL is no address of a search server"):
+        app.outbox.projections["search_index_to_elastic"].make()
+
+
 def test_each_event_loop_has_its_own_client() -> None:
     """An application's own loop, and that of its blocking calls, may use one sink."""
     with serving(SearchSimulator(SearchBehaviour())) as address:
