@@ -7,6 +7,7 @@ console, of the policy, and requests to another host are complaints.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal, Protocol
@@ -39,13 +40,14 @@ TOO_WIDE = """() => {
 }"""
 # Remembers the names of what a page was told; the listener is there before the page's own.
 HEARD = """{
-  const heard = (window.heard = new Set());
+  const heard = new Set();
   const Stream = window.EventSource;
   window.EventSource = class extends Stream {
     constructor(url) {
       super(url);
       this.addEventListener("message", (event) => {
         for (const name of Object.keys(JSON.parse(event.data).regions)) heard.add(name);
+        document.documentElement.dataset.heard = [...heard].join(" ");
       });
     }
   };
@@ -89,7 +91,7 @@ class Person:
     async def has_heard(self, name: str) -> None:
         """Waits until the page was told how things are: what changes before is no news to it. A page that is live may
         not have been told yet. ``name`` is that of a value or region in ``redrive.console.topics``."""
-        await self.page.wait_for_function("(name) => window.heard.has(name)", arg=name)
+        await expect(self.page.locator("html")).to_have_attribute("data-heard", re.compile(rf"(^| ){name}( |$)"))
 
     async def sign_in(self, secret: str, path: str = "") -> None:
         await self.go(path)

@@ -193,7 +193,7 @@ async def test_on_a_narrow_screen_every_action_is_in_sight(studio: World, sit: S
 
 # Remembers that a button has said so: it does for a second.
 COPIED = """(button) => new MutationObserver(() => {
-  if (button.classList.contains("copied")) window.copied = true;
+  if (button.classList.contains("copied")) document.documentElement.dataset.copied = "";
 }).observe(button, { attributes: true })"""
 
 
@@ -205,5 +205,5 @@ async def test_ids_in_lists_are_copied_whole(studio: World, sit: Sit) -> None:
             whole = ((await button.get_attribute("aria-label")) or "").removeprefix("Copy ")
             await button.evaluate(COPIED)
             await button.click()
-            await ann.page.wait_for_function("window.copied")
+            await expect(ann.page.locator("html")).to_have_attribute("data-copied", "")
             assert await ann.page.evaluate("navigator.clipboard.readText()") == whole
