@@ -88,7 +88,7 @@ async def one_run(
 ) -> None:
     app, sink = make_app(url, max_attempts=100), Faulty(fts)
     # A name of its own: tombstones of earlier runs are not its.
-    name = Path(fts._path).stem
+    name = Path(fts._file._path).stem
     app.outbox.projection(name, sink=sink)
     sink.faults = [fault_of(one, fts, sink) for one in faults]
     world = World(app, fts, sink, name)
