@@ -10,6 +10,7 @@ import os
 import signal
 import sqlite3
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from redrive import App
@@ -21,6 +22,7 @@ from redrive.outbox.rebuild import steps as rebuild_steps
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.sinks.postgres_text import PostgresText
+from redrive.outbox.table_source import TableSource
 from redrive.outbox.verify import steps as verify_steps
 from redrive.settings import load_settings
 
@@ -55,6 +57,10 @@ def freeze_before_writing(url: str) -> None:
         return found
 
     Projection.indexes = indexes  # type: ignore[method-assign]
+
+
+async def without_digests(self: TableSource, bounds: Sequence[str]) -> None:
+    """All keys are read and compared, in several steps, also where digests would say that they are equal."""
 
 
 def die() -> None:
@@ -102,6 +108,7 @@ async def main(how: str) -> None:
         operation_driver.DRIVER_GONE_AFTER_S = 0.5
         rebuild_steps.PAGE = 3
         verify_steps.KEYS_AT_ONCE = 3
+        TableSource.digests = without_digests  # type: ignore[method-assign]
         die_at(how.removeprefix("die:"))
     await app.worker(queues="outbox:notes").run()
 
