@@ -286,9 +286,10 @@ async def test_charts_are_drawn_again(any_app: App) -> None:
     async with console(any_app) as client, asyncio.timeout(150):
         async with listen(client, "history:1h") as answer:
             stream = told(answer)
-            assert "<td>3" not in await regions(stream, "#charts")
+            counted = re.compile(r"<td>[1-3]\b")  # they may fall into two minutes
+            assert not counted.search(await regions(stream, "#charts"))
             await fail_some(any_app, 3)
-            while "<td>3" not in await regions(stream, "#charts"):
+            while not counted.search(await regions(stream, "#charts")):
                 pass
         assert (await client.get(f"{HOME}/live", params={"topics": "history:2h"})).status_code == 422
 
