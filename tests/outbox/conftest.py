@@ -49,8 +49,8 @@ class World:
         return list(await (await self.app.store()).find(Query(queue=f"outbox:{self.name}", limit=1000)))
 
 
-def make_app(url: str, **settings: Any) -> App:
-    loaded = load_settings(url=url, log_format="off", interval_ms=20)
+def make_app(url: str, *, grace_ms: int = 30_000, **settings: Any) -> App:
+    loaded = load_settings(url=url, log_format="off", interval_ms=20, grace_ms=grace_ms)
     return App(settings=loaded.holding(OutboxSettings(**{**QUICK, **settings})))
 
 

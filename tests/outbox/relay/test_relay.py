@@ -145,7 +145,7 @@ async def test_many_events_that_wait_are_no_reason_to_ask_a_sink_again_that_is_d
     url: str, world: World, fault: Fault
 ) -> None:
     """Of two hundred events in bulks of ten, one bulk was tried when the worker stops: the others used no attempt."""
-    app = make_app(url, base_backoff_seconds=60.0, max_backoff_seconds=60.0)
+    app = make_app(url, grace_ms=1000, base_backoff_seconds=60.0, max_backoff_seconds=60.0)
     app.outbox.projection("notes", sink=world.sink, batch=10)
     await app.outbox.publish_many(None, "notes", [("note", n, "upsert", 1, {}) for n in range(200)])
     world.sink.fault = fault
