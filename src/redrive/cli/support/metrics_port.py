@@ -88,7 +88,7 @@ class Port:
         )
         pages = {"/healthz": _health(health), "/readyz": _ready(loop, ready), "/metrics": _metrics(page)}
         token = self._settings.metrics_token
-        with bind(self._host, self._port, "--metrics-port", "REDRIVE_METRICS_PORT") as listening:
+        with bind(self._host, self._port, "--metrics-port", "REDRIVE_METRICS_PORT, OUTBOX_METRICS_PORT") as listening:
             server = SmallServer(listening, pages, token=token, guarded=("/metrics",), names=own_names(self._host))
             server.start()
             where = address(listening)

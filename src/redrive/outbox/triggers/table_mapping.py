@@ -70,7 +70,7 @@ async def shape_of(store: Store, table: str) -> Shape:
         raise NotFound(
             f"the store's database has no table {table!r}",
             hint="a trigger writes events in the table's own transaction: the table is in redrive's database, "
-            "as NAME or SCHEMA.NAME",
+            "as NAME or SCHEMA.NAME, without the quotes of SQL",
         )
     if len(rows) > 1:
         names = ", ".join(sorted(f"{row['schema']}.{row['table']}" for row in rows))
