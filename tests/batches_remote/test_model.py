@@ -48,6 +48,7 @@ class RemoteMachine(AppMachine):
         super().__init__(database)
         self.batches: list[RemoteBatch] = []
         self.retried: Counter[str] = Counter()
+        self.left_before: Counter[Any] = Counter()  # of a batch: items without a task, of earlier rounds
 
     @initialize(first=NEW, second=NEW)
     def begin(self, first: tuple[int, int], second: tuple[int, int]) -> None:
@@ -185,14 +186,14 @@ class RemoteMachine(AppMachine):
             assert captured == batch.price * counts.in_round["completed"]
         if batch.settled:
             assert batch.captured == batch.price * counts.states["completed"]
+        unstarted = await self._unstarted(batch)
         if batch.state is BatchState.PROCESSING:
-            await self._check_join(batch, counts)
+            await self._check_join(batch, counts, unstarted)
 
-    async def _check_join(self, batch: RemoteBatch, counts: Any) -> None:
+    async def _check_join(self, batch: RemoteBatch, counts: Any, unstarted: Counter[str]) -> None:
         """The join has counted what the rows say: what came into being, and how it ended. Of a cancelled batch the last
         in a lane may bring a task whose row is cancelled already, which does nothing."""
         (join,) = await self.harness.store.joins([batch.join_id])
-        unstarted = await self._unstarted(batch)
         strays = join.total - (batch.in_round - sum(unstarted.values()))
         assert 0 <= strays <= (0 if batch.cancelled_at is None else LANES)
         assert join.completed == counts.in_round["completed"]
@@ -200,8 +201,14 @@ class RemoteMachine(AppMachine):
         assert 0 <= join.failed + join.cancelled - ended <= strays
 
     async def _unstarted(self, batch: RemoteBatch) -> Counter[str]:
+        """Returns how many items of this round have no task, by their state. Those that an earlier round left when it
+        was cancelled are retried by nobody: they are all that are cancelled as long as this round is not."""
         items = await (await self.app.operator(ANN)).of(RemoteBatchService).items(batch.id)
-        return Counter(item.state for item in items if item.task_id is None)
+        found = Counter(item.state for item in items if item.task_id is None)
+        if batch.cancelled_at is None:
+            self.left_before[batch.id] = found["cancelled"]
+        found["cancelled"] -= self.left_before[batch.id]
+        return found
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
