@@ -5,18 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from fastapi import APIRouter
-
 from redrive.api import models as m
 from redrive.api.access import TheOperator
-from redrive.api.problems import PROBLEMS
-from redrive.api.shared_routes import operation_id
+from redrive.api.shared_routes import api_router
 from redrive.kernel.alerts.book import Silence
 from redrive.ops.operator.alerts import alerts_shown, silence_shown
 
-router = APIRouter(
-    prefix="/api/alerts", tags=["operations"], responses=PROBLEMS, generate_unique_id_function=operation_id
-)
+router = api_router("/api/alerts", "operations")
 
 
 class SilenceOut(m.Out):

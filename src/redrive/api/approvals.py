@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import By, TheOperator
 from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Before, Limit, States
-from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import api_router
 from redrive.ops import views
 
-router = APIRouter(prefix="/api", tags=["bulk"], responses=PROBLEMS)
+router = api_router("/api", "bulk")
 
 
 @router.get("/approvals", response_model=m.ApprovalPage)

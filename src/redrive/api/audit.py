@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 
 from redrive.api import models as m
@@ -13,10 +13,10 @@ from redrive.api import serialize
 from redrive.api.access import TheOperator
 from redrive.api.encode import json_answer
 from redrive.api.filters import WhichAudit, one_of
-from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import api_router
 from redrive.ops.audit_filters import file_name, make_audit
 
-router = APIRouter(prefix="/api/tasks/audit-logs", tags=["audit"], responses=PROBLEMS)
+router = api_router("/api/tasks/audit-logs", "audit")
 _TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from redrive.api import models as m
 from redrive.api.access import TheApp, the_caller
-from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import api_router
 from redrive.app import App
 from redrive.ops.access import Caller, told
 from redrive.ops.connections import ConnectionTotals, totals_of
 
-router = APIRouter(prefix="/api/connections", tags=["operations"], responses=PROBLEMS)
+router = api_router("/api/connections", "operations")
 
 
 class ConnectionOut(m.Out):

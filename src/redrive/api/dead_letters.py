@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import TheOperator, is_own_page
 from redrive.api.encode import json_answer
 from redrive.api.filters import FilterIn, Text, WhichFailed, WhichTasks
-from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import api_router
 from redrive.ops import inspect
 
-router = APIRouter(prefix="/api/tasks", tags=["failures"], responses=PROBLEMS)
+router = api_router("/api/tasks", "failures")
 
 
 class RetryIn(FilterIn):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import OnConnection, TheOperator
-from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import api_router
 from redrive.ops.doctor import worst
 from redrive.ops.doctor_of_all import Told, examine_all
 
-router = APIRouter(prefix="/api", tags=["operations"], responses=PROBLEMS)
+router = api_router("/api", "operations")
 
 
 @router.get("/doctor", response_model_exclude_unset=True)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api.access import TheOperator
 from redrive.api.encode import json_answer
 from redrive.api.filters import one_of
-from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import api_router
 from redrive.ops import erase, views
 from redrive.ops.inspect import parse_id
 
-router = APIRouter(prefix="/api/erase", tags=["bulk"], responses=PROBLEMS)
+router = api_router("/api/erase", "bulk")
 
 
 class EraseIn(m.In):

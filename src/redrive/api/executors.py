@@ -8,20 +8,17 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api.access import TheOperator
 from redrive.api.encode import respond
-from redrive.api.problems import PROBLEMS
-from redrive.api.shared_routes import operation_id
+from redrive.api.shared_routes import api_router
 from redrive.kernel.failure import FailureType
 from redrive.ops import executor, views
 
-router = APIRouter(
-    prefix="/api/tasks", tags=["executors"], responses=PROBLEMS, generate_unique_id_function=operation_id
-)
+router = api_router("/api/tasks", "executors")
 Seconds = Annotated[float, Field(ge=1, le=86_400)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from redrive.api import models as m
 from redrive.api import serialize
@@ -12,12 +12,12 @@ from redrive.api.access import TheOperator
 from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Limit, failures
 from redrive.api.operations import Begun, BulkIn, begin_operation
-from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import api_router
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.ops import views
 
-router = APIRouter(prefix="/api", tags=["bulk"], responses=PROBLEMS)
+router = api_router("/api", "bulk")
 
 
 class CauseIn(m.In):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api.access import TheOperator
-from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import api_router
 
-router = APIRouter(prefix="/api", tags=["operations"], responses=PROBLEMS)
+router = api_router("/api", "operations")
 
 Counts = list[int | None]
 Values = list[float | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import Field
 
 from redrive.api import models as m
@@ -12,14 +12,14 @@ from redrive.api import serialize
 from redrive.api.access import By, TheOperator
 from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Before, FilterIn, Limit, States
-from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import api_router
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary, Operation, Then
 from redrive.ops import operations, views
 from redrive.ops.operator import Operator
 from redrive.ops.operator.operations import BegunOperation, OperationPreview
 
-router = APIRouter(prefix="/api", tags=["bulk"], responses=PROBLEMS)
+router = api_router("/api", "bulk")
 
 
 class CanaryIn(m.In):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import TheOperator
 from redrive.api.encode import json_answer
 from redrive.api.filters import WhichAudit, WhichFailed
-from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import api_router
 
-router = APIRouter(prefix="/api/tasks", tags=["operations"], responses=PROBLEMS)
+router = api_router("/api/tasks", "operations")
 RECENT_ROWS = 20
 
 

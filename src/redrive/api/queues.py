@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import By, TheOperator
 from redrive.api.pausing import set_pause
-from redrive.api.problems import PROBLEMS
-from redrive.api.shared_routes import operation_id
+from redrive.api.shared_routes import api_router
 
-router = APIRouter(prefix="/api", tags=["control"], responses=PROBLEMS, generate_unique_id_function=operation_id)
+router = api_router("/api", "control")
 
 
 @router.get("/queues")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import By, TheOperator
 from redrive.api.encode import respond
-from redrive.api.problems import PROBLEMS
-from redrive.api.shared_routes import operation_id
+from redrive.api.shared_routes import api_router
 
-router = APIRouter(
-    prefix="/api/schedules", tags=["control"], responses=PROBLEMS, generate_unique_id_function=operation_id
-)
+router = api_router("/api/schedules", "control")
 
 
 @router.get("")

@@ -12,6 +12,13 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
+from redrive.api.problems import PROBLEMS
+
+
+def api_router(prefix: str, tag: str) -> APIRouter:
+    """Returns a router of the API: its errors are problem documents, and its routes are named as all are."""
+    return APIRouter(prefix=prefix, tags=[tag], responses=PROBLEMS, generate_unique_id_function=operation_id)
+
 
 def add_routers(api: FastAPI, routers: Iterable[APIRouter]) -> None:
     """Adds the routes of ``routers`` to an application. They take what is an application's own from ``request.app``."""

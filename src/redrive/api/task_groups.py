@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from redrive.api import models as m
 from redrive.api.access import By
 from redrive.api.pausing import set_pause
-from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import api_router
 
-router = APIRouter(prefix="/api", tags=["control"], responses=PROBLEMS)
+router = api_router("/api", "control")
 
 
 @router.post("/task-groups/{name}/pause")

@@ -6,7 +6,7 @@ import asyncio
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import Header, Query, Response
 from pydantic import Field
 
 from redrive.api import models as m
@@ -14,8 +14,7 @@ from redrive.api import serialize
 from redrive.api.access import By, OnConnection, TheApp, TheOperator
 from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Text, WhichTasks, one_of
-from redrive.api.problems import PROBLEMS
-from redrive.api.shared_routes import operation_id
+from redrive.api.shared_routes import api_router
 from redrive.errors import InvalidInput
 from redrive.kernel.task import (
     MAX_ATTEMPTS,
@@ -28,8 +27,8 @@ from redrive.kernel.task import (
 from redrive.kernel.trace import split_trace
 from redrive.ops import actions, filters, inspect
 
-router = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS, generate_unique_id_function=operation_id)
-single = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS, generate_unique_id_function=operation_id)
+router = api_router("/api/tasks", "tasks")
+single = api_router("/api/tasks", "tasks")
 
 
 def _within(words: str, low: float, high: float) -> Any:

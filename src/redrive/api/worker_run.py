@@ -7,12 +7,12 @@ import secrets
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api.access import Bearer, TheApp, Unauthorized, bearer, refuse_unknown_filters, wrong_tokens
-from redrive.api.problems import PROBLEMS
+from redrive.api.shared_routes import api_router
 from redrive.app import App
 from redrive.errors import InvalidTransition, NotAllowed
 from redrive.kernel.operation import Status
@@ -20,7 +20,7 @@ from redrive.ops.access import Caller, Role
 from redrive.settings import Options
 from redrive.worker.worker import Worker
 
-router = APIRouter(prefix="/api/worker", tags=["worker"], responses=PROBLEMS)
+router = api_router("/api/worker", "worker")
 
 
 class TriggeredWorker:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from redrive.api.models import OperationOut
 from redrive.feature.api import In, Out
+from redrive.outbox.begin_operation import MOST_ALLOWED
 from redrive.outbox.replay import DEFAULT_LIMIT
 
 
@@ -105,7 +108,7 @@ class RebuildIn(In):
     """``allowRefused``: so many documents may be refused by the new index. ``allowEmpty``: an empty source is no
     mistake."""
 
-    allow_refused: int = 0
+    allow_refused: Annotated[int, Field(ge=0, le=MOST_ALLOWED)] = 0
     allow_empty: bool = False
     reason: str | None = None
     actor: str | None = None

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
     from redrive.outbox.projection import Projection
 
+MOST_ALLOWED = 1_000_000_000  # documents that a new index may refuse
+
 
 async def begin_rebuild(
     store: Store,
@@ -33,7 +35,7 @@ async def begin_rebuild(
 ) -> Operation:
     """Begins to rebuild a projection; workers carry it out. ``allow_refused``: so many documents may be refused by the
     new index, and are missing in it. Refused where that cannot be done, or is under way."""
-    check_int(allow_refused, "allow_refused", 0, 1_000_000_000)
+    check_int(allow_refused, "allow_refused", 0, MOST_ALLOWED)
     state = {"allow_refused": allow_refused, "allow_empty": allow_empty}
     return await _begin(store, projection, REBUILD, state, actor, reason)
 

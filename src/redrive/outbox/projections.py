@@ -179,7 +179,7 @@ def projection_in(registry: Registry, name: str | None) -> Projection:
         guess = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known) or 'none'}"
         raise InvalidInput(
             f"this application has no projection {name!r}",
-            hint=f"{guess}; --app module:app (or REDRIVE_APP) names the application that declares it: "
+            hint=f"{guess}; another application may declare it (--app, or REDRIVE_APP): "
             f"app.outbox.projection({name!r}, sink=…), or [outbox.projections.{name}]",
         )
     return known[name]
