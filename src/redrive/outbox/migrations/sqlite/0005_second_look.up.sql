@@ -1,0 +1,1 @@
+select 1; -- the first real statement takes the place of this
