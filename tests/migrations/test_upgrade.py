@@ -13,8 +13,8 @@ import os
 import signal
 import subprocess
 import sys
-import tarfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -98,8 +98,8 @@ def sources_before(store: str, folder: Path) -> Path:
     """Returns the sources of the version before. Of changes that were taken apart into several commits not each one
     starts: then it is the one before them."""
     for commit in commits_before_the_newest_step(store):
-        with tarfile.open(fileobj=BytesIO(git("archive", commit, "src"))) as files:
-            files.extractall(folder / commit, filter="data")
+        with zipfile.ZipFile(BytesIO(git("archive", "--format=zip", commit, "src"))) as files:
+            files.extractall(folder / commit)
         sources = folder / commit / "src"
         loads = "from redrive.features import installed; installed(); import redrive.cli.entry"
         if subprocess.run([sys.executable, "-c", loads], env=environment(sources), capture_output=True).returncode == 0:
