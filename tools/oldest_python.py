@@ -1,7 +1,7 @@
 """Refuses what the oldest Python that we name does not have, and type checkers think it has.
 
-They know versions by their first two numbers. What came with a later 3.11.x is in their stubs of 3.11, in the Python of most
-contributors, and not in Debian 12's 3.11.2.
+They know versions by their first two numbers. What came with a later 3.11.x is in their stubs of 3.11, in the Python of
+most contributors, and not in Debian 12's 3.11.2.
 """
 
 from __future__ import annotations
