@@ -14,13 +14,25 @@ from typing import Any
 import pytest
 
 from redrive import App, Classification, ErrorCode, Fail
-from redrive.errors import ConfigError, InvalidInput
+from redrive.errors import (
+    ConfigError,
+    IdempotencyConflict,
+    InvalidInput,
+    NotAllowed,
+    PayloadInvalid,
+    StoreUnavailable,
+    TaskNotFound,
+    Unavailable,
+)
 from redrive.ids import new_id
 from redrive.kernel.backoff import Backoff
+from redrive.kernel.circuit import is_down
 from redrive.kernel.classify import FailureRules, FailureType, by_words
 from redrive.kernel.failure import Failure, Origin, failure, failure_of
-from redrive.kernel.machine import Event, Lease, Policy, settle
+from redrive.kernel.failure_rule import FailureRule
+from redrive.kernel.machine import Event, Lease, Policy, declared, settle
 from redrive.kernel.outcome import Failed
+from redrive.outbox.sinks.search_server import Refused
 from tests.failures.corpus.collect import Cause, happen
 from tests.failures.corpus.real import REAL
 from tests.failures.corpus.servers import Servers
@@ -100,7 +112,12 @@ class TestWords:
             ("Invalid colour", "param_error"),
             ("got 400", "param_error"),
             ("got 14003", "unknown"),
-            ("capital letters", "unknown"),
+            ("a wrong apikey", "model_error"),
+            ("the remodelled house", "model_error"),
+            ("the apikey is invalid", "model_error"),
+            ("a hyperparameter is missing", "param_error"),
+            ("capital letters", "model_error"),
+            ("small letters", "unknown"),
             ("", "unknown"),
         ],
     )
@@ -113,6 +130,60 @@ class TestWords:
         assert failure_of(ConnectionError("timeout")).type == "network"
         assert failure_of(_with_status(500)).type == "model_error"
         assert failure("X", "r", "timeout", type=FailureType.UNKNOWN).type == "unknown"
+
+
+class TestOurOwn:
+    """What redrive raises in a handler is no answer of another side."""
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            TaskNotFound("no task has the id 7"),
+            IdempotencyConflict("key", "7"),
+            InvalidInput("Retry(after=) must be a number"),
+            NotAllowed("you may not: 403"),
+            Unavailable("the network is down, timeout"),
+            StoreUnavailable("cannot connect to the store: timed out"),
+        ],
+        ids=lambda error: type(error).__name__,
+    )
+    def test_is_tried_again_and_counts_for_no_circuit(self, error: Exception) -> None:
+        error.__cause__ = ConnectionRefusedError(111, "refused")
+        found = failure_of(error)
+        assert (found.reason, found.type, found.retryable) == ("unknown_exception", "unknown", True)
+        assert found.message == str(error) and "status" not in found.summary and not is_down(found)
+        wrapper = RuntimeError("no luck")
+        wrapper.__cause__ = error
+        assert (failure_of(wrapper).reason, failure_of(wrapper).type) == ("unknown_exception", "unknown")
+
+    def test_codes_of_tasks_mean_what_they_mean(self) -> None:
+        found = failure_of(PayloadInvalid("the api says: timeout"))
+        assert (found.code, found.type, found.retryable) == ("TASK_PAYLOAD_INVALID", "param_error", False)
+
+    def test_a_server_that_a_sink_asked_is_another_side(self) -> None:
+        assert failure_of(Refused(503, "unavailable", "")).reason == "http_5xx"
+
+
+class TestCodes:
+    @pytest.mark.parametrize(
+        "code, kind",
+        [
+            ("TASK_PAYLOAD_INVALID", "param_error"),
+            ("TASK_ENTITY_NOT_FOUND", "param_error"),
+            ("INSUFFICIENT_CREDITS", "param_error"),
+            ("RESULT_NOT_STORED", "unknown"),
+            ("CARD_DECLINED", "model_error"),
+        ],
+    )
+    def test_that_say_enough_leave_nothing_to_words(self, code: str, kind: str) -> None:
+        assert declared(Fail(code, "the model has no api")).failure.type == kind
+        assert failure(code, "reported", "the model has no api").type == kind
+        assert declared(Fail(code, "x", failure_type="timeout")).failure.type == "timeout"  # whoever says it knows
+
+    def test_an_application_decides_first(self) -> None:
+        rules = FailureRules(table=[FailureRule(reason="r", failure_type="network", words="model")])
+        found = declared(Fail("INSUFFICIENT_CREDITS", "the model has no api"), Origin(rules=rules))
+        assert found.failure.type == "network"
 
 
 class TestRetryAfter:

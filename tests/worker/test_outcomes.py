@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 import pytest
 from pydantic import BaseModel
@@ -76,6 +77,34 @@ async def test_fail_ends_it_at_once_with_its_code(app: App, raised: bool) -> Non
     assert (failed.state, failed.attempt_count, failed.error_code) == (State.FAILED, 1, "CARD_DECLINED")
     [letter] = (await inspect.show(await app.store(), task.id)).dead_letters
     assert letter.reason == "non_retryable"
+
+
+async def test_our_own_exceptions_in_a_handler_are_tried_again_with_their_message(app: App) -> None:
+    app.declare("OTHER", queue="other")
+
+    @app.task("OURS", max_attempts=2)
+    async def ours(ctx: Context, what: str) -> None:
+        if what == "unknown id":
+            await app.cancel(UUID(int=7))
+        elif what == "conflict":
+            await app.enqueue("OTHER", {"n": ctx.attempt}, idempotency_key=f"taken {ctx.attempt}")
+        elif what == "code":
+            raise Fail("no code at all", "the customer has moved")
+        raise Retry("not yet", after=-0.2)
+
+    for attempt in (1, 2):
+        await app.enqueue("OTHER", {"n": 0}, idempotency_key=f"taken {attempt}")
+    tasks = {what: await app.enqueue("OURS", {"what": what}) for what in ("unknown id", "conflict", "code", "soon")}
+    async with working(app):
+        found = {what: await ended(app, task.id) for what, task in tasks.items()}
+    expected = [(State.FAILED, 2, "unknown_exception", "unknown")] * 3 + [
+        (State.FAILED, 2, "retry_requested", "unknown")
+    ]
+    told = [(t.state, t.attempt_count, t.error_reason, t.failure_type) for t in found.values()]
+    assert told == expected
+    messages = [task.error_message or "" for task in found.values()]
+    assert "00000000-0000-0000-0000-000000000007" in messages[0] and "already belongs to task" in messages[1]
+    assert "Fail(code)" in messages[2] and "the customer has moved" in messages[2] and messages[3] == "not yet"
 
 
 async def test_snooze_keeps_state_and_uses_no_attempt(app: App) -> None:

@@ -53,6 +53,9 @@ class Classification:
 
 _T = FailureType
 UNKNOWN = Classification("unknown_exception")
+# Of our own exceptions: their status is what we answer over HTTP and their code is ours, not those of another side.
+# Nor do their words name a type: "the store cannot be reached" is no failure of what the handler calls.
+OURS = Classification("unknown_exception", _T.UNKNOWN, True)
 DETERMINISTIC = Classification("deterministic_exception", _T.PARAM_ERROR, False)
 TIMEOUT = Classification("timeout", _T.TIMEOUT)
 CONNECT = Classification("connect", _T.NETWORK)
@@ -291,21 +294,30 @@ def by_status(status: int) -> Classification:
     return UNKNOWN
 
 
-# Words decide only where neither a status nor an exception does, in this order.
+# Words decide only where neither a status nor an exception does, in this order; also inside of a word ("apikey"), but
+# no status inside of a number.
 _WORDS = [
     (_T.TIMEOUT, re.compile(r"time-?out|timed out|超时", re.I)),
     (_T.NETWORK, re.compile(r"network|连接|fetch failed", re.I)),
-    (_T.MODEL_ERROR, re.compile(r"\bmodel|\bapi\b|(?<!\d)40[13](?!\d)", re.I)),
-    (_T.PARAM_ERROR, re.compile(r"\bparam|invalid|(?<!\d)400(?!\d)", re.I)),
+    (_T.MODEL_ERROR, re.compile(r"model|api|(?<!\d)40[13](?!\d)", re.I)),
+    (_T.PARAM_ERROR, re.compile(r"param|invalid|(?<!\d)400(?!\d)", re.I)),
 ]
+# Of codes that say themselves what was wrong, whatever the words beside them are.
+CODE_TYPES: dict[str, FailureType] = {
+    **{code.value: _T.PARAM_ERROR for code in ErrorCode if code is not ErrorCode.EXECUTION_FAILED},
+    "INSUFFICIENT_CREDITS": _T.PARAM_ERROR,
+    "RESULT_NOT_STORED": _T.UNKNOWN,
+}
 
 
-def by_words(message: str, rules: Iterable[Rule] = ()) -> FailureType:
+def by_words(message: str, rules: Iterable[Rule] = (), code: str | None = None) -> FailureType:
     """Classifies a message by its words, of which the first 4,000 characters are read; those of ``rules`` come
-    first."""
+    first, then the ``code`` beside it, if that says enough."""
     for rule in rules:
         if (known := rule.type_of(message)) is not None:
             return known
+    if code in CODE_TYPES:
+        return CODE_TYPES[code]
     text = message[:4_000]
     return next((kind for kind, pattern in _WORDS if pattern.search(text)), _T.UNKNOWN)
 
@@ -344,8 +356,10 @@ def classify(
     own = evidence.look(error, "classification")  # whoever raised it knows
     if isinstance(own, Classification):
         return own
-    if isinstance(error, RedriveError) and error.code in _NON_RETRYABLE:
-        return Classification(error.code.lower(), _T.PARAM_ERROR, False, error.code)
+    if isinstance(error, RedriveError):
+        if error.code in _NON_RETRYABLE:
+            return Classification(error.code.lower(), CODE_TYPES[error.code], False, error.code)
+        return OURS
     found = _by_table(error) or UNKNOWN
     return TLS if found is CONNECT and any(map(_of_tls, evidence.chain(error))) else found
 
@@ -381,6 +395,8 @@ def _by_application(error: BaseException, rules: FailureRules) -> Classification
 
 def _by_table(error: BaseException, seen: int = 0) -> Classification | None:
     """Looks up the exception itself, then what a library wrapped in it, then what it was raised from."""
+    if isinstance(error, RedriveError):
+        return None
     found = _itself(error)
     if found is not None or seen > 8:
         return found

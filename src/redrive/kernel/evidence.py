@@ -10,6 +10,8 @@ import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from redrive.errors import RedriveError
+
 MAX_CHAIN = 20
 Marks = dict[str, str | int]
 
@@ -63,6 +65,8 @@ def wrapped(error: BaseException) -> Iterator[BaseException]:
 
 def status(error: BaseException) -> int | None:
     """Returns the HTTP status that the exceptions of httpx, requests, aiohttp, urllib, botocore and others carry."""
+    if isinstance(error, RedriveError):  # its status is what we answer, and nobody answered us
+        return None
     response = look(error, "response")
     holders = [(response, "status_code"), (response, "status"), (error, "status_code"), (error, "status")]
     if isinstance(response, Mapping):

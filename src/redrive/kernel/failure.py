@@ -12,7 +12,15 @@ from typing import Any
 
 from redrive.errors import ErrorCode
 from redrive.kernel import evidence, frames, marks
-from redrive.kernel.classify import NO_RULES, UNKNOWN, Classification, FailureRules, FailureType, by_words, classify
+from redrive.kernel.classify import (
+    NO_RULES,
+    UNKNOWN,
+    Classification,
+    FailureRules,
+    FailureType,
+    by_words,
+    classify,
+)
 from redrive.kernel.clean import MAX_MESSAGE, clean
 from redrive.kernel.constant import constant
 from redrive.kernel.fingerprint import Facts, fingerprint, former
@@ -100,7 +108,7 @@ def said(
     return _made(
         code,
         reason,
-        type or by_words(message, origin.rules.table),
+        type or by_words(message, origin.rules.table, code),
         message,
         origin,
         error=raised,
@@ -135,7 +143,7 @@ def failure(
     return Failure(
         code=code,
         reason=reason,
-        type=by_words(message) if type is None else type,
+        type=type or by_words(message, (), code),
         message=message,
         stack=stack,
         fingerprint=fingerprint(facts),

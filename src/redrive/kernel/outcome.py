@@ -6,6 +6,8 @@ inside it; both mean the same. The others are made by the worker.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -41,14 +43,15 @@ class Snooze(Verdict):
     shown to everybody, so name the service and the trouble, and no data."""
 
     def __init__(self, seconds: float, *, state: Any = None, down: str | None = None) -> None:
-        self.seconds = check_seconds(seconds, "Snooze(seconds)")
+        self.seconds = _seconds(seconds, "Snooze(seconds)")
         self.state = state
         self.down = check_text(down, "Snooze(down=)")
         super().__init__(f"snooze for {self.seconds:g} s")
 
 
 class Retry(Verdict):
-    """This attempt failed; try again, after ``after`` seconds or the usual backoff, while attempts remain.
+    """This attempt failed; try again, after ``after`` seconds (at once where that is negative) or the usual backoff,
+    while attempts remain.
     ``failure_type`` and ``cause`` are those of ``Fail``."""
 
     def __init__(
@@ -60,9 +63,10 @@ class Retry(Verdict):
         cause: str | None = None,
     ) -> None:
         self.message = str(message)
-        self.after = None if after is None else check_seconds(after, "Retry(after=)")
-        self.failure_type = None if failure_type is None else _failure_type(failure_type, "Retry")
-        self.cause = check_text(cause, "Retry(cause=)")
+        with _keeping(self.message):
+            self.after = None if after is None else _seconds(after, "Retry(after=)")
+            self.failure_type = None if failure_type is None else _failure_type(failure_type, "Retry")
+            self.cause = check_text(cause, "Retry(cause=)")
         super().__init__(self.message)
 
 
@@ -75,10 +79,11 @@ class Fail(Verdict):
     def __init__(
         self, code: str, message: str = "", *, failure_type: FailureType | str | None = None, cause: str | None = None
     ) -> None:
-        self.code = check_name(str(code), "Fail(code)")
         self.message = str(message)
-        self.failure_type = None if failure_type is None else _failure_type(failure_type, "Fail")
-        self.cause = check_text(cause, "Fail(cause=)")
+        with _keeping(self.message):
+            self.code = check_name(str(code), "Fail(code)")
+            self.failure_type = None if failure_type is None else _failure_type(failure_type, "Fail")
+            self.cause = check_text(cause, "Fail(cause=)")
         super().__init__(f"{self.code}: {self.message}" if message else self.code)
 
 
@@ -88,6 +93,21 @@ class Done(Verdict):
     def __init__(self, value: Any = None) -> None:
         self.value = value
         super().__init__("done")
+
+
+def _seconds(value: float, what: str) -> float:
+    """Returns a wait that a handler asks for: none for a time that has passed meanwhile."""
+    return 0.0 if isinstance(value, int | float) and value < 0 else check_seconds(value, what)
+
+
+@contextmanager
+def _keeping(message: str) -> Iterator[None]:
+    """Adds what the author meant to say to what is wrong with a verdict: it is all that the task is left with."""
+    try:
+        yield
+    except InvalidInput as error:
+        said = f"{error.message}; its message: {message}" if message else error.message
+        raise InvalidInput(said, hint=error.hint) from None
 
 
 def _failure_type(value: object, verdict: str) -> FailureType:

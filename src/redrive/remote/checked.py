@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from redrive.errors import ConfigError, InvalidInput
-from redrive.kernel.classify import NO_RULES, UNKNOWN, FailureRules, by_words, classify
+from redrive.kernel.classify import CODE_TYPES, NO_RULES, UNKNOWN, FailureRules, by_words, classify
 from redrive.kernel.clean import clean
 from redrive.kernel.retry_after import retry_after
 from redrive.remote.errors import NONSENSE, ProviderError
@@ -108,7 +108,8 @@ class RemoteProvider:
         message = clean(failure.message[:MAX_MESSAGE])[:MAX_MESSAGE]
         told = ProviderError(message, provider=self.name, status_code=failure.status_code, code=failure.code)
         found = classify(told, (), self._rules)
-        kind = by_words(message, self._rules.table) if found == UNKNOWN else found.type
+        words = found == UNKNOWN or failure.code in CODE_TYPES
+        kind = by_words(message, self._rules.table, failure.code) if words else found.type
         return replace(
             failure,
             message=message,

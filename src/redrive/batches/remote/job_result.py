@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from redrive.errors import PayloadInvalid
-from redrive.kernel.classify import FailureType
 from redrive.kernel.clean import clean
 from redrive.kernel.outcome import Fail
 from redrive.kernel.payload import encode
@@ -30,7 +29,7 @@ def kept_result(job: str, result: Any) -> Any:
     except RecursionError:
         told = "its result is nested too deep"
     message = f"job {job} succeeded, and is not charged: {told}. The provider has it"
-    return Fail(NOT_STORED, message, failure_type=FailureType.MODEL_ERROR)
+    return Fail(NOT_STORED, message)
 
 
 def _cleaned(value: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from redrive.errors import ConfigError, RedriveError
+from redrive.kernel.classify import by_status
 
 C = TypeVar("C")
 OPTIONS = ("api_key", "ca", "verify", "timeout")
@@ -65,6 +66,7 @@ class Refused(RedriveError):
     def __init__(self, status: int, kind: str, reason: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(f"HTTP {status}: {': '.join(filter(None, (kind, reason)))}")
         self.status_code = status
+        self.classification = by_status(status)  # the server's own: what we raise is not classified by its status
         self.kind = kind  # what the server calls it: index_not_found_exception
         self.reason = reason
         self.headers = {} if headers is None else {name.title(): value for name, value in headers.items()}
