@@ -53,7 +53,10 @@ def test_a_result_is_kept_or_not_charged() -> None:
         deep = [deep]
     for result in ("x" * 3_000_000, float("nan"), object(), deep):
         found = polled(Seen("j"), Status.succeeded(result), USUAL)
-        assert isinstance(found, Fail) and (found.code, declared(found).failure.type) == ("RESULT_NOT_STORED", "unknown")
+        assert isinstance(found, Fail) and (found.code, declared(found).failure.type) == (
+            "RESULT_NOT_STORED",
+            "unknown",
+        )
         assert found.message.startswith("job j succeeded, and is not charged: its result ")
 
 
