@@ -140,7 +140,8 @@ async def test_trouble_of_the_store_is_told_and_passes(app: App, monkeypatch: py
             raise StoreUnavailable("the database is away")
 
         monkeypatch.setattr(store, "count_failed", broken)
-        while (await anext(stream))["trouble"] != "the database is away":
+        away = {"label": "store unreachable", "text": "the database is away"}
+        while (await anext(stream))["trouble"] != away:
             pass
         monkeypatch.setattr(store, "count_failed", whole)
         while (await anext(stream))["trouble"] is not None:
@@ -159,8 +160,38 @@ async def test_a_viewer_does_not_hear_where_the_store_is(app: App, monkeypatch: 
         await client.post(f"{HOME}/sign-in", data={"token": made.secret})
         monkeypatch.setattr(store, "count_failed", broken)
         async with listen(client, "menu") as answer:
-            trouble = (await anext(told(answer)))["trouble"]
+            trouble = (await anext(told(answer)))["trouble"]["text"]
         assert "cannot be used" in trouble and "10.0.0.7" not in trouble and "night" not in trouble
+
+
+async def test_an_error_of_ours_is_told_as_one_and_logged_once(
+    app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With its id in the log; and what else the page listens to, and is well, does not make it live again."""
+    monkeypatch.setattr(live, "EVERY_S", 0.05)
+    samples = 0
+
+    async def broken(operator: Operator) -> dict[str, str]:
+        nonlocal samples
+        samples += 1
+        raise KeyError("a bug")
+
+    async def healthy(operator: Operator) -> dict[str, str]:
+        return {"changed": str(samples)}
+
+    hub = Live(app, {"broken": lambda _: broken, "healthy": lambda _: healthy})
+    admitted = hub.admit(["broken", "healthy"], Role.VIEWER, "")
+    troubles: list[dict[str, str] | None] = []
+    async with asyncio.timeout(150):
+        async for event in hub.stream(admitted, lambda: asyncio.sleep(0, True)):
+            if event.startswith("data: ") and samples > 1:
+                troubles.append(json.loads(event[6:])["trouble"])
+            if len(troubles) > 3:
+                break
+    hub.close()
+    (logged,) = [record for record in caplog.records if record.name == "redrive.console"]
+    text = f"The server failed to make a part of this page; its log says why: error {logged.error_id}."  # type: ignore[attr-defined]
+    assert troubles == [{"label": "not live", "text": text}] * 4
 
 
 async def test_unknown_topics_are_refused(app: App) -> None:
@@ -192,6 +223,19 @@ async def test_an_operation_is_followed(any_app: App) -> None:
                 pass
             assert f"{HOME}/audit?auditAction=TASK_RETRY_BATCH_SUMMARY" in rows
         assert "Retry of 3 tasks" in await page(client, f"/operations/{operation}")
+
+
+async def test_an_operation_whose_tasks_wait_for_a_pause_is_followed(any_app: App) -> None:
+    async with console(any_app) as client, asyncio.timeout(150):
+        await fail_some(any_app, 3)
+        fields = {"all": "1", "kind": "SEND", "reason": "again"}
+        begun = await send(client, "/failures/retry", fields, "/failures/preview?kind=SEND")
+        operation = begun.headers["location"].rpartition("/")[2]
+        await send(client, "/queues/pause", {"target": "kind", "name": "SEND", "reason": "x"}, "/queues")
+        await work(any_app)
+        async with listen(client, f"operation:{operation}") as answer:
+            message = await anext(told(answer))
+        assert message["trouble"] is None and "redrive resume" in message["regions"]["#progress"]
 
 
 async def test_one_page_too_many_is_refused_and_leaves_nothing_behind(

@@ -15,7 +15,7 @@ import pytest
 
 from redrive import App
 from redrive.console.door import HOME
-from redrive.console.templates_env import fragment
+from redrive.console.templates_env import render
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.ops import access
 from redrive.ops.access import Role
@@ -46,7 +46,7 @@ PAGES = [
 
 def shown(finding: Finding) -> str:
     told = SimpleNamespace(problems=[finding], whole=True, shell=NO_SHELL)
-    return fragment("regions/problems.html", shown=told, now=datetime.now(UTC))
+    return render("regions/problems.html", None, shown=told, now=datetime.now(UTC))
 
 
 @pytest.mark.parametrize(("code", "about", "page"), PAGES)

@@ -7,9 +7,11 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from jinja2 import nodes
 
 import redrive
 from redrive.console.navigation import SECTIONS
+from redrive.console.templates_env import environment
 from redrive.console.topics import TOPICS
 from redrive.examples.orders import ORDERS
 from redrive.features import installed, load
@@ -39,6 +41,38 @@ def _topics(template: Path) -> set[str]:
 def test_pages_listen_to_topics_that_there_are(template: Path) -> None:
     """Else the whole stream of the page is refused, the menu's numbers and the banner with it."""
     assert _topics(template) <= LIVE, "not in console/topics.py"
+
+
+def _names(node: nodes.Node) -> set[str]:
+    """The names that a piece of a template looks up, with those of the parts of the kit that it uses."""
+    own = {one.name for one in node.find_all(nodes.Name) if one.ctx == "load"}
+    return own | {f"kit.{one.attr}" for one in node.find_all(nodes.Getattr) if getattr(one.node, "name", None) == "kit"}
+
+
+def _all_names(names: set[str], kit: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    while names - found:
+        name = (names - found).pop()
+        found.add(name)
+        names = names | kit.get(name.removeprefix("kit."), set())
+    return found
+
+
+def test_live_regions_need_no_page() -> None:
+    """A region is made once for all who look, so nobody's page is there: what asks for one fails in the state that
+    shows it, be it ever so rare."""
+    parse = environment().parse
+    kit = {
+        one.name: _names(one) for one in parse((ROOT / "console/templates/kit.html").read_text()).find_all(nodes.Macro)
+    }
+    assert "page" in _all_names({"kit.resume"}, kit), "by way of another part of the kit"
+    sources = "".join(path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py"))
+    rendered = set(re.findall(r'render\(\s*"([\w/]+\.html)", operator', sources))
+    rendered |= set(re.findall(r'"#\w+": "([\w/]+\.html)"', sources))
+    rendered |= {f"regions/{path.name}" for path in (ROOT / "console/templates/regions").iterdir()}
+    regions = [one for one in TEMPLATES if one.as_posix().partition("/templates/")[2] in rendered]
+    assert len(regions) == len(rendered) > 20
+    assert [one.name for one in regions if "page" in _all_names(_names(parse(one.read_text())), kit)] == []
 
 
 def test_the_page_lists_every_key() -> None:

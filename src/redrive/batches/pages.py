@@ -18,7 +18,7 @@ from redrive.batches.task_batch_service import TaskBatchService
 from redrive.console.filters import refuse_unknown
 from redrive.errors import InvalidInput
 from redrive.feature import Operator, Role, State
-from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, fragment, pages_router
+from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, pages_router, render
 from redrive.ops import views
 from redrive.ops.inspect import parse_id, parse_states
 from redrive.ops.text import counted
@@ -151,7 +151,7 @@ async def unended(operator: Operator) -> int:
 async def sample(operator: Operator) -> Mapping[str, str]:
     found = await operator.of(BatchService).list(limit=PAGE_SIZE)
     now = await _now(operator)
-    return {"#batches": fragment("batches/table.html", batches=found.batches, filtered=0, now=now)}
+    return {"#batches": render("batches/table.html", operator, batches=found.batches, filtered=0, now=now)}
 
 
 def sample_one(batch: str) -> Any:
@@ -160,8 +160,8 @@ def sample_one(batch: str) -> Any:
         values = await _progress(operator, shown)
         now = await _now(operator)
         return {
-            "#progress": fragment("batches/progress.html", **values, now=now),
-            "#failures": fragment("batches/failures.html", **values, now=now),
+            "#progress": render("batches/progress.html", operator, **values, now=now),
+            "#failures": render("batches/failures.html", operator, **values, now=now),
         }
 
     return sampled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from redrive.console.templates_env import fragment
+from redrive.console.templates_env import render
 from redrive.errors import RedriveError
 from redrive.ops.operator import Operator
 from redrive.ops.operator.alerts import Alerts
@@ -18,6 +18,6 @@ async def look(operator: Operator, now: datetime | None = None) -> Alerts | None
         return None
 
 
-def banner(found: Alerts | None) -> str:
+def banner(operator: Operator, found: Alerts | None) -> str:
     """Returns the banner."""
-    return fragment("regions/alert_banner.html", loud=[] if found is None else found.loud)
+    return render("regions/alert_banner.html", operator, loud=[] if found is None else found.loud)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +13,7 @@ from redrive import features
 from redrive.console.navigation import SECTIONS, Section, joined
 from redrive.console.place import HOME
 from redrive.console.sample import Number, Sampler
-from redrive.console.templates_env import add_templates, fragment
+from redrive.console.templates_env import add_templates, render
 from redrive.console.usage import Usage, Used
 from redrive.errors import ConfigError, RedriveError
 from redrive.kernel.feature import Feature
@@ -62,15 +61,7 @@ class Extensions:
     topics: Mapping[str, Sampler]
     panels: Mapping[str, MakePanel]
     numbers: Mapping[str, Number]
-    references: Mapping[str, str] = field(default_factory=dict)
     usage: Usage = field(default_factory=lambda: Usage({}))
-
-    def page_of(self, reference: str) -> str | None:
-        """Returns the address of what somebody calls so, below the console; None where no feature knows it."""
-        for pattern, path in self.references.items():
-            if found := re.fullmatch(pattern, reference):
-                return found.expand(path)
-        return None
 
     async def panel(self, operator: Operator, task: Task, **values: Any) -> tuple[str, str] | None:
         """Returns title and HTML of the panel that a task's feature has for it. One that fails leaves a note: the rest
@@ -80,29 +71,30 @@ class Extensions:
             return None
         try:
             made = await make(operator, task)
-            return None if made is None else (made.title, fragment(made.template, **values, **made.values))
+            return None if made is None else (made.title, render(made.template, operator, **values, **made.values))
         except RedriveError as error:
-            return str(task.feature), fragment("regions/note.html", text=error.message)
+            return str(task.feature), render("regions/note.html", operator, text=error.message)
         except Exception:
             logger.exception(
                 "the panel of %s could not be made", task.feature, extra={"event": "console.panel", "task_id": task.id}
             )
-            return str(task.feature), fragment("regions/note.html", text="This could not be shown; the log says why.")
+            return str(task.feature), render(
+                "regions/note.html", operator, text="This could not be shown; the log says why."
+            )
 
 
 def extensions_of(brought: Iterable[Feature]) -> Extensions:
     """Imports what these features add; what would hide something else is refused."""
     found = {feature: _load(feature) for feature in brought if feature.pages is not None}
     sections = joined([*SECTIONS, *(pages.section for pages in found.values() if pages.section is not None)])
-    for feature in found:
-        add_templates(feature.name, feature.package)
+    for feature, pages in found.items():
+        add_templates(feature.name, feature.package, pages.references)
     return Extensions(
         tuple(pages.router for pages in found.values()),
         sections,
         {name: sampler for pages in found.values() for name, sampler in pages.topics.items()},
         {feature.name: pages.panel for feature, pages in found.items() if pages.panel is not None},
         {feature.name: pages.number for feature, pages in found.items() if pages.number is not None},
-        {pattern: path for pages in found.values() for pattern, path in pages.references.items()},
         Usage({feature.name: pages.used for feature, pages in found.items() if pages.used is not None}),
     )
 

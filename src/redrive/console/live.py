@@ -13,8 +13,9 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from secrets import token_hex
 
 from redrive.app import App
 from redrive.console.commands import for_pages
@@ -38,6 +39,14 @@ MOST_FEEDS_OF_ONE = 40
 FeedKey = tuple[str, Role, str | None]
 
 
+@dataclass(slots=True, frozen=True)
+class Trouble:
+    """Why a topic cannot be sampled: a word or two for the label of the page, and a sentence."""
+
+    label: str
+    text: str
+
+
 @dataclass(eq=False)
 class Feed:
     """One topic for one role, of one connection: the latest state of each of its regions, and how often it changed."""
@@ -49,15 +58,16 @@ class Feed:
     changes: int = 0
     at: datetime | None = None  # of the last sample, whether it brought something new or not
     regions: dict[str, tuple[int, str]] = field(default_factory=dict)  # with the change that brought it
-    trouble: str | None = None
+    trouble: Trouble | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
+    failure: tuple[tuple[type[Exception], str], Trouble] | None = None  # the last error of our own, and as it was told
 
     @property
     def key(self) -> FeedKey:
         return self.topic, self.role, self.connection
 
-    def put(self, sample: Mapping[str, str], trouble: str | None = None) -> None:
+    def put(self, sample: Mapping[str, str], trouble: Trouble | None = None) -> None:
         """Takes a new state; wakes the listeners if something of it is new."""
         if trouble is None:
             self.at = datetime.now(UTC)
@@ -188,7 +198,7 @@ class Live:
                 return
             for i, feed in enumerate(feeds):
                 if feed.changes > seen[i]:
-                    told = {"regions": feed.since(seen[i]), "trouble": feed.trouble, "at": _as_of(feeds)}
+                    told = {"regions": feed.since(seen[i]), "trouble": _trouble(feeds), "at": _as_of(feeds)}
                     seen[i] = feed.changes
                     spoke = time.monotonic()
                     yield f"data: {json.dumps(told, ensure_ascii=True)}\n\n"
@@ -228,6 +238,21 @@ class Live:
             if feed.task is not None:
                 feed.task.cancel()
 
+    def _failed(self, feed: Feed, error: Exception) -> Trouble:
+        """Returns the trouble of an error of our own. It is logged once, however often the same comes again."""
+        kind = (type(error), str(error))
+        if feed.failure is None or feed.failure[0] != kind:
+            failure_id = token_hex(4)
+            logger.error(
+                "a live region could not be made: error %s",
+                failure_id,
+                exc_info=error,
+                extra={"event": "console.live", "topic": feed.topic, "error_id": failure_id},
+            )
+            text = f"The server failed to make a part of this page; its log says why: error {failure_id}."
+            feed.failure = kind, Trouble("not live", text)
+        return feed.failure[1]
+
     async def _run(self, feed: Feed, sample: Sample) -> None:
         caller, before = Caller("console", feed.role), 0.0
         while True:
@@ -235,13 +260,12 @@ class Live:
             try:
                 operator = for_pages(self._app, await self._app.operator(caller, feed.connection))
                 feed.put(await sample(operator))
+            except StoreUnavailable as error:
+                feed.put({}, Trouble("store unreachable", told(error, feed.role)[0]))
             except RedriveError as error:
-                feed.put({}, told(error, feed.role)[0])
-            except Exception:
-                logger.exception(
-                    "a live region could not be made", extra={"event": "console.live", "topic": feed.topic}
-                )
-                feed.put({}, "something went wrong in the server; its log says more")
+                feed.put({}, Trouble("not live", told(error, feed.role)[0]))
+            except Exception as error:
+                feed.put({}, self._failed(feed, error))
             took = time.monotonic() - begun
             await asyncio.sleep(_pause(took, before))
             before = took
@@ -250,6 +274,11 @@ class Live:
 def _pause(took: float, before: float) -> float:
     """Returns how long to wait after a sample that took so long, where the one before it took ``before``."""
     return max(EVERY_S - took, min(took, before) * (SHARE - 1), 0)
+
+
+def _trouble(feeds: list[Feed]) -> dict[str, str] | None:
+    """Returns the trouble of a page: it is live when all that it listens to is."""
+    return next((asdict(feed.trouble) for feed in feeds if feed.trouble is not None), None)
 
 
 def _as_of(feeds: list[Feed]) -> str | None:

@@ -113,16 +113,11 @@ class Page:
         target = self.path if path is None else home() + path
         return target + (f"?{urlencode(fields)}" if fields else "")
 
-    def about(self, reference: str) -> str | None:
-        """Returns the address of what somebody calls so: ``batch:ID`` is a page of batches. None where nobody knows."""
-        found = self.extensions.page_of(reference)
-        return None if found is None else home() + found
-
     async def render(self, template: str, status: int = 200, /, **values: Any) -> Response:
         """Returns a page made of a template."""
         notice = _read_notice(self.request)
-        fires = banner.banner(await banner.look(self.operator, self.now))
-        text = await render(template, page=self, now=self.now, notice=notice, banner=fires, **values)
+        fires = banner.banner(self.operator, await banner.look(self.operator, self.now))
+        text = render(template, self.operator, page=self, now=self.now, notice=notice, banner=fires, **values)
         response = Response(text, status, media_type="text/html")
         if notice is not None:
             response.delete_cookie(NOTICE, path=HOME)

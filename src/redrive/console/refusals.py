@@ -56,7 +56,7 @@ async def error_page(request: Request, error: RedriveError) -> Response:
     }
     if page is not None:
         return await page.render("error.html", status.value, **values)
-    text = await render("error_alone.html", theme=request.cookies.get("redrive_theme", ""), **values)
+    text = render("error_alone.html", None, theme=request.cookies.get("redrive_theme", ""), **values)
     return Response(text, status.value, media_type="text/html")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 from urllib.parse import urlencode
@@ -13,13 +15,18 @@ from redrive.console.place import Home, home
 from redrive.console.static_files import asset
 from redrive.console.story import stack_lines
 from redrive.errors import ConfigError
+from redrive.ops.operator import Operator
+from redrive.ops.shell import NO_SHELL
 from redrive.version import __version__
 
 _FEATURES: dict[str, BaseLoader] = {}  # by the name of the feature, with which those of its templates begin
+_REFERENCES: dict[str, str] = {}  # of features: how things are called, and their pages
 
 
-def add_templates(feature: str, package: str) -> None:
-    """Makes the templates of a feature known: those in the folder ``templates/NAME`` of its package, as ``NAME/…``."""
+def add_templates(feature: str, package: str, references: Mapping[str, str]) -> None:
+    """Makes the templates of a feature known: those in the folder ``templates/NAME`` of its package, as ``NAME/…``; and
+    the pages of what others call by a ``reference``."""
+    _REFERENCES.update(references)
     try:
         _FEATURES[feature] = PackageLoader(package, f"templates/{feature}")
     except ValueError:
@@ -41,6 +48,7 @@ def environment() -> Environment:
     made.globals.update(
         home=Home(),
         address=address,
+        about_page=about,
         version=__version__,
         asset=asset,
         relative=text.relative,
@@ -56,11 +64,15 @@ def address(path: str, **fields: Any) -> str:
     return home() + path + (f"?{urlencode(fields)}" if fields else "")
 
 
-async def render(template: str, **values: Any) -> str:
-    """Returns the text of a page. Pages are bounded: lists come by pages, and long values are cut."""
-    return environment().get_template(template).render(values)
+def about(reference: str) -> str | None:
+    """Returns the address of what somebody calls so: ``batch:ID`` is a page of batches. None where nobody knows."""
+    for pattern, path in _REFERENCES.items():
+        if found := re.fullmatch(pattern, reference):
+            return home() + found.expand(path)
+    return None
 
 
-def fragment(template: str, **values: Any) -> str:
-    """Returns a part of a page, for a live region."""
-    return environment().get_template(template).render(values)
+def render(template: str, operator: Operator | None, **values: Any) -> str:
+    """Returns the text of a page, or of a region of one: both know the same. Pages are bounded: lists come by pages,
+    and long values are cut. Without an operator, for who is not signed in, commands say nothing of the store."""
+    return environment().get_template(template).render(values, shell=NO_SHELL if operator is None else operator.shell)

@@ -5,7 +5,7 @@ from redrive.console.feature_pages import FeaturePages, Panel
 from redrive.console.navigation import Item, Section
 from redrive.console.page import TheForm, ThePage
 from redrive.console.routes import pages_router
-from redrive.console.templates_env import fragment
+from redrive.console.templates_env import render
 
 __all__ = [
     "Chart",
@@ -17,6 +17,6 @@ __all__ = [
     "TheForm",
     "ThePage",
     "draw",
-    "fragment",
     "pages_router",
+    "render",
 ]

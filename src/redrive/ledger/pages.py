@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from redrive.console.filters import refuse_unknown
 from redrive.console.sample import Sample
 from redrive.feature import Operator
-from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, fragment, pages_router
+from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, pages_router, render
 from redrive.ledger.reversals import REVERSIBLE, Reversals
 from redrive.ledger.service import Ledger
 
@@ -106,7 +106,7 @@ async def release(page: TheForm, name: str) -> Response:
 def live_account(name: str) -> Sample:
     async def sample(operator: Operator) -> Mapping[str, str]:
         ledger = operator.of(Ledger)
-        return {"#money": fragment("ledger/money.html", account=await ledger.show(name), unit=ledger.unit)}
+        return {"#money": render("ledger/money.html", operator, account=await ledger.show(name), unit=ledger.unit)}
 
     return sample
 

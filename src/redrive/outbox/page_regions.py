@@ -8,7 +8,7 @@ from redrive.console.regions.history import DRAWN_IN_A_STEP, PERIODS_SHOWN, SELD
 from redrive.console.sample import Sample, seldom
 from redrive.console.text import duration, short_number
 from redrive.feature import Operator
-from redrive.feature.console import Chart, Series, draw, fragment
+from redrive.feature.console import Chart, Series, draw, render
 from redrive.kernel.operation import Status
 from redrive.ops import views
 from redrive.ops.history import History, parse_period
@@ -31,7 +31,7 @@ PARTS = {
 async def sample_all(operator: Operator) -> Mapping[str, str]:
     """Samples the list of projections."""
     found = await operator.of(OutboxService).overview()
-    return {"#projections": fragment("outbox/table.html", projections=found)}
+    return {"#projections": render("outbox/table.html", operator, projections=found)}
 
 
 def sample_one(projection: str) -> Sample:
@@ -41,7 +41,7 @@ def sample_one(projection: str) -> Sample:
     async def sample(operator: Operator) -> Mapping[str, str]:
         shown, now = await operator.of(OutboxService).show(projection), await operator.health.now()
         work = await work_of(operator, projection)
-        parts = {name: fragment(part, one=shown, work=work, now=now) for name, part in PARTS.items()}
+        parts = {name: render(part, operator, one=shown, work=work, now=now) for name, part in PARTS.items()}
         acted_on = [shown["paused"] is None, shown["failed"] > 0, *((one["id"], one["status"]) for one in work)]
         return parts | {"changed": str(acted_on)}
 
@@ -71,7 +71,7 @@ def charts(argument: str) -> Sample:
 
     async def sample(operator: Operator) -> Mapping[str, str]:
         found = await history_of(operator, projection, period)
-        return {"#charts": fragment("regions/charts.html", history=found)}
+        return {"#charts": render("regions/charts.html", operator, history=found)}
 
     return seldom(sample, min(step / DRAWN_IN_A_STEP, SELDOM_S))
 

@@ -9,7 +9,7 @@ from fastapi import Response
 
 from redrive.console.sample import Sample
 from redrive.feature import Operator, Role, Task
-from redrive.feature.console import FeaturePages, Item, Panel, Section, TheForm, ThePage, fragment, pages_router
+from redrive.feature.console import FeaturePages, Item, Panel, Section, TheForm, ThePage, pages_router, render
 from redrive.webhooks.deliveries import STATES, Deliveries
 from redrive.webhooks.events import DEFAULT_ACCOUNT
 from redrive.webhooks.service import Endpoints
@@ -121,7 +121,7 @@ def live_delivery(delivery: str) -> Sample:
         found = await operator.of(Deliveries).show(delivery)
         now = await operator.health.now()
         parts = {"#facts": "webhooks/facts.html", "#requests": "webhooks/attempts.html"}
-        made = {name: fragment(template, one=found, now=now) for name, template in parts.items()}
+        made = {name: render(template, operator, one=found, now=now) for name, template in parts.items()}
         return made | {"changed": found["state"]}
 
     return sample

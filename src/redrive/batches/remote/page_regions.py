@@ -13,7 +13,7 @@ from redrive.batches.remote.service import RemoteBatchService
 from redrive.console.sample import Sample
 from redrive.errors import InvalidInput
 from redrive.feature import Operator
-from redrive.feature.console import fragment
+from redrive.feature.console import render
 from redrive.ledger.service import Ledger
 from redrive.ops.why import Reason
 
@@ -74,7 +74,7 @@ async def _regions(operator: Operator, batch: str) -> Mapping[str, str]:
     made, now = await shown(operator, batch), await operator.health.now()
     one = made.found.batch
     changed = f"{one.state}.{one.round}.{one.cancelled_at is None}"
-    return {name: fragment(part, shown=made, now=now) for name, part in PARTS.items()} | {"changed": changed}
+    return {name: render(part, operator, shown=made, now=now) for name, part in PARTS.items()} | {"changed": changed}
 
 
 def sample_items(argument: str) -> Sample:
@@ -85,6 +85,6 @@ def sample_items(argument: str) -> Sample:
 
     async def sample(operator: Operator) -> Mapping[str, str]:
         items = await operator.of(RemoteBatchService).items(batch, after=int(after), limit=ROWS)
-        return {"#items": fragment("batches/remote_items.html", items=items, now=await operator.health.now())}
+        return {"#items": render("batches/remote_items.html", operator, items=items, now=await operator.health.now())}
 
     return sample

@@ -82,5 +82,5 @@ async def choose_theme(page: TheForm) -> Response:
 
 async def _sign_in_page(request: Request, wanted: str, problem: str | None = None, status: int = 200) -> Response:
     theme = request.cookies.get(THEME, "")
-    text = await render("sign_in.html", next=own_address(wanted), problem=problem, theme=theme)
+    text = render("sign_in.html", None, next=own_address(wanted), problem=problem, theme=theme)
     return Response(text, status, media_type="text/html")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from redrive.console.place import home
 from redrive.console.sample import Sample, seldom
-from redrive.console.templates_env import fragment
+from redrive.console.templates_env import render
 from redrive.ops.connections import ConnectionTotals, totals_of
 from redrive.ops.operator import Operator
 
@@ -25,4 +25,4 @@ def sampler(_: str) -> Sample:
 
 async def sample(operator: Operator) -> Mapping[str, str]:
     everywhere = await totals_of(operator.connections, operator.at)
-    return {"#connections": fragment("regions/connections.html", everywhere=everywhere, first_page=home)}
+    return {"#connections": render("regions/connections.html", operator, everywhere=everywhere, first_page=home)}

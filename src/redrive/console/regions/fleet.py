@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from redrive.console.templates_env import fragment
+from redrive.console.templates_env import render
 from redrive.ops.operator import Operator
 
 
@@ -14,4 +14,4 @@ def sampler(_: str) -> Callable[[Operator], Awaitable[Mapping[str, str]]]:
 
 async def sample(operator: Operator) -> Mapping[str, str]:
     fleet, now = await operator.control.fleet(), await operator.health.now()
-    return {"#fleet": fragment("regions/fleet.html", fleet=fleet, now=now)}
+    return {"#fleet": render("regions/fleet.html", operator, fleet=fleet, now=now)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from redrive.console.charts import Chart, Series, draw
 from redrive.console.sample import Sample, seldom
-from redrive.console.templates_env import fragment
+from redrive.console.templates_env import render
 from redrive.console.text import duration, short_number
 from redrive.ops.history import History, parse_period
 from redrive.ops.operator import Operator
@@ -35,7 +35,7 @@ def sampler(period: str) -> Sample:
     step = parse_period(period).step.total_seconds()
 
     async def sample(operator: Operator) -> Mapping[str, str]:
-        return {"#charts": fragment("regions/charts.html", history=await look(operator, period))}
+        return {"#charts": render("regions/charts.html", operator, history=await look(operator, period))}
 
     return seldom(sample, min(step / DRAWN_IN_A_STEP, SELDOM_S))
 

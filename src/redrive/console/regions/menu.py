@@ -47,7 +47,7 @@ async def sample(operator: Operator) -> Mapping[str, str]:
     waiting = await operator.approvals.list(states=(PENDING,), limit=MOST)
     fires = await operator.alerts.look()
     numbers = {"failed": failed, "operations": len(running), "approvals": len(waiting), "alerts": len(fires.loud)}
-    return {**_badges(numbers), "#alert-banner": banner(fires)}
+    return {**_badges(numbers), "#alert-banner": banner(operator, fires)}
 
 
 def _badges(numbers: Mapping[str, int]) -> dict[str, str]:

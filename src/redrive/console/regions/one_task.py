@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from redrive.console.sample import Sample
-from redrive.console.templates_env import fragment
+from redrive.console.templates_env import render
 from redrive.ops.inspect import parse_id
 from redrive.ops.operator import Operator
 
@@ -16,6 +16,6 @@ def sampler(task_id: str) -> Sample:
     async def sample(operator: Operator) -> Mapping[str, str]:
         seen = await operator.tasks.seen(which)
         state = seen.partition(":")[0]
-        return {"#state": fragment("regions/state.html", state=state), "changed": seen}
+        return {"#state": render("regions/state.html", operator, state=state), "changed": seen}
 
     return sample

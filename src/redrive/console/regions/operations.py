@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from redrive.console.templates_env import fragment
+from redrive.console.templates_env import render
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Operation, Status
@@ -65,9 +65,9 @@ def sampler(operation_id: str) -> Callable[[Operator], Awaitable[Mapping[str, st
         shown, now = await look(operator, operation_id), await operator.health.now()
         latest = await rows(operator, operation_id)
         return {
-            "#progress": fragment("regions/progress.html", shown=shown, now=now),
-            "#again": fragment("regions/again.html", shown=shown, now=now),
-            "#rows": fragment("audit_rows.html", rows=latest, now=now),
+            "#progress": render("regions/progress.html", operator, shown=shown, now=now),
+            "#again": render("regions/again.html", operator, shown=shown, now=now),
+            "#rows": render("audit_rows.html", operator, rows=latest, now=now),
         }
 
     return sample
@@ -78,6 +78,6 @@ def list_sampler(_: str) -> Callable[[Operator], Awaitable[Mapping[str, str]]]:
         found = await operator.operations.list(limit=50)
         now = await operator.health.now()
         listed = [views.operation(one) for one in found]
-        return {"#operations": fragment("regions/operations.html", operations=listed, now=now)}
+        return {"#operations": render("regions/operations.html", operator, operations=listed, now=now)}
 
     return sample

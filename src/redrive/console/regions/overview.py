@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from redrive.console.templates_env import fragment
+from redrive.console.templates_env import render
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.task import State
 from redrive.ops.doctor_of_all import others_away
@@ -79,6 +79,6 @@ def sampler(_: str) -> Callable[[Operator], Awaitable[Mapping[str, str]]]:
 async def sample(operator: Operator) -> Mapping[str, str]:
     shown = await look(operator)
     return {
-        f"#{name}": fragment(f"regions/{name}.html", shown=shown, now=shown.now)
+        f"#{name}": render(f"regions/{name}.html", operator, shown=shown, now=shown.now)
         for name in ("problems", "levels", "totals", "kinds")
     }

@@ -127,10 +127,10 @@ function asOf(at) {
   if (at && document.body.dataset.pushed !== undefined) setAsOf(at);
 }
 
-/** @param {{regions: Record<string, string>, trouble: string | null, at: string | null}} news */
+/** @param {{regions: Record<string, string>, trouble: {label: string, text: string} | null, at: string | null}} news */
 function take(news) {
   asOf(news.at);
-  if (news.trouble) say("lost", "store unreachable");
+  if (news.trouble) say("lost", news.trouble.label, news.trouble.text);
   else say("on", "live");
   for (const [name, text] of Object.entries(news.regions)) {
     if (name.startsWith("#")) show(name.slice(1), text);
@@ -267,13 +267,14 @@ function tell(notice, text) {
 /**
  * @param {string} state
  * @param {string} text
+ * @param {string} why where the server knows it
  */
-function say(state, text) {
+function say(state, text, why = "") {
   const label = document.querySelector(".live");
   if (!(label instanceof HTMLElement)) return;
   if (label.dataset.state !== state) label.dataset.state = state;
   if (label.textContent !== text) label.textContent = text;
-  warn(state === "lost" ? text : "");
+  warn(state === "lost" ? text : "", why);
 }
 
 /** Why nothing is heard, by the label that says so. @type {Record<string, string>} */
@@ -284,12 +285,15 @@ const WHY = {
   "too many pages": "Many of your pages are open; this one goes on when you click into it.",
 };
 
-/** @param {string} label what is said while nothing is heard; nothing while all is well */
-function warn(label) {
+/**
+ * @param {string} label what is said while nothing is heard; nothing while all is well
+ * @param {string} why
+ */
+function warn(label, why) {
   const strip = document.querySelector(".lost");
   if (!(strip instanceof HTMLElement)) return;
   const at = document.querySelector(".as-of time")?.textContent;
-  const text = label && `${WHY[label] ?? label} What you see is as of ${at}.`;
+  const text = label && `${WHY[label] ?? (why || label)} What you see is as of ${at}.`;
   if (strip.dataset.told === text) return;
   strip.dataset.told = text;
   strip.textContent = text;

@@ -8,7 +8,7 @@ from fastapi import Response
 
 from redrive.examples.orders.service import Orders
 from redrive.feature import Operator, Role, Task
-from redrive.feature.console import FeaturePages, Item, Panel, Section, TheForm, ThePage, fragment, pages_router
+from redrive.feature.console import FeaturePages, Item, Panel, Section, TheForm, ThePage, pages_router, render
 
 router = pages_router("orders")
 
@@ -49,7 +49,7 @@ async def unfinished(operator: Operator) -> int:
 
 
 async def sample(operator: Operator) -> Mapping[str, str]:
-    return {"#orders": fragment("orders/table.html", orders=await operator.of(Orders).list())}
+    return {"#orders": render("orders/table.html", operator, orders=await operator.of(Orders).list())}
 
 
 pages = FeaturePages(
