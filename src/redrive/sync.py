@@ -7,12 +7,13 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 from uuid import UUID
 
 from redrive.errors import RedriveError
+from redrive.handlers.new_task import kinds_of
 from redrive.handlers.options import EnqueueOptions, check_options
 from redrive.kernel.task import Task
 
@@ -78,6 +79,8 @@ if hasattr(os, "register_at_fork"):
 class Calls(Protocol):
     """What ``SyncApp`` calls of an ``App``."""
 
+    def connection_in_tests(self, kinds: Iterable[str], on: str | None) -> Any | None: ...
+
     async def enqueue(self, kind: str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> Task: ...
 
     async def enqueue_many(
@@ -100,12 +103,17 @@ class SyncApp:
 
     def enqueue(self, kind: str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> Task:
         """See ``App.enqueue``. With a blocking ``connection`` this runs in the caller's own thread."""
-        coroutine = self._app.enqueue(kind, payload, **check_options(options))
-        return _finish(coroutine) if options.get("connection") is not None else self._wait(coroutine, "enqueue")
+        given = check_options(options)
+        if given.get("connection") is None:
+            given["connection"] = self._app.connection_in_tests((kind,), given.get("on"))
+        coroutine = self._app.enqueue(kind, payload, **given)
+        return _finish(coroutine) if given["connection"] is not None else self._wait(coroutine, "enqueue")
 
     def enqueue_many(
         self, tasks: Sequence[Mapping[str, Any] | tuple[str, Any]], *, connection: Any = None, on: str | None = None
     ) -> list[Task]:
+        if connection is None:
+            connection = self._app.connection_in_tests(kinds_of(tasks), on)
         coroutine = self._app.enqueue_many(tasks, connection=connection, on=on)
         return _finish(coroutine) if connection is not None else self._wait(coroutine, "enqueue_many")
 

@@ -60,8 +60,10 @@ def place_order(email):
     return order.pk
 """
 TESTS = """
+import asyncio
 from django.db import connection
 from django.test import TestCase, TransactionTestCase
+from redrive.errors import ConfigError
 from redrive.testing import using_sync
 from shop.models import Order
 from shop.tasks import send_receipt, tasks
@@ -79,6 +81,21 @@ class Views(TestCase):
 
     def test_and_the_next_test_sees_nothing_of_it(self):
         self.assertEqual(enqueued(), [])
+
+class WithoutAConnection(TestCase):
+    # The application has the URL of the project's own database, where nothing of a test may end up.
+
+    def test_what_is_enqueued_is_in_the_tests_database(self):
+        send_receipt.enqueue_sync(1)
+        tasks.sync.enqueue_many([("SEND_RECEIPT", {"order": 2})])
+        self.assertEqual(enqueued(), ["SEND_RECEIPT", "SEND_RECEIPT"])
+
+    def test_everything_else_is_refused(self):
+        for call in (tasks.sync.get, tasks.sync.cancel):
+            with self.assertRaisesRegex(ConfigError, "DATABASES\\['default'\\], which they do not use"):
+                call("0193e0a0-0000-7000-8000-000000000000")
+        with self.assertRaises(ConfigError):
+            asyncio.run(send_receipt.enqueue(1))
 
 class Handlers(TransactionTestCase):
     def test_the_receipt(self):
@@ -136,9 +153,11 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Project:
 
 
 def test_tables_come_with_manage_py_migrate_and_to_tests(project: Project) -> None:
+    asyncio.run(_migrate(project.url))
     tested = project.manage("test")
     assert tested.returncode == 0, tested.stderr
-    assert "Ran 3 tests" in tested.stderr
+    assert "Ran 5 tests" in tested.stderr
+    assert asyncio.run(_kinds(project.url)) == [], "tests have left nothing in the project's own database"
     twice = "from django.core.management import call_command\n" + 2 * "call_command('migrate', run_syncdb=True)\n"
     placed = project.manage("shell", "-c", f"{twice}{PLACE}")
     assert placed.returncode == 0, placed.stderr
@@ -154,6 +173,10 @@ def test_on_sqlite_nothing_of_postgresql_is_needed(project: Project) -> None:
         assert asyncio.run(_kinds(project.url)) == []
     else:
         assert "pip install '/path/to/checkout[postgres]'" in done.stderr
+
+
+async def _migrate(url: str) -> None:
+    await App(url).connections.main.migrate()
 
 
 async def _kinds(url: str) -> list[str]:

@@ -26,6 +26,7 @@ from redrive.handlers.history import DEFAULT_HISTORY, check_history
 from redrive.handlers.kinds import DEFAULTS
 from redrive.handlers.new_task import GivenTask, NewTasks, as_enqueued, make_task
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
+from redrive.integrations.django.databases import connection_in_tests, in_django
 from redrive.kernel.applied import Applied
 from redrive.kernel.circuit import Circuit
 from redrive.kernel.classify import Classification
@@ -440,6 +441,11 @@ class App:
         at = self.connections
         where = at.main if at.routed is None and on is None else at.for_commit(commit, on, connection)
         return await self._producer.apply(commit, where, connection)
+
+    def connection_in_tests(self, kinds: Iterable[str], on: str | None) -> Any | None:
+        """Returns the Django connection that tasks of these kinds are enqueued on while its tests run, and have
+        replaced the database that they would go to; None otherwise."""
+        return connection_in_tests(self._where(kinds, on, None).url) if in_django() else None
 
     def _where(self, kinds: Iterable[str], on: str | None, connection: Any) -> StoreHolder:
         at = self.connections

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from redrive.errors import ConnectionUnknown, InvalidInput, StoreUnavailable, WrongSetting
 from redrive.handlers.routing import Routing
+from redrive.integrations.django.databases import refuse_in_tests, remember_names
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.tasks import get_task
 from redrive.settings import Settings
@@ -30,11 +31,12 @@ class Connections(Mapping[str, StoreHolder]):
     """The connections of an application, the default one (``main``) first."""
 
     def __init__(self, settings: Settings, url: str, features: Sequence[Feature]) -> None:
+        remember_names()
         urls = {settings.default_connection: url, **settings.other_urls}
         self._features = features
         self._asked: set[asyncio.Task[str | StoreUnavailable | None]] = set()
         self._configured = settings.connections
-        self._holders = {name: StoreHolder(name, where, features) for name, where in urls.items()}
+        self._holders = {name: StoreHolder(name, where, features, refuse_in_tests) for name, where in urls.items()}
         self.main = self._holders[settings.default_connection]
         self.routing = Routing(self.main.name, settings.routes) if settings.routes else None
         # Asked for each task that is enqueued: None where all go to the default connection.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, overload
 from uuid import UUID
@@ -97,6 +97,14 @@ def _unknown(registry: Registry, kind: str) -> Declared:
     return Declared(kind, registry.queue_of(kind, DEFAULT_QUEUE))
 
 
+def kinds_of(tasks: Iterable[GivenTask]) -> Iterator[str]:
+    """Yields the kind of each task of a list; what is no task is passed over."""
+    for given in tasks:
+        kind = given.get("kind") if isinstance(given, Mapping) else next(iter(given), None)
+        if isinstance(kind, str):
+            yield kind
+
+
 class NewTasks(Sequence[NewTask]):
     """The tasks of a list, each made when it is first looked at: the first of many are on their way to the database
     before the last are made."""
@@ -123,10 +131,7 @@ class NewTasks(Sequence[NewTask]):
     @property
     def kinds(self) -> Iterator[str]:
         """Yields the kind of each, without making it; what is no task is left for ``make`` to refuse."""
-        for given in self._given:
-            kind = given.get("kind") if isinstance(given, Mapping) else next(iter(given), None)
-            if isinstance(kind, str):
-                yield kind
+        return kinds_of(self._given)
 
     def make(self, count: int) -> None:
         """Makes at least the first so many."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 class StoreHolder:
     """One connection of an application, by its name. Network stores belong to an event loop; SQLite serves them all."""
 
-    def __init__(self, name: str, url: str, features: Sequence[Feature] = ()) -> None:
+    def __init__(
+        self, name: str, url: str, features: Sequence[Feature] = (), check: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """``check`` refuses a URL whose store must not be opened now."""
         self.name = name
         self.url = url
+        self._check = check
         self._features = features
         self._shared: Store | None = None
         self._stores = LoopStores()
@@ -65,6 +69,7 @@ class StoreHolder:
 
     def bound(self) -> Store:
         """Returns the same store, perhaps not opened yet: a worker opens it itself, and waits for it if it has to."""
+        self._check(self.url)
         if capabilities_of(self.url).any_loop:
             if self._shared is None:
                 self._shared = self.make()
@@ -76,6 +81,7 @@ class StoreHolder:
 
     async def migrate(self) -> list[str]:
         """Brings the schema up to date; returns the steps that were taken."""
+        self._check(self.url)
         store = self.make()
         try:
             return await store.migrations.up()

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import connections
 from django.db.models.signals import post_migrate
 
+from redrive.integrations.django.databases import remember_names
 from redrive.integrations.django.tables import create_tables
 
 
@@ -21,6 +22,7 @@ class RedriveConfig(AppConfig):  # type: ignore[misc]
     verbose_name = "redrive"
 
     def ready(self) -> None:
+        remember_names()
         post_migrate.connect(_migrated, sender=self, dispatch_uid="redrive")
 
 
