@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from redrive.batches.settings import BatchSettings
 from redrive.batches.task_batch_service import TaskBatchService
 from redrive.kernel.commit import Commit
 from redrive.kernel.erase import Erase
+from redrive.kernel.reads import Query
+from redrive.kernel.task import State
 from redrive.ops.retention import retention_of
 from tests.batches.conftest import drain, make_app
 from tests.batches.test_batches import counts, service
@@ -85,6 +88,25 @@ async def test_what_it_knows_about_somebody_is_erased(app: Any) -> None:
     await store.apply(Commit(erase=Erase("erased:1", scope="bob")))
     after = await app.batch.get(batch.id)
     assert (after.name, after.meta, after.key, after.scope) == (None, None, None, "erased:1")
+
+
+async def test_what_a_batch_consists_of_is_about_whom_it_is_about(app: Any) -> None:
+    """Items, those that an item adds, what follows, and an inner batch; who says otherwise is believed."""
+    outer = await app.batch(
+        [("WORK", {"n": 1}), {"kind": "WORK", "payload": {"n": 2}, "scope": "eve"}],
+        on_complete=("WORK", {"n": 3}),
+        scope="bob",
+    )
+    async with app.batch(scope="bob") as holder:
+        inner = await app.batch([("WORK", {"n": 4})], on_success=("WORK", {"n": 5}), parent=holder)
+    assert (await app.batch.get(inner.id)).scope == "bob"
+    await drain(app)
+    store = await app.store()
+    done = [task for task in await store.find(Query(states=(State.COMPLETED,))) if task.kind == "WORK"]
+    assert Counter(task.scope for task in done) == {"bob": 4, "eve": 1}
+    [eves] = [task.id for task in done if task.scope == "eve"]
+    assert eves in await store.erasable("bob", 100), "it is an item of somebody's batch"
+    assert outer.id in {task.join_id for task in (await store.get_many([eves])).values()}
 
 
 async def test_figures(app: Any) -> None:

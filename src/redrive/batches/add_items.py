@@ -10,6 +10,7 @@ from uuid import UUID
 from redrive.batches.batch import FEATURE, BatchCancelled, BatchConflict
 from redrive.feature import App, Applied, Audit, Commit, Store
 from redrive.handlers.registry import Registry
+from redrive.kernel.erase import ERASED
 
 Keys = Mapping[UUID, str]  # of tasks that were there before: the keys by which they were found
 
@@ -93,9 +94,11 @@ def _refuse(commit: Commit, done: Applied, items: set[UUID]) -> None:
         raise KeysTaken(found)
 
 
-async def check_open(store: Store, batch: UUID) -> None:
-    """Refuses items of a batch that was cancelled."""
+async def check_open(store: Store, batch: UUID) -> str | None:
+    """Returns whom a batch is about; refuses items of one that was cancelled."""
     rows = await store.feature_rows(FEATURE, "by_id", str(batch))
     if rows and rows[0]["cancelled_at"] is not None:
         by = rows[0]["cancelled_by"]
         raise BatchCancelled(f"batch {batch} was cancelled{f' by {by}' if by else ''}: it takes no more items")
+    scope: str | None = rows[0]["scope"] if rows else None
+    return None if scope is None or scope.startswith(f"{ERASED}:") else scope

@@ -14,7 +14,7 @@ from redrive.batches.batch import FEATURE, Batch, BatchCancelled, BatchConflict,
 from redrive.batches.cancel_batch import give_up
 from redrive.batches.follow_up import following
 from redrive.batches.kinds import ended
-from redrive.batches.task_input import Digest, Given, Many, as_new, in_pieces, members
+from redrive.batches.task_input import Digest, Given, Many, as_new, in_pieces, members, with_scope
 from redrive.errors import InvalidInput, StoreError
 from redrive.feature import CloseJoin, Commit, NewJoin, NewTask, Rows, encode
 from redrive.handlers.registry import Registry
@@ -37,6 +37,7 @@ class Plan:
     name: str | None
     scope: str | None
     by: str
+    parent: UUID | None = None
 
     def digest(self) -> Digest:
         after = [task and (task.kind, task.payload) for task in (self.on_complete, self.on_success)]
@@ -64,14 +65,16 @@ def plan(
         if complete.join not in (None, parent):
             raise InvalidInput("on_complete is an item of another batch than parent", hint="leave one of them out")
         complete = replace(complete, join=parent)
+    about = check_text(scope, "scope")
     return Plan(
-        success,
-        complete,
+        with_scope(success, about),
+        with_scope(complete, about),
         check_text(key, "key"),
         None if meta is None else encode(meta, "meta", MAX_META_BYTES),
         check_text(name, "name"),
-        check_text(scope, "scope"),
+        about,
         by,
+        parent,
     )
 
 
@@ -107,10 +110,15 @@ class BatchBuilder:
         )
 
     async def look(self) -> None:
-        """Finds the batch that has the key already."""
-        if self._plan.key is None:
+        """Finds the batch that has the key already, and whom an inner one is about."""
+        made = self._plan
+        if made.parent is not None and made.scope is None and self._way.known and not self._way.own:
+            about = await check_open(await self._way.store(), made.parent)
+            after = (with_scope(made.on_success, about), with_scope(made.on_complete, about))
+            self._plan = replace(made, scope=about, on_success=after[0], on_complete=after[1])
+        if made.key is None:
             return
-        rows = await (await self._way.store()).feature_rows(FEATURE, "by_key", self._plan.key)
+        rows = await (await self._way.store()).feature_rows(FEATURE, "by_key", made.key)
         self.existing = of_row(rows[0]) if rows else None
 
     async def open(self) -> None:
@@ -133,14 +141,14 @@ class BatchBuilder:
             raise BatchConflict(f"batch {self.id} was sealed", hint="a running item adds by app.batch.of(ctx)")
         before = self._digest.count
         async for piece in in_pieces(many):
-            tasks = members(self._way.registry, piece, self.id, self._digest)
+            tasks = members(self._way.registry, piece, self.id, self._digest, self._plan.scope)
             if self.existing is None:
                 await self._write(tasks, close=False)
         return self._digest.count - before
 
     async def seal(self, rest: list[Given] | None = None) -> None:
         """No more items: from now on it can end."""
-        tasks = members(self._way.registry, rest or [], self.id, self._digest)
+        tasks = members(self._way.registry, rest or [], self.id, self._digest, self._plan.scope)
         if self.existing is None:
             await self._write(tasks, close=True)
         if self.existing is not None:
@@ -168,6 +176,7 @@ class BatchBuilder:
     async def _begin(self, tasks: list[NewTask], *, close: bool) -> None:
         made, what = self._plan, {"id": str(self.id), "digest": self._digest.text() if close else None}
         what |= {"name": made.name, "key": made.key, "meta": made.meta, "scope": made.scope, "by": made.by}
+        what |= {"parent": None if made.parent is None else str(made.parent)}
         join = NewJoin(self.id, made.on_complete, made.on_success, open=not close)
         rows = [Rows(FEATURE, "made", (what,))]
         try:

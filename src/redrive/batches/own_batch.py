@@ -55,8 +55,8 @@ class OwnBatch:
         store = await way.store()
         batch = await self._find(store)
         async for piece in in_pieces(tasks):
-            await check_open(store, batch)
-            found = members(self._app.registry, piece, batch, digest)
+            scope = await check_open(store, batch)
+            found = members(self._app.registry, piece, batch, digest, scope)
             await add_items(way, Commit(enqueues=found), batch, set())
             try:
                 await check_open(store, batch)

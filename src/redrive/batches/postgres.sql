@@ -1,7 +1,7 @@
 -- made: a new batch
-insert into redrive.batches (id, name, key, digest, meta, scope, created_by)
-select x.id, x.name, x.key, x.digest, x.meta, x.scope, x.by
-from jsonb_to_recordset($1) x(id uuid, name text, key text, digest text, meta text, scope text, by text)
+insert into redrive.batches (id, name, key, digest, meta, scope, created_by, parent)
+select x.id, x.name, x.key, x.digest, x.meta, x.scope, x.by, x.parent
+from jsonb_to_recordset($1) x(id uuid, name text, key text, digest text, meta text, scope text, by text, parent uuid)
 
 -- added: somebody is still at it
 update redrive.batches b set added_at = clock_timestamp() from jsonb_to_recordset($1) x(id uuid) where b.id = x.id
@@ -70,15 +70,36 @@ delete from redrive.batches where id = any (array(
   order by b.created_at limit $2))
 
 -- personal: how many are about a scope
-select (select count(*) from redrive.batches where scope = $1::jsonb ->> 'scope')
+with recursive own as (
+  select id from redrive.batches where scope = $1::jsonb ->> 'scope'
+  union select b.id from redrive.batches b join own on b.parent = own.id
+)
+select (select count(*) from redrive.batches b where b.id in (select id from own) and (b.scope is null or b.scope not like 'erased:%'))
   + (select count(*) from redrive.batches_remote where scope = $1::jsonb ->> 'scope')
   + (select count(*) from redrive.batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null)
     and (i.batch in (select b.id from redrive.batches_remote b where b.scope = $1::jsonb ->> 'scope')
       or i.task_id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t))) as n
 
--- erase: the same, emptied, so many at once
+-- erase: the same, emptied, so many at once; inner ones before the outer ones by which they are found
+with recursive own as (
+  select id from redrive.batches where scope = $1::jsonb ->> 'scope'
+  union select b.id from redrive.batches b join own on b.parent = own.id
+)
 update redrive.batches set name = null, key = null, digest = null, meta = null, cancel_reason = null, scope = $1::jsonb ->> 'tombstone' where id = any (array(
-  select id from redrive.batches where scope = $1::jsonb ->> 'scope' limit ($1::jsonb ->> 'limit')::bigint))
+  select b.id from redrive.batches b where b.id in (select id from own) and (b.scope is null or b.scope not like 'erased:%')
+  order by b.parent is not null desc limit ($1::jsonb ->> 'limit')::bigint))
+
+-- belonging: tasks of batches of a scope, those that run last, and what customers are told of the remote ones
+with recursive own as (
+  select id from redrive.batches where scope = $1::jsonb ->> 'scope'
+  union select b.id from redrive.batches b join own on b.parent = own.id
+)
+(select h.id from own join redrive.history h on h.join_id = own.id where h.erased_at is null limit ($1::jsonb ->> 'limit')::bigint)
+union all (select t.id from own join redrive.task t on t.join_id = own.id where t.state <> 'running' limit ($1::jsonb ->> 'limit')::bigint)
+union all (select t.id from own join redrive.task t on t.join_id = own.id where t.state = 'running' limit ($1::jsonb ->> 'limit')::bigint)
+union all (select k.task_id from redrive.batches_remote b cross join generate_series(1, b.round) r(round)
+  join redrive.idempotency_key k on k.key = 'redrive:webhook-event:batch-' || b.id || '-' || r.round
+  where b.scope = $1::jsonb ->> 'scope' limit ($1::jsonb ->> 'limit')::bigint)
 
 -- remote_draft: a remote batch that is being filled
 insert into redrive.batches_remote (id, name, meta, scope, provider, account, price, webhook_url, created_by)

@@ -1,6 +1,7 @@
 -- made: a new batch
-insert into redrive_batches (id, name, key, digest, meta, scope, created_by)
-select v.value ->> 'id', v.value ->> 'name', v.value ->> 'key', v.value ->> 'digest', v.value ->> 'meta', v.value ->> 'scope', v.value ->> 'by'
+insert into redrive_batches (id, name, key, digest, meta, scope, created_by, parent)
+select v.value ->> 'id', v.value ->> 'name', v.value ->> 'key', v.value ->> 'digest', v.value ->> 'meta', v.value ->> 'scope', v.value ->> 'by',
+  v.value ->> 'parent'
 from json_each(?1) v
 
 -- added: somebody is still at it
@@ -74,15 +75,38 @@ delete from redrive_batches where id in (
   order by b.created_at limit ?2)
 
 -- personal: how many are about a scope
-select (select count(*) from redrive_batches where scope = ?1 ->> 'scope')
+with recursive own as (
+  select id from redrive_batches where scope = ?1 ->> 'scope'
+  union select b.id from own cross join redrive_batches b on b.parent = own.id
+)
+select (select count(*) from redrive_batches b where b.id in (select id from own) and (b.scope is null or b.scope not like 'erased:%'))
   + (select count(*) from redrive_batches_remote where scope = ?1 ->> 'scope')
   + (select count(*) from redrive_batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null)
     and (i.batch in (select b.id from redrive_batches_remote b where b.scope = ?1 ->> 'scope')
       or i.task_id in (select value from json_each(?1, '$.tasks')))) as n
 
--- erase: the same, emptied, so many at once
+-- erase: the same, emptied, so many at once; inner ones before the outer ones by which they are found
+with recursive own as (
+  select id from redrive_batches where scope = ?1 ->> 'scope'
+  union select b.id from own cross join redrive_batches b on b.parent = own.id
+)
 update redrive_batches set name = null, key = null, digest = null, meta = null, cancel_reason = null, scope = ?1 ->> 'tombstone' where id in (
-  select id from redrive_batches where scope = ?1 ->> 'scope' limit (?1 ->> 'limit'))
+  select b.id from redrive_batches b where b.id in (select id from own) and (b.scope is null or b.scope not like 'erased:%')
+  order by b.parent is not null desc limit (?1 ->> 'limit'))
+
+-- belonging: tasks of batches of a scope, those that run last, and what customers are told of the remote ones
+with recursive own as (
+  select id from redrive_batches where scope = ?1 ->> 'scope'
+  union select b.id from own cross join redrive_batches b on b.parent = own.id
+), rounds as (
+  select id, round from redrive_batches_remote where scope = ?1 ->> 'scope'
+  union all select id, round - 1 from rounds where round > 1
+)
+select id from (select h.id from own cross join redrive_history h on h.join_id = own.id where h.erased_at is null limit (?1 ->> 'limit'))
+union all select id from (select t.id from own cross join redrive_task t on t.join_id = own.id where t.state <> 'running' limit (?1 ->> 'limit'))
+union all select id from (select t.id from own cross join redrive_task t on t.join_id = own.id where t.state = 'running' limit (?1 ->> 'limit'))
+union all select id from (select k.task_id as id from rounds r cross join redrive_idempotency_key k
+  on k.key = 'redrive:webhook-event:batch-' || r.id || '-' || r.round limit (?1 ->> 'limit'))
 
 -- remote_draft: a remote batch that is being filled
 insert into redrive_batches_remote (id, name, meta, scope, provider, account, price, webhook_url, created_by)

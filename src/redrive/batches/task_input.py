@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from dataclasses import replace
-from typing import cast
+from typing import TypeVar, cast
 from uuid import UUID
 
 from redrive.errors import InvalidInput
@@ -17,6 +17,7 @@ from redrive.kernel.task import NewTask
 PIECE = 1000  # tasks in a transaction
 Given = NewTask | GivenTask
 Many = Iterable[Given] | AsyncIterable[Given]
+T = TypeVar("T", NewTask, NewTask | None)
 
 
 def as_new(registry: Registry, given: Given, what: str) -> NewTask:
@@ -90,8 +91,18 @@ class Digest:
         return f"{self.count}:{self._hash.hexdigest()}"
 
 
-def members(registry: Registry, piece: list[Given], batch: UUID, digest: Digest) -> list[NewTask]:
-    """Returns the tasks of a piece as items of a batch."""
+def with_scope(task: T, scope: str | None) -> T:
+    """Returns a task of a batch, about whom the batch is where it does not say that itself: by its scope it is found
+    when that is erased, also where nothing is left of the batch."""
+    if task is not None and task.scope is None:
+        task.scope = scope
+    return task
+
+
+def members(
+    registry: Registry, piece: list[Given], batch: UUID, digest: Digest, scope: str | None = None
+) -> list[NewTask]:
+    """Returns the tasks of a piece as items of a batch about this scope."""
     found = list[NewTask]()
     for given in piece:
         task = as_new(registry, given, f"task {digest.count} of the batch")
@@ -101,5 +112,5 @@ def members(registry: Registry, piece: list[Given], batch: UUID, digest: Digest)
             )
         task.join = batch
         digest.add(task)
-        found.append(task)
+        found.append(with_scope(task, scope))
     return found

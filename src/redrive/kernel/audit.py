@@ -92,6 +92,7 @@ class AuditFilter:
     bulk_id: str | None = None
     target: str | None = None
     task_id: UUID | None = None
+    task_ids: tuple[UUID, ...] | None = None  # any of these
     kind: str | None = None
     scope: str | None = None
     trace_id: str | None = None

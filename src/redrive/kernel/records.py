@@ -42,3 +42,8 @@ class Record:
     created_at: datetime
     updated_at: datetime
     seq: int
+    expires_at: datetime | None = None  # when it may be removed; None: it stays
+
+    def left(self, now: datetime) -> float | None:
+        """Returns for how many seconds it is still kept, for who writes it again; None: for good."""
+        return None if self.expires_at is None else max((self.expires_at - now).total_seconds(), 0.0)

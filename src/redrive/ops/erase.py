@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Container, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -32,6 +32,7 @@ from redrive.kernel.records import Put, Record
 from redrive.kernel.task import LIVE, AuditRow, State, check_text
 from redrive.ops import approvals, causes, drill, operations, plans
 from redrive.ops.actions import check_actor
+from redrive.ops.alerts.look import COLLECTION as ALERTS
 from redrive.ops.allowance import Rule
 from redrive.ops.audit import EVERY_ROW, PRUNE_COLLECTION, PRUNE_LASTS_S
 from redrive.ops.audit_archive import Archive, archive_at
@@ -47,7 +48,7 @@ FEATURE_ROWS_PER_PIECE = 1000  # of a feature's tables, found by the scope
 LEFT_FOR_S = 5.0  # how long one waits that this worker cannot carry out
 OF_TASKS = {"running", "live", "finished", "attempts", "dead_letters", "audit"}  # what is erased with tasks, by place
 PAGES_PER_STEP = 20  # of the audit log, looked through in one step
-QUOTING_COLLECTIONS = (plans.COLLECTION, OPERATIONS, approvals.COLLECTION, causes.COLLECTION, drill.COLLECTION)
+QUOTING_COLLECTIONS = (plans.COLLECTION, OPERATIONS, approvals.COLLECTION, causes.COLLECTION, drill.COLLECTION, ALERTS)
 STILL_IN_THE_LOG = "others read meanwhile, so the log of the file may still hold it; the next pruning empties that"
 NOT_COVERED = "backups, logs, exports and names of accounts in the ledger are not covered: erase there, too"
 
@@ -66,7 +67,8 @@ async def preview(store: Store, scope: str | None, task_id: UUID | None, archive
             quoted |= quoted_traces([row.before, row.after])
         subject = replace(subject, traces=await traces_of(store, scope, quoted))
         found["documents"] = sum(map(subject.quoted_in, documents))
-        found["audit"] = sum([subject.meant_by(row) async for row in _rows(store)])
+        tasks = set(await store.belonging(scope))
+        found["audit"] = sum([_meant(subject, tasks, row) async for row in _rows(store)])
     kept = archive_at(archive)
     if kept is not None and kept.begun:
         found["archive"] = await asyncio.to_thread(lambda: sum(subject.meant_by(row) for row in kept.read()))
@@ -199,10 +201,20 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
         return LEFT_FOR_S
     live = [one.id for one in known if one.state in LIVE and one.state is not State.RUNNING and one.id not in foreign]
     moves = [Transition(task_id, Event.CANCEL, State.CANCELLED) for task_id in live]
-    commit = Commit(transitions=moves, erase=Erase(subject.tombstone, tuple(ids), callbacks=subject.scope))
+    rows = [] if subject.scope is None else [row async for row in _rows(store, AuditFilter(task_ids=tuple(ids)))]
+    found = [row for row in rows if row.erased is None and row.action not in SUMMARIES]
+    erase = Erase(
+        subject.tombstone, tuple(ids), callbacks=subject.scope, audit={row.id: content_digest(row) for row in found}
+    )
     after = replace(operation, last_piece=len(ids))
-    await _apply(store, commit, after, lambda applied: {"given_up": len(live) - len(applied.lost)})
-    return 0.0
+    done = await _apply(
+        store,
+        Commit(transitions=moves, erase=erase),
+        after,
+        lambda applied: {"given_up": len(live) - len(applied.lost)},
+        ids=ids_of(found),
+    )
+    return 0.0 if done.erased else LEFT_FOR_S  # rows that cannot be moved: whoever repairs them is waited for
 
 
 async def _erase_rest(store: Store, operation: Operation, subject: Subject, before: int | None = None) -> None:
@@ -248,11 +260,12 @@ async def _clean_documents(store: Store, operation: Operation, subject: Subject)
     """Cleans plans, operations, approvals, notes and drills that quote it. Its own operation comes last, with the
     end."""
     puts: list[Put] = []
+    now = await store.now()
     if subject.scope is not None:
         async for record in _documents(store):
             if record.id != operation.id and subject.quoted_in(record.body) and len(puts) < TASKS_PER_PIECE:
                 body = subject.cleaned_document(record.body)
-                puts.append(Put(record.collection, record.id, body, record.version, record.state))
+                puts.append(Put(record.collection, record.id, body, record.version, record.state, record.left(now)))
     following = replace(operation, cursor="documents" if len(puts) >= TASKS_PER_PIECE else "archive")
     if not puts:
         await store.apply(Commit(puts=[following.put()]))
@@ -382,9 +395,15 @@ async def _documents(store: Store) -> AsyncIterator[Record]:
             before = page[-1].seq
 
 
-async def _rows(store: Store) -> AsyncIterator[AuditRow]:
+def _meant(subject: Subject, tasks: Container[UUID | None], row: AuditRow) -> bool:
+    """Returns whether a row of the audit log goes: it is about the scope, or about a task that belongs to it."""
+    about_task = row.task_id in tasks and row.erased is None and row.action not in SUMMARIES
+    return about_task or subject.meant_by(row)
+
+
+async def _rows(store: Store, which: AuditFilter = EVERY_ROW) -> AsyncIterator[AuditRow]:
     after = 0
-    while page := await store.audit(EVERY_ROW, limit=500, after=after):
+    while page := await store.audit(which, limit=500, after=after):
         for row in page:
             yield row
         after = page[-1].id

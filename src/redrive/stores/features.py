@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
+from typing import Any, Protocol
 from uuid import UUID
 
 from redrive.errors import ConfigError, InvalidInput
 from redrive.kernel.audit import Audit
+from redrive.kernel.failed import TaskStatus
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Transition
 from redrive.kernel.reaction_conflicts import conflict_row
 from redrive.kernel.reactions import Landed, Reactions
-from redrive.kernel.task import Enqueued, NewTask
+from redrive.kernel.task import Enqueued, NewTask, State
 from redrive.stores.schema import load
 from redrive.stores.sql import has_file, statements
 
 logger = logging.getLogger("redrive.store")
 DIALECTS = ("sqlite", "postgres")
-PERSONAL, ERASE = "personal", "erase"
+PERSONAL, ERASE, BELONGING = "personal", "erase", "belonging"
 ALL_ROWS = 2**31 - 1
 
 
@@ -67,6 +69,8 @@ class Features:
             self.statement(name, guard.statement)  # refused here if there is none
         # Those with tables: what stands there about a person is theirs to find.
         self.erasing = {f.name: self._erasing(f.name) for f in features if load(f.package, f"migrations/{dialect}")}
+        # Those that know tasks of somebody's which do not carry the scope themselves.
+        self.belonging = [name for name in self.erasing if BELONGING in self._statements(name)]
 
     def statement(self, feature: str, name: str) -> str:
         """Returns a feature's statement by its name."""
@@ -114,6 +118,36 @@ def subject_of(
     scope, and how many rows may be touched."""
     tasks = [str(task_id) for task_id in task_ids]
     return json.dumps({"scope": scope, "tasks": tasks, "tombstone": tombstone, "limit": rows or ALL_ROWS})
+
+
+class Knowing(Protocol):
+    """A store, so far as is needed to find tasks by what features know."""
+
+    features: Features
+
+    async def feature_rows(self, feature: str, statement: str, *args: Any) -> list[dict[str, Any]]: ...
+
+    async def statuses(self, task_ids: Collection[UUID]) -> dict[UUID, TaskStatus]: ...
+
+
+async def find_belonging(store: Knowing, scope: str, limit: int | None) -> list[UUID]:
+    """Returns tasks that belong to something of a scope, and tasks that belong to those."""
+    found = dict[UUID, None]()
+    for of_scope in (True, False):
+        subject = subject_of(scope, (), rows=limit) if of_scope else subject_of(None, found, rows=limit)
+        for name in store.features.belonging:
+            found |= {UUID(str(row["id"])): None for row in await store.feature_rows(name, BELONGING, subject)}
+    return list(found)
+
+
+async def more_erasable(store: Knowing, found: list[UUID], scope: str, limit: int) -> list[UUID]:
+    """Returns these tasks of a scope, and those that belong to something of it and do not run."""
+    others = [one for one in await find_belonging(store, scope, limit) if one not in found]
+    known = await store.statuses(others)
+    return [
+        *found,
+        *(one for one in others if one in known and not (known[one].erased or known[one].state is State.RUNNING)),
+    ]
 
 
 def tell_conflicts(who: str, tasks: Sequence[NewTask], answers: Iterable[Enqueued]) -> list[Audit]:

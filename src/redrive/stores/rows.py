@@ -201,6 +201,7 @@ def record(row: Row) -> Record:
         row["created_at"],
         row["updated_at"],
         row["seq"],
+        row["expires_at"],
     )
 
 

@@ -181,6 +181,11 @@ select (select count(*) from redrive.webhooks_endpoint e where e.account = $1::j
       and a.task_id in (select d.task_id from redrive.webhooks_delivery d where d.account = $1::jsonb ->> 'scope'
         union select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t)) as n
 
+-- belonging: deliveries of events that were enqueued as tasks of their own
+select d.task_id as id from redrive.webhooks_delivery d where d.account not like 'erased:%' and d.event_id in (
+  select h.payload ->> 'event_id' from redrive.history h where h.kind = 'WEBHOOK_EVENT'
+    and h.id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t))
+
 -- erase: what was sent and answered, so many at once; before the deliveries, by which it is found
 update redrive.webhooks_attempt set request = null, response = null, error = null where id = any (array(
   select a.id from redrive.webhooks_attempt a where (a.request is not null or a.response is not null or a.error is not null)

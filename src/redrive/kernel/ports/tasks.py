@@ -41,7 +41,12 @@ class TaskReads(Protocol):
         """Returns how much is kept about a scope, or about tasks, by place; tasks that run now are counted apart."""
 
     async def erasable(self, scope: str, limit: int) -> list[UUID]:
-        """Returns tasks of a scope that do not run: live, finished, or known by a dead letter only."""
+        """Returns tasks of a scope that do not run: live, finished, or known by a dead letter only; also those that
+        belong to something of the scope without carrying it, which features know."""
+
+    async def belonging(self, scope: str, limit: int | None = None) -> list[UUID]:
+        """Returns tasks, also running ones, that belong to something of a scope and are not erased, so far as features
+        know them; whether they carry the scope themselves or not."""
 
 
 async def get_task(store: TaskReads, task_id: UUID) -> Task | None:

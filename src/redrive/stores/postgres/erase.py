@@ -35,6 +35,8 @@ async def erase(connection: Connection, wanted: Erase, features: Features) -> di
         list(wanted.telling),
     )
     places = json.loads(done)
+    if wanted.scope is not None:
+        places["reasons"] = await connection.fetchval(SQL["erase_reasons"], wanted.scope)
     if features.erasing and wanted.about_somebody:
         ids = [row["id"] for row in await connection.fetch(SQL["not_live"], list(wanted.task_ids))]
         subject = subject_of(wanted.scope, ids, wanted.tombstone, wanted.rows)

@@ -87,6 +87,8 @@ def count_failed(which: FailureFilter) -> tuple[str, Where]:
 
 def audit(which: AuditFilter, documents: int | None = None) -> Where:
     where = Where(of_audit(which), documents)
+    if which.task_ids is not None:
+        where.add(" and task_id = any ({})", list(which.task_ids))
     for sign, moment in ((">=", which.since), ("<", which.until), ("<", which.older_than)):
         if moment is not None:
             where.add(f" and at {sign} {{}}", moment)

@@ -26,7 +26,7 @@ from redrive.kernel.ports.store import (
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
-from redrive.stores.features import PERSONAL, Features, place_of, subject_of
+from redrive.stores.features import PERSONAL, Features, find_belonging, more_erasable, place_of, subject_of
 from redrive.stores.filters import by_state, largest
 from redrive.stores.postgres import filters
 from redrive.stores.postgres.calls import fetch, value
@@ -248,6 +248,8 @@ class Reads:
 
     async def personal(self, scope: str | None, task_ids: Collection[UUID] = ()) -> dict[str, int]:
         found: Counter[str] = Counter()
+        if scope is not None:
+            task_ids = [*task_ids, *await self.belonging(scope)]
         for row in await self._rows("personal", scope, list(task_ids)):
             found[row["place"]] += row["n"]
         for name in self.features.erasing:
@@ -256,7 +258,11 @@ class Reads:
         return dict(found)
 
     async def erasable(self, scope: str, limit: int) -> list[UUID]:
-        return [row["id"] for row in await self._rows("erasable", scope, limit)]
+        found = [row["id"] for row in await self._rows("erasable", scope, limit)]
+        return await more_erasable(self, found, scope, limit)
+
+    async def belonging(self, scope: str, limit: int | None = None) -> list[UUID]:
+        return await find_belonging(self, scope, limit)
 
     async def count_audit(self, which: AuditFilter) -> int:
         where = filters.audit(which)

@@ -452,6 +452,9 @@ select u.id from unnest($1::uuid[]) u(id) where not exists (select 1 from redriv
 -- erase: personal data goes
 select redrive.erase($1, $2, $3, $4, $5, $6, $7);
 
+-- erase_reasons: why circuits were opened and workers drained
+select redrive.erase_reasons($1);
+
 -- erase_callbacks: what joins would enqueue about a scope
 select redrive.erase_callbacks($1);
 
@@ -473,6 +476,8 @@ union all select 'causes', count(*) from (
   where g.sample_scope = $1 or (g.sample_task = any ($2) and g.message <> 'erased')
   union select g.fingerprint from redrive.failure_delta g
   where g.sample_scope = $1 or (g.sample_task = any ($2) and g.message <> 'erased')) c
+union all select 'reasons', count(*) from redrive.circuit c where c.reason = $1 or (length($1) >= 6 and strpos(c.reason, $1) > 0)
+union all select 'reasons', count(*) from redrive.worker w where w.drain_reason = $1 or (length($1) >= 6 and strpos(w.drain_reason, $1) > 0)
 union all select 'joins', count(*) from redrive.task_join j where j.on_complete ->> 'scope' = $1
 union all select 'joins', count(*) from redrive.task_join j where j.on_success ->> 'scope' = $1
 union all select 'audit', count(*) from redrive.audit a where $1::text is not null and a.scope = $1

@@ -42,6 +42,7 @@ _TIMES = frozenset(
         "started_at",
         "seen_at",
         "updated_at",
+        "expires_at",
         "erased_at",
         "first_ends",
         "last_ends",

@@ -28,6 +28,8 @@ def erase(session: Session, wanted: Erase) -> dict[str, int]:
         "holds": session.run(SQL["erase_holds"], dumps(wanted.holds)),
         "audit": session.run(SQL["erase_audit"], dumps(list(wanted.audit.items())), dumps(wanted.telling)),
     }
+    if wanted.scope is not None:
+        done["reasons"] = sum(session.run(SQL[name], wanted.scope) for name in ("erase_circuits", "erase_drains"))
     if wanted.about_somebody:
         subject = subject_of(wanted.scope, [row[0] for row in found], wanted.tombstone, wanted.rows)
         for name, texts in session.features.erasing.items():

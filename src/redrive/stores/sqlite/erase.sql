@@ -40,6 +40,12 @@ update redrive_dead_letter set payload = null, error_message = 'erased', error_s
 where task_id in (select value from json_each(?1))
   and (error_message <> 'erased' or payload is not null or error_summary is not null or scope is not ?2)
 
+-- erase_circuits: why circuits were opened, where somebody wrote the scope into it; a short one is looked for as the whole text only
+update redrive_circuit set reason = 'erased' where (reason = ?1 or (length(?1) >= 6 and instr(reason, ?1) > 0))
+
+-- erase_drains: why workers were told to drain, likewise
+update redrive_worker set drain_reason = 'erased' where (drain_reason = ?1 or (length(?1) >= 6 and instr(drain_reason, ?1) > 0))
+
 -- erase_holds: why something is paused
 update redrive_hold set reason = 'erased' where (target, name) in (
   select json_extract(j.value, '$[0]'), json_extract(j.value, '$[1]') from json_each(?) j)
@@ -65,6 +71,8 @@ union all select 'dead_letters', count(*) from meant m cross join redrive_dead_l
   where d.error_message <> 'erased'
 union all select 'causes', count(*) from redrive_failure_group g
   where g.sample_scope = ?1 or (g.sample_task in (select value from json_each(?2)) and g.message <> 'erased')
+union all select 'reasons', count(*) from redrive_circuit where (reason = ?1 or (length(?1) >= 6 and instr(reason, ?1) > 0))
+union all select 'reasons', count(*) from redrive_worker where (drain_reason = ?1 or (length(?1) >= 6 and instr(drain_reason, ?1) > 0))
 union all select 'joins', count(*) from redrive_join j where j.on_complete ->> 'scope' = ?1
 union all select 'joins', count(*) from redrive_join j where j.on_success ->> 'scope' = ?1
 union all select 'audit', count(*) from redrive_audit a where a.scope = ?1

@@ -119,6 +119,9 @@ def letters(query: Query) -> tuple[str, list[Any]]:
 
 def audit(which: AuditFilter) -> tuple[str, list[Any]]:
     sql, args = where(of_audit(which), _mark)
+    if which.task_ids is not None:
+        sql += " and task_id in (select value from json_each(?))"
+        args.append(json.dumps([str(task_id) for task_id in which.task_ids]))
     # A list by number is walked by number, and only what is past its keep found by its age: an index of times would be
     # read from one end to the other, and sorted, for each page of a long stretch.
     for column, moment in (("+at >=", which.since), ("+at <", which.until), ("at <", which.older_than)):

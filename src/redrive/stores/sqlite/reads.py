@@ -27,7 +27,7 @@ from redrive.kernel.ports.store import (
 )
 from redrive.kernel.records import Record
 from redrive.kernel.task import LIVE, AuditRow, DeadLetter, State, Task, Timeline
-from redrive.stores.features import PERSONAL, Features, place_of, subject_of
+from redrive.stores.features import PERSONAL, Features, find_belonging, more_erasable, place_of, subject_of
 from redrive.stores.filters import DIMENSIONS, by_state, largest
 from redrive.stores.rows import each_once
 from redrive.stores.sql import statements
@@ -219,6 +219,8 @@ class Reads:
         return [codec.audit(row, documents is not None) for row in found]
 
     async def personal(self, scope: str | None, task_ids: Collection[UUID] = ()) -> dict[str, int]:
+        if scope is not None:
+            task_ids = [*task_ids, *await self.belonging(scope)]
         args = [scope, dumps([str(task_id) for task_id in task_ids])]
         found: Counter[str] = Counter()
         for row in await self.read(lambda session: _rows(session, ERASE["personal"], args)):
@@ -229,8 +231,12 @@ class Reads:
         return dict(found)
 
     async def erasable(self, scope: str, limit: int) -> list[UUID]:
-        found = await self.read(lambda session: _rows(session, ERASE["erasable"], [scope, limit]))
-        return [UUID(row["id"]) for row in found]
+        rows = await self.read(lambda session: _rows(session, ERASE["erasable"], [scope, limit]))
+        found = [UUID(row["id"]) for row in rows]
+        return await more_erasable(self, found, scope, limit)
+
+    async def belonging(self, scope: str, limit: int | None = None) -> list[UUID]:
+        return await find_belonging(self, scope, limit)
 
     async def count_audit(self, which: AuditFilter) -> int:
         sql, args = filters.audit(which)

@@ -1,1 +1,2 @@
-select 1; -- the first real statement takes the place of this
+drop index redrive.batches_parent;
+alter table redrive.batches drop column parent;

@@ -1,1 +1,2 @@
-select 1; -- the first real statement takes the place of this
+drop index redrive_batches_parent;
+alter table redrive_batches drop column parent;

@@ -62,6 +62,21 @@ begin
   return v_done || jsonb_build_object('audit', v_n);
 end $$;
 
+-- Why circuits were opened and workers told to drain, where somebody wrote the scope into it. A short scope is looked for as
+-- the whole text only: inside of sentences it would be found everywhere. Returns how many.
+create or replace function redrive.erase_reasons(p_scope text) returns integer
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_circuits integer;
+  v_workers integer;
+begin
+  update redrive.circuit c set reason = 'erased' where c.reason = p_scope or (length(p_scope) >= 6 and strpos(c.reason, p_scope) > 0);
+  get diagnostics v_circuits = row_count;
+  update redrive.worker w set drain_reason = 'erased' where w.drain_reason = p_scope or (length(p_scope) >= 6 and strpos(w.drain_reason, p_scope) > 0);
+  get diagnostics v_workers = row_count;
+  return v_circuits + v_workers;
+end $$;
+
 -- What is enqueued at the end of joins, and is about this scope, goes; who waits for it does not wait for ever. Returns how many.
 create or replace function redrive.erase_callbacks(p_scope text) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
