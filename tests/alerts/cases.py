@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from redrive.kernel.alerts.facts import Facts, QueueFacts
+from redrive.kernel.alerts.thresholds import Limits, Thresholds
 
+HALF = Limits(Thresholds(pending_share=0.5))
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 Q = 'queue="q"'
 QUEUED = 'redrive_fleet_tasks{queue="q", kind="A", state="queued"}'
@@ -45,6 +47,7 @@ class Case:
     series: dict[str, str] = field(default_factory=dict)
     queue: QueueFacts | None = None
     store: dict[str, Any] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def facts(self) -> Facts:
@@ -74,6 +77,30 @@ CASES = [
         "pending",
         {f"redrive_fleet_overdue_tasks{{{Q}}}": "2x90", QUEUED: "8x90"},
         quiet(queued=8, overdue=2, workers=1),
+    ),
+    *(
+        Case(
+            "pending",
+            f"{waited} of {queued}, half is asked for",
+            fires,
+            {f"redrive_fleet_overdue_tasks{{{Q}}}": f"{waited}x90", QUEUED: f"{queued}x90"},
+            quiet(queued=queued, overdue=waited, workers=1),
+            limits=HALF,
+        )
+        for waited, queued, fires in (
+            (1_250, 2_500, True),
+            (1_249, 2_500, False),
+            (100_000, 1_000_000, True),
+            (99_999, 1_000_000, False),
+        )
+    ),
+    Case(
+        "pending",
+        "more than a thousand are asked for",
+        True,
+        {f"redrive_fleet_overdue_tasks{{{Q}}}": "5001x90", QUEUED: "9000x90"},
+        quiet(queued=9000, overdue=5001, workers=1),
+        limits=Limits(Thresholds(pending=5000)),
     ),
     Case("pending", "none", False, {f"redrive_fleet_overdue_tasks{{{Q}}}": "0x90"}, quiet(queued=8, workers=1)),
     *_of(

@@ -84,6 +84,17 @@ async def alive(harness: Harness) -> None:
     await harness.tick("w1")
 
 
+async def test_a_share_of_more_than_a_thousand_is_found(harness: Harness) -> None:
+    """By whether the 1,250th oldest of 2,500 has waited for so long, and not by a count that ends before."""
+    half = Limits(Thresholds(pending_share=0.5, no_worker_for=1e6))
+    await harness.enqueue_many(1_249)
+    await harness.advance(400)
+    await harness.enqueue_many(1_251)
+    assert "pending:default" not in await firing(harness, half)
+    await later(harness, 400)
+    assert "pending:default" in await firing(harness, half)
+
+
 async def test_what_is_broken_in_a_store_fires(harness: Harness) -> None:
     await alive(harness)
     assert await firing(harness) == set()

@@ -87,23 +87,26 @@ def test_prometheus_can_read_it(limits: Limits, tmp_path: Path) -> None:
 
 def test_prometheus_fires_when_the_product_does(tmp_path: Path) -> None:
     """Each rule in a file of its own: promtool evaluates all rules of a file in every case."""
-    file = yaml.safe_load(rule_file(Limits(), "docs/operations.md", HERE))
-    tests: dict[str, list[dict[str, Any]]] = {}
+    files = {repr(case.limits): case.limits for case in CASES}
+    tests: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for case in CASES:
-        tests.setdefault(_name(case.rule), []).append(_test(case))
+        tests.setdefault((_name(case.rule), repr(case.limits)), []).append(_test(case))
     evaluated = _with(EVALUATED, "a")
-    tests["RedriveNotEvaluated"] = [
+    tests["RedriveNotEvaluated", repr(Limits())] = [
         _absent({}, True),
         _absent({evaluated: "0+60x90"}, False),
         _absent({evaluated: "0x90"}, True),
     ]
-    for alert, cases in tests.items():
+    names = []
+    for (alert, limits), cases in tests.items():
+        file = yaml.safe_load(rule_file(files[limits], "docs/operations.md", HERE))
+        names.append(name := f"{alert}{list(files).index(limits)}")
         own = [{**group, "rules": [r for r in group["rules"] if r["alert"] == alert]} for group in file["groups"]]
-        (tmp_path / f"{alert}.yml").write_text(json.dumps({"groups": [group for group in own if group["rules"]]}))
-        (tmp_path / f"{alert}.tests.yml").write_text(
-            json.dumps({"rule_files": [f"{alert}.yml"], "evaluation_interval": "1m", "tests": cases})
+        (tmp_path / f"{name}.yml").write_text(json.dumps({"groups": [group for group in own if group["rules"]]}))
+        (tmp_path / f"{name}.tests.yml").write_text(
+            json.dumps({"rule_files": [f"{name}.yml"], "evaluation_interval": "1m", "tests": cases})
         )
-    promtool(tmp_path, "test", "rules", *(f"{alert}.tests.yml" for alert in tests))
+    promtool(tmp_path, "test", "rules", *(f"{name}.tests.yml" for name in names))
 
 
 def test_one_connection_is_not_taken_for_another(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}-{case.name}")
 def test_a_rule_is_broken_by_what_it_is_about(case: Case) -> None:
-    found = [one for one in conditions(case.facts, Limits()) if one.rule == case.rule]
+    found = [one for one in conditions(case.facts, case.limits) if one.rule == case.rule]
     assert bool(found) == case.fires, found
     for one in found:
         assert one.queue == ("" if case.queue is None else "q")
@@ -50,6 +50,15 @@ def test_words() -> None:
         "oldest_age": "the first task of queue reports has waited for 2 h; 15 min is its limit",
         "no_worker": "no live worker serves queue reports, with 150 tasks waiting",
     }
+
+
+def test_a_count_that_went_no_further_says_at_least() -> None:
+    half = Limits(Thresholds(pending_share=0.5, off=["depth", "no_worker"]))
+    facts = at_rest({"q": quiet(queued=4_000, overdue=2_500, workers=1)}, expired=1_000)
+    assert [one.text for one in conditions(facts, half)] == [
+        "queue q has at least 2,500 tasks that waited for more than 5 min, at least 62% of all that are queued",
+        "leases that ran out and that nobody recovers: at least 1,000",
+    ]
 
 
 def test_thresholds_of_a_queue_and_rules_that_are_off() -> None:

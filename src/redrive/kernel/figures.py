@@ -13,6 +13,7 @@ from redrive.kernel.task import State
 LATE_AFTER_S = 60.0  # a schedule whose run is overdue for longer than this is late
 UNFINISHED = (State.QUEUED, State.DELAYED, State.RUNNING)
 MOST_COUNTED = 1_000  # of what is counted by looking at rows
+MOST_WAITING = 100_000  # of those that wait, where a threshold asks for more than MOST_COUNTED
 
 
 @dataclass(slots=True, frozen=True)

@@ -10,6 +10,11 @@ def counted(n: int, noun: str = "task") -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
+def at_least(n: int, most: int) -> str:
+    """Returns a number that was counted up to ``most``: ``999``, ``at least 1,000``."""
+    return f"at least {n:,}" if n >= most else f"{n:,}"
+
+
 def span(time: timedelta) -> str:
     """Returns a span of time in its largest fitting unit: ``90 s``, ``5 min``, ``3 h``, ``2 d``."""
     seconds = max(time.total_seconds(), 0)

@@ -148,7 +148,8 @@ FAILED_OPEN = _fleet(
 )
 OVERDUE = _fleet(
     "overdue_tasks",
-    "Tasks that have waited for longer than the queue's pending_age, 1,000 at most, as of the last round of alerts.",
+    "Tasks that have waited for longer than the queue's pending_age, as of the last round of alerts: 1,000 at most, or"
+    " a quarter more than pending and pending_share ask for, up to 100,000.",
     ("queue",),
 )
 BURN = _fleet(

@@ -33,7 +33,7 @@ def slo(url: Url = None, app: AppName = None, json: Json = False) -> None:
                 queue,
                 *looked.cell(name),
                 f"{one.objective.target:.4g} within {one.objective.wait_seconds:g} s, {one.objective.days} d",
-                *(one.good, one.bad, one.overdue, f"{one.share:.2%}", f"{one.left:.0%}"),
+                *(one.good, one.bad, one.waiting, f"{one.share:.2%}", f"{one.left:.0%}"),
                 *(f"{one.burn.get(name, 0.0):g}×" for name in WINDOWS),
             )
             for name, queue, one in found

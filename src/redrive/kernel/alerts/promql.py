@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from redrive.kernel.alerts.facts import SURGE_FACTOR, SURGE_WINDOW, USUAL_WINDOW
 from redrive.kernel.alerts.slo import FAST, LASTING, SLOW
 from redrive.kernel.alerts.thresholds import CIRCUIT_OPEN_S, NOT_EVALUATED_S, PINNED_S, UNSEALED_S, Thresholds
+from redrive.kernel.figures import MOST_WAITING
 from redrive.kernel.wording import prometheus_span
 
 _SURGE, _USUAL = (prometheus_span(one.total_seconds()) for one in (SURGE_WINDOW, USUAL_WINDOW))
@@ -25,8 +26,11 @@ def depth(limit: Thresholds, which: str) -> str:
 
 def pending(limit: Thresholds, which: str) -> str:
     waited = _of_queue("redrive_fleet_overdue_tasks", which)
-    share = f" and on (connection, queue) {waited} / on (connection, queue) {_queued(which)} >= {limit.pending_share:g}"
-    return f"{waited} > {limit.pending}{share if limit.pending_share else ''}{_RUNNING}"
+    enough = f"{waited} > {min(limit.pending, MOST_WAITING - 1)}"
+    if limit.pending_share:  # of a backlog beyond what is counted, so many late ones are enough, as for the product
+        share = f"{waited} / on (connection, queue) {_queued(which)} >= {limit.pending_share:g}"
+        enough += f" and on (connection, queue) ({share} or {waited} >= {MOST_WAITING})"
+    return f"{enough}{_RUNNING}"
 
 
 def surge(limit: Thresholds, which: str) -> str:

@@ -3,6 +3,7 @@ made."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +14,7 @@ from redrive.kernel.alerts.facts import SURGE_FACTOR, SURGE_WINDOW, Facts, Queue
 from redrive.kernel.alerts.slo import FAST, SLOW
 from redrive.kernel.alerts.thresholds import CIRCUIT_OPEN_S, PINNED_S, SPANS, THRESHOLDS, UNSEALED_S, Limits, Thresholds
 from redrive.kernel.diagnosis import Level
+from redrive.kernel.figures import MOST_COUNTED
 from redrive.kernel.wording import counted, span
 
 OWN_ANCHOR = "rules-of-your-own"  # in the runbook, of all rules of an application
@@ -67,7 +69,8 @@ class Rule:
     """``words`` may have ``{queue}``, ``{value}`` and thresholds by name; so may ``fix``. ``of_queue`` and ``of_store``
     return the number that breaks it, or None. ``hold``: how long it has to be broken, in seconds; a name of a
     threshold, or a number. ``expression`` gets thresholds and a selector of queues, for Prometheus. ``detail`` is added
-    to its words where the product says them; ``instead`` says it in words of its own, where the facts have some."""
+    to its words where the product says them; ``instead`` says it in words of its own, where the facts have some.
+    ``most`` and ``most_of_store``: how far its number is counted; from there on it says "at least"."""
 
     name: str
     level: Level
@@ -78,8 +81,10 @@ class Rule:
     expression: Callable[[Thresholds, str], str]
     of_queue: Callable[[QueueFacts, Thresholds], float | None] | None = None
     of_store: Callable[[Facts], float | None] | None = None
-    detail: Callable[[QueueFacts], str] = lambda _: ""
+    detail: Callable[[QueueFacts, Thresholds], str] = lambda own, limit: ""
     instead: Callable[[Facts], str | None] = lambda _: None
+    most: Callable[[QueueFacts, Thresholds], float] = lambda own, limit: math.inf
+    most_of_store: float = math.inf
 
     @property
     def anchor(self) -> str:
@@ -100,7 +105,7 @@ class Rule:
         if self.of_store is not None and limits.holds(self.name, ""):
             value = self.of_store(facts)
             if value is not None:
-                text = self.instead(facts) or self.said("", self.unit.told(value), limits.every)
+                text = self.instead(facts) or self.said("", self._number(value, self.most_of_store), limits.every)
                 yield self._condition("", value, text, limits.every)
         if self.of_queue is None:
             return
@@ -110,8 +115,12 @@ class Rule:
                 continue
             value = self.of_queue(own, limit)
             if value is not None:
-                text = self.said(queue, self.unit.told(value), limit) + self.detail(own)
+                number = self._number(value, self.most(own, limit))
+                text = self.said(queue, number, limit) + self.detail(own, limit)
                 yield self._condition(queue, value, text, limit)
+
+    def _number(self, value: float, most: float) -> str:
+        return f"at least {self.unit.told(value)}" if value >= most else self.unit.told(value)
 
     def _condition(self, queue: str, value: float, text: str, limit: Thresholds) -> Condition:
         return Condition(self.name, queue, value, text, self.level, self.held(limit), self.to_do(queue, limit))
@@ -140,8 +149,7 @@ def _depth(own: QueueFacts, limit: Thresholds) -> float | None:
 
 
 def _pending(own: QueueFacts, limit: Thresholds) -> float | None:
-    enough = own.overdue >= limit.pending_share * own.queued
-    return _above(own.overdue, limit.pending) if enough else None
+    return own.overdue if own.overdue >= limit.enough_waiting(own.queued) else None
 
 
 def _surge(own: QueueFacts, limit: Thresholds) -> float | None:
@@ -158,8 +166,13 @@ def _unserved(own: QueueFacts, limit: Thresholds) -> float | None:
     return _above(own.queued, 0) if not own.workers else None
 
 
-def _share(own: QueueFacts) -> str:
-    return f", {min(own.overdue / own.queued, 1):.0%} of all that are queued" if own.queued else ""
+def _most_pending(own: QueueFacts, limit: Thresholds) -> float:
+    return limit.most_waiting(own.queued)
+
+
+def _share(own: QueueFacts, limit: Thresholds) -> str:
+    least = "at least " if own.queued > own.overdue >= _most_pending(own, limit) else ""
+    return f", {least}{min(own.overdue / own.queued, 1):.0%} of all that are queued" if own.queued else ""
 
 
 FAILED = Rule(
@@ -192,6 +205,7 @@ PENDING = Rule(
     promql.pending,
     _pending,
     detail=_share,
+    most=_most_pending,
 )
 SURGE = Rule(
     "surge",
@@ -233,6 +247,7 @@ STUCK = Rule(
     60.0,
     promql.stuck,
     of_store=lambda facts: _above(facts.expired, 0),
+    most_of_store=MOST_COUNTED,
 )
 SCHEDULE_MISSED = Rule(
     "schedule_missed",

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from redrive.kernel.figures import MOST_COUNTED
 from redrive.kernel.series import BOUNDS
+from redrive.kernel.wording import at_least
 
 WINDOWS = {
     "5m": timedelta(minutes=5),
@@ -85,6 +87,11 @@ class ServiceLevel:
     overdue: int = 0
     burn: Mapping[str, float] = field(default_factory=dict)
     at: datetime | None = None
+
+    @property
+    def waiting(self) -> str:
+        """How many wait beyond the objective, as people say it: they are counted up to a bound."""
+        return at_least(self.overdue, MOST_COUNTED)
 
     @property
     def share(self) -> float:

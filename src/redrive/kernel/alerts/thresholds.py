@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
+
+from redrive.kernel.figures import MOST_COUNTED, MOST_WAITING
 
 EVERY_QUEUE = "*"
 # Those that nobody sets, in seconds; the product and the rules of Prometheus both take them from here.
@@ -36,6 +39,16 @@ class Thresholds:
     oldest_age: float = 900.0
     no_worker_for: float = 120.0
     off: list[str] = field(default_factory=list)
+
+    def enough_waiting(self, queued: int) -> int:
+        """Returns how many of so many queued tasks have to have waited for ``pending_age``: ``pending`` or more, and
+        the share. Not more than are looked at: of a backlog beyond that, so many late ones are enough."""
+        return min(max(self.pending + 1, math.ceil(self.pending_share * queued)), MOST_WAITING)
+
+    def most_waiting(self, queued: int) -> int:
+        """Returns how many of them are counted at most. A little more than is enough: who compares the count with what
+        is queued a moment later gets the same answer."""
+        return min(max(MOST_COUNTED, math.ceil(self.enough_waiting(queued) * 1.25)), MOST_WAITING)
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
+
+NO_CAPS: Mapping[str, int] = MappingProxyType({})
 
 if TYPE_CHECKING:
     from redrive.kernel.circuit import CircuitRow
@@ -36,9 +39,12 @@ class HealthReads(Protocol):
         """Returns what the fleet is measured by, by one statement that costs no more than there are kinds, workers and
         schedules."""
 
-    async def overdue(self, ages: Mapping[str, float], but: Sequence[str] = ()) -> dict[str, int]:
+    async def overdue(
+        self, ages: Mapping[str, float], but: Sequence[str] = (), most: Mapping[str, int] = NO_CAPS
+    ) -> dict[str, int]:
         """Returns how many tasks of each of these queues could run and have waited for that many seconds, kinds ``but``
-        left out: among the first 1,000 of each lane, and 1,000 at most."""
+        left out: among the first of each lane, and ``most`` of a queue at most, which is 1,000 unless it says more. So
+        many or more is the same as: the ``most``-th oldest has waited for so long."""
 
     async def counts(self) -> list[Count]: ...
 

@@ -56,7 +56,7 @@ def _objective(alert: Alert, book: Book) -> list[str]:
     service = book.services.get(alert.queue)
     if service is None or alert.rule not in (SLO_FAST.name, SLO_SLOW.name):
         return []
-    late = f", {service.overdue:,} wait longer now" if service.overdue else ""
+    late = f", {service.waiting} wait longer now" if service.overdue else ""
     left = f"{service.left:.0%} of the error budget is left" if service.left > 0 else "the error budget is used up"
     return [f"objective: {service.objective.told}; {left}{late}"]
 

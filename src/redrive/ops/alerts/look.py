@@ -76,7 +76,8 @@ async def look(
     waiting = {
         queue: limits.of(queue).pending_age for queue, age in oldest.items() if age > limits.of(queue).pending_age
     }
-    overdue = await store.overdue(waiting, sorted(held)) if waiting else {}
+    most = {queue: limits.of(queue).most_waiting(queued[queue]) for queue in waiting}
+    overdue = await store.overdue(waiting, sorted(held), most) if waiting else {}
     known = await known_failures(store, now) if +failed else Counter[str]()
     surged, usual = await _surges(store, now) if +failed else (Counter[str](), Counter[str]())
     depths = remember(book.depths, queued, limits, now)

@@ -17,7 +17,10 @@ async def figures(pool: Pool) -> Figures:
     return read(await pool.run(lambda connection: connection.fetchval(SQL["figures"], *args)))
 
 
-async def overdue(pool: Pool, ages: Mapping[str, float], but: Sequence[str]) -> dict[str, int]:
-    args = (list(ages), list(ages.values()), list(but), MOST_COUNTED)
+async def overdue(
+    pool: Pool, ages: Mapping[str, float], but: Sequence[str], most: Mapping[str, int]
+) -> dict[str, int]:
+    caps = [most.get(queue, MOST_COUNTED) for queue in ages]
+    args = (list(ages), list(ages.values()), list(but), caps)
     rows = await pool.run(lambda connection: connection.fetch(SQL["overdue"], *args))
     return {row["queue"]: row["n"] for row in rows if row["n"]}

@@ -74,7 +74,7 @@ select json_build_object(
 )::text;
 
 -- overdue: tasks that have waited too long, of some queues: among the first of each lane, one step in the index for each of these
-select w.queue, x.n from unnest($1::text[], $2::float8[]) w(queue, age) cross join lateral (
+select w.queue, x.n from unnest($1::text[], $2::float8[], $4::bigint[]) w(queue, age, most) cross join lateral (
   with recursive lanes as (
     (select t.lane from redrive.task t where t.state = 'queued' and t.queue = w.queue order by t.lane limit 1)
     union all
@@ -85,6 +85,6 @@ select w.queue, x.n from unnest($1::text[], $2::float8[]) w(queue, age) cross jo
   select count(*) as n from (
     select 1 from lanes l cross join lateral (
       select t.kind, greatest(t.created_at, t.run_at, t.last_attempt_at, t.last_replayed_at) as since from redrive.task t
-      where t.state = 'queued' and t.queue = w.queue and t.lane = l.lane order by t.priority, t.position limit $4) f
-    where f.since < clock_timestamp() - make_interval(secs => w.age) and f.kind <> all ($3::text[]) limit $4) y
+      where t.state = 'queued' and t.queue = w.queue and t.lane = l.lane order by t.priority, t.position limit w.most) f
+    where f.since < clock_timestamp() - make_interval(secs => w.age) and f.kind <> all ($3::text[]) limit w.most) y
 ) x;

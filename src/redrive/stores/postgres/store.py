@@ -14,6 +14,7 @@ from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.feature import Feature
 from redrive.kernel.figures import Figures
 from redrive.kernel.machine import ExpiredLease, Transition
+from redrive.kernel.ports.health import NO_CAPS
 from redrive.kernel.ports.store import (
     Beat,
     Capabilities,
@@ -116,8 +117,10 @@ class PostgresStore(Reads, Series):
     async def figures(self) -> Figures:
         return await figures(self.pool)
 
-    async def overdue(self, ages: Mapping[str, float], but: Sequence[str] = ()) -> dict[str, int]:
-        return await overdue(self.pool, ages, but) if ages else {}
+    async def overdue(
+        self, ages: Mapping[str, float], but: Sequence[str] = (), most: Mapping[str, int] = NO_CAPS
+    ) -> dict[str, int]:
+        return await overdue(self.pool, ages, but, most) if ages else {}
 
     async def identity(self) -> str:
         return await identity(self.pool)

@@ -78,30 +78,21 @@ select json_object(
 -- overdue: tasks that have waited too long, of some queues: among the first of each lane, one step in the index for each of these
 with recursive wanted(queue, age) as (
   select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(?2)
-), lanes(first) as (
-  select (
-    select t.rowid from redrive_task t where t.state = 'queued' and t.queue = w.queue
-    order by t.lane, t.priority, t.position limit 1)
+), lanes(queue, lane, age) as (
+  select w.queue, (
+    select t.lane from redrive_task t where t.state = 'queued' and t.queue = w.queue order by t.lane limit 1), w.age
   from wanted w
   union all
-  select (
-    select t.rowid from redrive_task t, redrive_task o
-    where o.rowid = l.first and t.state = 'queued' and t.queue = o.queue and t.lane > o.lane
-    order by t.lane, t.priority, t.position limit 1)
-  from lanes l where l.first is not null
-), heads(at, n) as (
-  select first, 1 from lanes where first is not null
-  union all
-  select (
-    select t.rowid from redrive_task t, redrive_task o
-    where o.rowid = h.at and t.state = 'queued' and t.queue = o.queue and t.lane = o.lane
-      and (t.priority, t.position) > (o.priority, o.position)
-    order by t.priority, t.position limit 1), h.n + 1
-  from heads h where h.at is not null and h.n < ?4
+  select l.queue, (
+    select t.lane from redrive_task t where t.state = 'queued' and t.queue = l.queue and t.lane > l.lane
+    order by t.lane limit 1), l.age
+  from lanes l where l.lane is not null
 )
-select t.queue, min(count(*), ?4)
-from heads h cross join redrive_task t on t.rowid = h.at cross join wanted w on w.queue = t.queue  -- in this order
-where max(t.created_at, coalesce(t.run_at, 0), coalesce(t.last_attempt_at, 0), coalesce(t.last_replayed_at, 0))
-    < ?1 - w.age * 1000000
-  and t.kind not in (select value from json_each(?3))
-group by t.queue
+select l.queue, min(sum((
+  select count(*) from (
+    select t.kind,
+      max(t.created_at, coalesce(t.run_at, 0), coalesce(t.last_attempt_at, 0), coalesce(t.last_replayed_at, 0)) as since
+    from redrive_task t where t.state = 'queued' and t.queue = l.queue and t.lane = l.lane
+    order by t.priority, t.position limit ?4) f
+  where f.since < ?1 - l.age * 1000000 and f.kind not in (select value from json_each(?3)))), ?4) as n
+from lanes l where l.lane is not null group by l.queue having n > 0

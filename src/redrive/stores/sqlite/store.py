@@ -19,6 +19,7 @@ from redrive.kernel.feature import Feature
 from redrive.kernel.figures import Figures
 from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.meter import Meter
+from redrive.kernel.ports.health import NO_CAPS
 from redrive.kernel.ports.store import (
     Beat,
     Capabilities,
@@ -128,8 +129,10 @@ class SqliteStore(Reads, Series):
     async def figures(self) -> Figures:
         return await self.read(figures)
 
-    async def overdue(self, ages: Mapping[str, float], but: Sequence[str] = ()) -> dict[str, int]:
-        return await self.read(lambda session: overdue(session, ages, but)) if ages else {}
+    async def overdue(
+        self, ages: Mapping[str, float], but: Sequence[str] = (), most: Mapping[str, int] = NO_CAPS
+    ) -> dict[str, int]:
+        return await self.read(lambda session: overdue(session, ages, but, most)) if ages else {}
 
     async def identity(self) -> str:
         if self.location.memory:

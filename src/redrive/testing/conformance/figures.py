@@ -112,6 +112,16 @@ class TestOverdue:
         assert await store.overdue({"q": 300.0, "other": 500.0}, ["A"]) == {"q": 1}
         assert await store.overdue({"q": 500.0}) == await store.overdue({}) == {}
 
+    async def test_as_many_are_counted_as_are_asked_for(self, harness: Harness) -> None:
+        await harness.enqueue_many(1_200, "A", queue="q")
+        await harness.enqueue_many(1_300, "B", queue="q")
+        await harness.advance(400)
+        await harness.enqueue_many(500, "A", queue="q")
+        store = harness.store
+        assert await store.overdue({"q": 300.0}, most={"q": 2_499}) == {"q": 2_499}
+        assert await store.overdue({"q": 300.0}, most={"q": 3_000}) == {"q": 2_500}
+        assert await store.overdue({"q": 300.0}, ["B"], {"q": 3_000}) == {"q": 1_200}
+
     async def test_no_more_than_a_thousand_are_looked_at(self, harness: Harness) -> None:
         costs = []
         for _ in range(2):
