@@ -17,9 +17,7 @@ async def figures(pool: Pool) -> Figures:
     return read(await pool.run(lambda connection: connection.fetchval(SQL["figures"], *args)))
 
 
-async def overdue(
-    pool: Pool, ages: Mapping[str, float], but: Sequence[str], most: Mapping[str, int]
-) -> dict[str, int]:
+async def overdue(pool: Pool, ages: Mapping[str, float], but: Sequence[str], most: Mapping[str, int]) -> dict[str, int]:
     caps = [most.get(queue, MOST_COUNTED) for queue in ages]
     args = (list(ages), list(ages.values()), list(but), caps)
     rows = await pool.run(lambda connection: connection.fetch(SQL["overdue"], *args))

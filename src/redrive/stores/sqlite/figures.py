@@ -17,9 +17,7 @@ def figures(session: Session) -> Figures:
     return read(text)
 
 
-def overdue(
-    session: Session, ages: Mapping[str, float], but: Sequence[str], most: Mapping[str, int]
-) -> dict[str, int]:
+def overdue(session: Session, ages: Mapping[str, float], but: Sequence[str], most: Mapping[str, int]) -> dict[str, int]:
     found: dict[str, int] = {}
     for cap in {most.get(queue, MOST_COUNTED) for queue in ages}:  # a limit is the same for all rows of a statement
         wanted = dumps([(queue, age) for queue, age in ages.items() if most.get(queue, MOST_COUNTED) == cap])
