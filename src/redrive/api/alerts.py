@@ -55,8 +55,8 @@ class AlertsOut(m.Out):
 
 
 class ServiceOut(m.Out):
-    """``good`` tasks started within ``waitSeconds``, ``bad`` ones did not, ``overdue`` of them wait still (1,000: so many or more).
-    ``budgetLeft`` is a share, below 0 when more is late than allowed."""
+    """``good`` tasks started within ``waitSeconds``, ``bad`` ones did not, ``overdue`` of them wait still
+    (1,000: so many or more). ``budgetLeft`` is a share, below 0 when more is late than allowed."""
 
     queue: str
     wait_seconds: float
