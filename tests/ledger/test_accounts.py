@@ -17,8 +17,8 @@ async def test_one_from_its_opening_to_its_first_money(app: App) -> None:
     ledger = await ledger_of(app)
     opened = await ledger.open("acme", "Acme Ltd.")
     assert (opened.name, opened.label, opened.available, opened.frozen) == ("acme", "Acme Ltd.", 0, 0)
-    assert (await ledger.credit("acme", 100, "invoice 1", "k1")).available == 100
-    assert (await ledger.credit("acme", 100, "invoice 1", "k1")).available == 100, "once by its key"
+    assert (await ledger.credit("acme", 100, "invoice 1", "k1")).account.available == 100
+    assert (await ledger.credit("acme", 100, "invoice 1", "k1")).account.available == 100, "once by its key"
 
 
 async def test_listed_by_name_in_pages(app: App) -> None:

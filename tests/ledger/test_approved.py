@@ -1,4 +1,4 @@
-"""Large adjustments need a second person: asked for, approved, carried out, each in the audit log."""
+"""Large credits and adjustments need a second person: asked for, approved, carried out, each in the audit log."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_many_small_ones_are_a_large_one(app: App) -> None:
     assert (await own.adjust("acme", 60, "one")).approval is None
     second = await own.adjust("acme", -50, "two")
     assert second.approval is not None
-    assert second.approval.body["needed"] == "50 credits and the 60 of ann within 60 minutes are more than 100"
+    assert second.approval.body["needed"] == "50 credits and the 60 of ann within 24 hours are more than 100"
     assert (await (await ledger(app, BOB)).adjust("acme", -50, "two")).approval is None
 
 
@@ -98,13 +98,37 @@ async def test_what_the_books_refuse_goes_on_waiting(app: App) -> None:
     assert (await own.show("acme")).available == 0
 
 
-async def test_without_the_setting_or_with_approvals_off_nobody_is_asked(tmp_path: Path) -> None:
-    for given, above in (({"approvals": "off"}, 1), ({}, None)):
-        own = load_settings(url="sqlite:///:memory:", log_format="off", **given)
-        made = App(settings=own.holding(LedgerSettings(approvals_above=above)))
+async def test_much_money_is_brought_by_two(app: App) -> None:
+    """In one credit or in many, together with what the same person adjusts; the same one again counts once."""
+    olga, otto = Caller("olga", Role.OPERATOR), Caller("otto", Role.OPERATOR)
+    own = await ledger(app, olga)
+    for _ in range(3):
+        assert (await own.credit("acme", 60, "invoice 1", "k1")).account.available == 60
+    asked = await own.credit("acme", 50, "invoice 2", "k2")
+    assert asked.approval is not None and asked.account.available == 60
+    assert asked.approval.body["needed"] == "50 credits and the 60 of olga within 24 hours are more than 100"
+    assert asked.approval.body["title"] == "credit acme by +50 credits"
+    assert (await (await ledger(app, Caller("olga", Role.ADMIN))).adjust("acme", 50, "gift")).approval is not None
+    with pytest.raises(NotAllowed, match="cannot approve"):
+        await approve(app, asked.approval, olga)
+    await approve(app, asked.approval, otto)
+    assert (await own.credit("acme", 50, "invoice 2", "k2")).approval is None, "it is in the books"
+    assert (await own.show("acme")).available == 110
+    rows = await (await app.store()).audit(AuditFilter(action="LEDGER_CREDITED"), limit=5)
+    assert [(row.actor, row.after["amount"]) for row in rows] == [("olga", 50), ("olga", 60)]
+    await app.ledger.credit("acme", 10**15, "k3", reason="the application's own code asks nobody")
+    assert (await own.verify()).ok
+
+
+async def test_by_default_a_million_and_with_approvals_off_nobody_is_asked() -> None:
+    for given, waits in (({"approvals": "off"}, False), ({}, True)):
+        made = App(settings=load_settings(url="sqlite:///:memory:", log_format="off", **given))
         await made.migrate()
         await made.ledger.open("acme")
-        assert (await (await ledger(made)).adjust("acme", 10**9, "much")).approval is None
+        own = await ledger(made)
+        assert (await own.credit("acme", 10**6, "much")).approval is None
+        for asked in (await own.credit("acme", 1, "more"), await own.adjust("acme", 10**9, "much")):
+            assert (asked.approval is not None) is waits
         await made.close()
 
 
@@ -114,6 +138,8 @@ async def test_over_http_and_in_the_console(app: App) -> None:
         at = "/api/ledger/accounts/acme/adjust"
         small = await client.post(at, json={"change": 5, "reason": "r"})
         assert (small.status_code, small.json()["available"], small.json()["approval"]) == (200, 5, None)
+        brought = await client.post("/api/ledger/accounts/acme/credit", json={"amount": 500, "reason": "r"})
+        assert (brought.status_code, brought.json()["approval"]["arguments"]["change"]) == (202, 500)
         large = await client.post(at, json={"change": 500, "reason": "r"})
         assert (large.status_code, large.json()["available"]) == (202, 5)
         approval = large.json()["approval"]
@@ -123,6 +149,8 @@ async def test_over_http_and_in_the_console(app: App) -> None:
     async with console(app) as browser:
         form = {"change": "-400", "reason": "wrong", "once": "x1"}
         assert "It waits for a second person" in text_of(await done(browser, "/ledger/acme/adjust", form))
+        form = {"amount": "400", "reason": "paid", "once": "x2"}
+        assert "It waits for a second person" in text_of(await done(browser, "/ledger/acme/credit", form))
         shown = text_of(await page(browser, "/approvals"))
         assert "wants to adjust acme by -400 credits" in shown and "account acme loses 400 credits" in shown
 
@@ -138,9 +166,12 @@ def test_on_the_command_line(tmp_path: Path) -> None:
         assert run(tmp_path, *words).returncode == 0
     asked = run(tmp_path, "ledger", "adjust", "acme", "500", "--reason", "r", "--by", "ann")
     assert asked.returncode == 0 and "waits for a second operator" in asked.stdout, asked
+    more = run(tmp_path, "ledger", "credit", "acme", "600", "--reason", "r", "--by", "ann")
+    assert more.returncode == 0 and "waits for a second operator" in more.stdout, more
     listed = run(tmp_path, "approvals")
     assert "adjust acme by +500 credits" in listed.stdout
-    [waiting] = json.loads(run(tmp_path, "approvals", "--json").stdout)["items"]
+    items = json.loads(run(tmp_path, "approvals", "--json").stdout)["items"]
+    [waiting] = [one for one in items if one["title"].startswith("adjust")]
     assert "waits for approval to adjust acme by +500 credits" in run(tmp_path, "doctor").stdout
     agreed = run(tmp_path, "approvals", "approve", waiting["id"], "--by", "bob")
     assert "approved: adjust acme by +500 credits: done" in agreed.stdout, agreed

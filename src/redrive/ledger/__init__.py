@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from redrive.feature import Asked, Land
 
 
+async def _credit(session: Any, asked: Asked, land: Land) -> None:
+    """Does a credit that a second person has agreed to."""
+    from redrive.ledger.service import Ledger
+
+    await Ledger(session).carry_out_credit(asked, land)
+
+
 async def _adjust(session: Any, asked: Asked, land: Land) -> None:
     """Does an adjustment that a second person has agreed to."""
     from redrive.ledger.service import Ledger
@@ -43,7 +50,11 @@ LEDGER = Feature(
     examine=examine,
     alerts=ALERTS,
     metrics="redrive.ledger.metrics:metrics",
-    approved=(ApprovedAction("adjust", _adjust), ApprovedAction("reverse", _reverse)),
+    approved=(
+        ApprovedAction("credit", _credit),
+        ApprovedAction("adjust", _adjust),
+        ApprovedAction("reverse", _reverse),
+    ),
     tasks=False,
     needs=(Need.LEDGER,),
 )

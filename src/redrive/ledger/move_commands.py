@@ -35,8 +35,8 @@ def credit(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Bring money to an account."""
-    act(url, app, by, json, lambda ledger: ledger.credit(name, amount, reason, key))
+    """Bring money to an account. Much of it waits for a second person."""
+    _say(*operate(url, app, with_unit(lambda ledger: ledger.credit(name, amount, reason, key)), by=by), json)
 
 
 def adjust(

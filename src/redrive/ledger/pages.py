@@ -74,7 +74,9 @@ async def statement(page: ThePage, name: str) -> Response:
 @router.post("/{name}/credit")
 async def credit(page: TheForm, name: str) -> Response:
     amount, reason = page.form.whole("amount", "the amount") or 0, page.form.needed("reason", "the reason")
-    await page.operator.of(Ledger).credit(name, amount, reason, page.form.text("once"))
+    done = await page.operator.of(Ledger).credit(name, amount, reason, page.form.text("once"))
+    if done.approval is not None:
+        return page.go(page.link("/approvals"), "It waits for a second person.")
     return page.go(page.link(f"/ledger/{name}"), f"{name} has {amount:,} {page.operator.of(Ledger).unit} more.")
 
 

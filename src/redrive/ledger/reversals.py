@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from redrive.errors import ApprovalNeeded, Overdrawn
+from redrive.errors import Overdrawn
 from redrive.feature import (
     Applied,
     Asked,
@@ -16,14 +16,12 @@ from redrive.feature import (
     Conflict,
     Land,
     NotFound,
-    PlannedAction,
     RedriveError,
     Request,
     Role,
     Store,
 )
 from redrive.kernel.microseconds import to_datetime
-from redrive.kernel.records import Put
 from redrive.ledger import movements
 from redrive.ledger.accounts import Account, TooLittle, available
 from redrive.ledger.movements import MovementKind, reversal_of
@@ -78,16 +76,14 @@ class Reversals(Ledger):
         who = self._session.may(Role.ADMIN)
         check_reason(reason)
         made = await self._reversible(movement)
-        account = await self.show(made.account)
-
-        async def act(puts: Sequence[Put]) -> Account:
-            return await self._reverse(who, made, reason, lambda commit: self._apply(commit, puts))
-
-        try:
-            rule = self._session.amounts(self._own.approvals_above, "ledger", self.unit)
-            return Adjusted(await self._session.alone(PlannedAction(None, abs(made.change)), act, rule))
-        except ApprovalNeeded as needed:
-            return Adjusted(account, await self._session.ask(_request(made, self.unit), reason, needed.why))
+        moved = movements.reverse(made.account, made.name, made.entries, reason=reason)
+        return await self._alone(
+            made.account,
+            moved,
+            made.change,
+            lambda land: self._reverse(who, made, reason, land),
+            _request(made, self.unit),
+        )
 
     async def carry_out_reverse(self, asked: Asked, land: Land) -> None:
         """Does a reversal that somebody else asked for, and that the caller agrees to."""

@@ -94,10 +94,10 @@ async def statement_csv(
     return StreamingResponse(lines, media_type=CSV, headers=headers)
 
 
-@router.post("/accounts/{name}/credit", response_model=AccountOut)
-async def credit(name: str, body: CreditIn, operator: TheOperator) -> Account:
-    """Bring money to an account; with the same ``key`` again, it comes once."""
-    return await operator.of(Ledger).credit(name, body.amount, body.reason, body.key)
+@router.post("/accounts/{name}/credit", responses={202: {"model": AdjustedOut, "description": "It waits for approval"}})
+async def credit(name: str, body: CreditIn, operator: TheOperator, response: Response) -> AdjustedOut:
+    """Bring money to an account; with the same ``key`` again, it comes once. Much of it waits for a second person."""
+    return _adjusted(await operator.of(Ledger).credit(name, body.amount, body.reason, body.key), response)
 
 
 @router.post("/accounts/{name}/adjust", responses={202: {"model": AdjustedOut, "description": "It waits for approval"}})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from redrive.errors import ApprovalNeeded, Overdrawn, StoreError
 from redrive.feature import (
@@ -29,6 +30,7 @@ from redrive.ledger.reads import LedgerReads
 from redrive.ledger.store_errors import find_freeze, not_frozen, nothing_frozen
 
 MOST_LABEL = 200
+WINDOW = timedelta(hours=24)  # over which what one person brings and moves is added up
 
 
 class FreezeHeld(Conflict):
@@ -39,7 +41,7 @@ class FreezeHeld(Conflict):
 
 @dataclass(slots=True, frozen=True)
 class Adjusted:
-    """An account as it is now, and the approval that its adjustment waits for, where a second person has to agree."""
+    """An account as it is now, and the approval that its change waits for, where a second person has to agree."""
 
     account: Account
     approval: Record | None = None
@@ -57,28 +59,39 @@ class Ledger(LedgerReads):
         await self._store.apply(Commit(rows=[Rows("ledger", "opened", (row,))], audits=[said]))
         return await self.show(name)
 
-    async def credit(self, name: str, amount: int, reason: str, key: str | None = None) -> Account:
-        """Bring money to an account. Asked again with the same ``key``, it comes once."""
-        who = self._session.may(Role.OPERATOR)
-        moved = movements.credit(name, amount, key or str(new_id()), reason=check_reason(reason))
-        return await self._move(who, "LEDGER_CREDITED", name, moved, reason, {"amount": amount})
+    async def credit(self, name: str, amount: int, reason: str, key: str | None = None) -> Adjusted:
+        """Bring money to an account. Asked again with the same ``key``, it comes once. Much of it, by
+        ``LEDGER_APPROVALS_ABOVE``, waits for a second person."""
+        who, key = self._session.may(Role.OPERATOR), key or str(new_id())
+        moved = movements.credit(name, amount, key, reason=check_reason(reason))
+        return await self._alone(
+            name,
+            moved,
+            amount,
+            lambda land: self._move(who, "LEDGER_CREDITED", name, moved, reason, {"amount": amount}, land),
+            _request("credit", name, amount, key, self.unit),
+        )
+
+    async def carry_out_credit(self, asked: Asked, land: Land) -> None:
+        """Does a credit that somebody else asked for, and that the caller agrees to."""
+        self._session.may(Role.OPERATOR)
+        name, amount, key = (asked.arguments[part] for part in ("account", "change", "key"))
+        reason = asked.reason or ""
+        moved = movements.credit(name, amount, key, reason=reason)
+        await self._move(asked.by, "LEDGER_CREDITED", name, moved, reason, {"amount": amount}, land)
 
     async def adjust(self, name: str, change: int, reason: str, key: str | None = None) -> Adjusted:
         """Put an account right by more or less; not below zero, and once by ``key``. Much of it, by
         ``LEDGER_APPROVALS_ABOVE``, waits for a second person."""
         who, key = self._session.may(Role.ADMIN), key or str(new_id())
-        movements.adjust(name, change, key, reason=check_reason(reason))
-        account = await self.show(name)
-
-        async def act(puts: Sequence[Put]) -> Account:
-            return await self._adjust(who, name, change, reason, key, lambda commit: self._apply(commit, puts))
-
-        try:
-            rule = self._session.amounts(self._own.approvals_above, "ledger", self.unit)
-            return Adjusted(await self._session.alone(PlannedAction(None, abs(change)), act, rule))
-        except ApprovalNeeded as needed:
-            asked = adjustment(name, change, key, self.unit)
-            return Adjusted(account, await self._session.ask(asked, reason, needed.why))
+        moved = movements.adjust(name, change, key, reason=check_reason(reason))
+        return await self._alone(
+            name,
+            moved,
+            change,
+            lambda land: self._adjust(who, name, change, reason, key, land),
+            _request("adjust", name, change, key, self.unit),
+        )
 
     async def carry_out_adjust(self, asked: Asked, land: Land) -> None:
         """Does an adjustment that somebody else asked for, and that the caller agrees to."""
@@ -90,8 +103,24 @@ class Ledger(LedgerReads):
         moved = movements.adjust(name, change, key, reason=reason)
         return await self._move(who, "LEDGER_ADJUSTED", name, moved, reason, {"change": change}, land)
 
-    async def _apply(self, commit: Commit, puts: Sequence[Put]) -> Applied:
-        return await self._store.apply(replace(commit, puts=[*commit.puts, *puts]))
+    async def _alone(
+        self, name: str, moved: Movement, change: int, act: Callable[[Land], Awaitable[Account]], asked: Request
+    ) -> Adjusted:
+        """Does what one person may do alone, and counts it; what is more, together with what they did within a day, is
+        asked for. What is in the books already is neither counted nor asked for again."""
+        account = await self.show(name)
+
+        async def counted(puts: Sequence[Put]) -> Account:
+            return await act(lambda commit: self._store.apply(replace(commit, puts=[*commit.puts, *puts])))
+
+        if await self._store.feature_rows("ledger", "movement", moved.postings[0].key):
+            return Adjusted(await counted(()))
+        try:
+            rule = self._session.amounts(self._own.approvals_above, WINDOW, "ledger", self.unit)
+            return Adjusted(await self._session.alone(PlannedAction(None, abs(change)), counted, rule))
+        except ApprovalNeeded as needed:
+            reason = moved.postings[0].note
+            return Adjusted(account, await self._session.ask(asked, reason, needed.why))
 
     async def freeze(self, name: str, amount: int, reference: str, reason: str, key: str | None = None) -> Account:
         """Freeze money of an account for some work."""
@@ -179,15 +208,15 @@ class Ledger(LedgerReads):
         return await self.show(name)
 
 
-def adjustment(name: str, change: int, key: str, unit: str) -> Request:
-    """Returns an adjustment as it is asked for."""
+def _request(action: str, name: str, change: int, key: str, unit: str) -> Request:
+    """Returns a credit or an adjustment as it is asked for."""
     told = f"account {name} gets {change:,} {unit}" if change > 0 else f"account {name} loses {-change:,} {unit}"
     return Request(
         "ledger",
-        "adjust",
+        action,
         {"account": name, "change": change, "key": key},
         abs(change),
-        f"adjust {name} by {change:+,} {unit}",
+        f"{action} {name} by {change:+,} {unit}",
         f"{told}, in the books for good: what was wrong is put right by another adjustment",
         f"/ledger/{name}",
         name,

@@ -146,9 +146,11 @@ class _Recent:
         if above is None or number + self.total <= above:
             return None
         if number > above or not self.total:
-            return f"{self.rule.counted(number)} {'is' if number == 1 else 'are'} more than {above}"
-        span = f"{self.rule.window.total_seconds() / 60:g} minutes"
-        return f"{self.rule.counted(number)} and the {self.total} of {self.actor} within {span} are more than {above}"
+            return f"{self.rule.counted(number)} {'is' if number == 1 else 'are'} more than {above:,}"
+        minutes = self.rule.window.total_seconds() / 60
+        span = f"{minutes:g} minutes" if minutes <= 120 else f"{minutes / 60:g} hours"
+        before = f"the {self.total:,} of {self.actor} within {span}"
+        return f"{self.rule.counted(number)} and {before} are more than {above:,}"
 
     def over(self, operation: str, number: int) -> _Recent:
         """Returns the same with one of its operations over, which has moved so many."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TypeVar
 
 from redrive.errors import ConfigError, NotAllowed
@@ -98,11 +99,10 @@ class Session:
         who = check_actor(self.caller.name)
         return await requests.carry_out(self.store, self.features, who, self, record, reason)
 
-    def amounts(self, above: int | None, book: str, noun: str) -> Rule:
-        """Returns the rule for what is counted apart from tasks, such as money: more than ``above`` within the window
-        of the policy needs a second operator, unless the policy says that nothing does."""
-        alone = self.policy.alone
-        return replace(alone, above=None if alone.above is None else above, book=book, noun=noun)
+    def amounts(self, above: int, window: timedelta, book: str, noun: str) -> Rule:
+        """Returns the rule for what is counted apart from tasks, such as money: more than ``above`` within ``window``
+        needs a second operator, unless the policy says that nothing does."""
+        return Rule(None if self.policy.alone.above is None else above, window, book, noun)
 
     @property
     def kinds(self) -> list[str]:
