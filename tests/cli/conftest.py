@@ -80,11 +80,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             del sys.modules[name]
 
 
+CREATE = (["migrate"], ["enqueue"], ["work"], ["tokens", "create"], ["webhooks", "add"], ["batch", "create"])
+
+
+def in_a_new_file(arguments: list[str]) -> list[str]:
+    """The command with --create, where it may make the file that nobody names."""
+    named = {"REDRIVE_URL", "REDRIVE_APP"} & {*os.environ} or {"--url", "--app", "--help"} & {*arguments}
+    return [*arguments, "--create"] if any(arguments[: len(one)] == one for one in CREATE) and not named else arguments
+
+
 @pytest.fixture
 def redrive(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     def call(*arguments: object) -> Said:
         capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
+        code = run(in_a_new_file([str(argument) for argument in arguments]))
         captured = capsys.readouterr()
         return Said(code, captured.out, captured.err)
 
@@ -132,7 +141,7 @@ def start() -> Iterator[Callable[..., Started]]:
 
     def begin(*arguments: object, **environment: str) -> Started:
         process = subprocess.Popen(
-            [sys.executable, "-m", "redrive.cli", *map(str, arguments)],
+            [sys.executable, "-m", "redrive.cli", *in_a_new_file([*map(str, arguments)])],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from redrive import App
+from redrive.cli.main import run
 from redrive.cli.support.loading import load
+from redrive.errors import SchemaError
 
 SCHEDULE = """from redrive import App
 app = App()
@@ -114,6 +117,41 @@ def test_the_environments_url_wins_over_the_apps_own_in_every_command(
     (here / "second.py").write_text("from redrive import App\napp = App('sqlite:///own.db')\n")
     redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--app", "second")
     assert (here / "own.db").exists(), "an empty variable is none"
+
+
+@pytest.mark.parametrize("command", [["migrate"], ["enqueue", "A"], ["work", "--stop-when-empty"]])
+def test_a_file_that_nobody_names_is_not_made_by_the_way(
+    here: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert run(command) == 2
+    told = capsys.readouterr().err
+    assert "nothing names a store" in told and "--create" in told and not (here / "redrive.db").exists()
+    assert run([*command, "--create"]) == 0 and (here / "redrive.db").exists()
+    assert run(command) == 0, "it is there"
+
+
+def test_the_hint_of_an_application_names_its_store(empty_postgres_url: str) -> None:
+    with_password = re.sub("://([^:@/]+)(:[^@]*)?@", r"://\1:hunter2@", empty_postgres_url)
+    app = App(with_password)
+    with pytest.raises(SchemaError, match="no redrive schema yet") as refused:
+        app.sync.enqueue("A")
+    app.sync.close()
+    assert refused.value.hint == f"run: redrive migrate --url {with_password.replace(':hunter2', '')}"
+
+
+def test_the_stores_of_database_url(monkeypatch: pytest.MonkeyPatch, here: Path, redrive) -> None:
+    monkeypatch.setenv("DATABASE_URL", "mysql://ann:hunter2@db/shop")
+    assert App().url == "sqlite:///redrive.db"
+    assert "DATABASE_URL is ignored: no store is known for it" in redrive("work", "--stop-when-empty").err
+    monkeypatch.setenv("DATABASE_URL", "sqlite:///shop.db")
+    assert App().url == "sqlite:///shop.db" and App("sqlite:///own.db").url == "sqlite:///own.db"
+    assert "the store is that of DATABASE_URL" in redrive("work", "--stop-when-empty").err
+    monkeypatch.setenv("REDRIVE_URL", "sqlite:///env.db")
+    assert App().url == "sqlite:///env.db"
+    assert "DATABASE_URL is ignored: another store is named" in redrive("work", "--stop-when-empty").err
+    monkeypatch.delenv("REDRIVE_URL")
+    (here / "redrive.toml").write_text('redrive_url = "sqlite:///file.db"\n')
+    assert App().url == "sqlite:///file.db"
 
 
 def test_in_python_the_url_in_the_code_wins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,20 +169,15 @@ def test_a_task_without_its_kind_is_refused_where_it_is_written() -> None:
     assert refused.value.hint == 'write: @app.task("ADD")'
 
 
-def test_an_argument_that_became_the_context_is_named() -> None:
+@pytest.mark.parametrize("function", [lambda user_id: None, lambda user_id, when=None: None])
+def test_a_forgotten_context_is_refused_at_import(function: Any) -> None:
+    """The context would be the user's id, and the task completed."""
     app = App("sqlite:///:memory:")
-
-    @app.task("ADD")
-    def add(a, b): ...  # type: ignore[no-untyped-def]
-
-    @app.task("SUB")
-    def subtract(ctx, b): ...  # type: ignore[no-untyped-def]
-
-    for wrong in ((1, 2), (1, 2, 3)):
-        with pytest.raises(PayloadInvalid, match="takes: b; its first parameter, 'a', is the context"):
-            add.enqueue_sync(*wrong)
-    with pytest.raises(PayloadInvalid, match=r"takes: b$"):
-        subtract.enqueue_sync(1, 2)
+    with pytest.raises(ConfigError, match="'user_id'") as refused:
+        app.task("SEND")(function)
+    assert "(ctx: Context, user_id)" in str(refused.value.hint)
+    for kind, fine in (("A", lambda context, a: a), ("B", lambda _, a: a), ("C", lambda _ctx: None)):
+        app.task(kind)(fine)
 
 
 def test_declarations_are_checked_at_import_time() -> None:

@@ -18,7 +18,7 @@ from redrive.batches.json_lines import items_of, lines_of
 from redrive.batches.task_file import read_items
 from redrive.errors import InvalidInput
 from redrive.feature import Operator
-from redrive.feature.cli import AppName, By, Json, Url, operate, output
+from redrive.feature.cli import AppName, By, Create, Json, Url, operate, output
 from redrive.ops.why import Reason
 
 
@@ -51,6 +51,7 @@ def create(
     by: By = None,
     url: Url = None,
     app: AppName = None,
+    create: Create = False,
     json: Json = False,
 ) -> None:
     """Make a batch of a file: of tasks, or with --provider of jobs there. Nothing is created unless every item is
@@ -80,7 +81,7 @@ def create(
             service.check(wanted, found())
             return await service.create(wanted, tasks=(item for _, item in found())), []
 
-    made, waits = operate(url, app, make, by=by, creates=True)
+    made, waits = operate(url, app, make, by=by, create=create)
     if json:
         output.emit({**batch_document(made), "waits_for": waits_document(waits)})
         return

@@ -19,7 +19,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
         "up": (
             "up:up",
-            "Everything in one process: brings the store up to date, runs a worker with 10 slots (more if the settings say so, any number with --concurrency), serves HTTP.",
+            "Everything in one process: brings the store up to date, runs a worker with 10 slots (or as many as TASK_WORKER_CONCURRENCY or --concurrency say), serves HTTP.",
         ),
         "work": ("work:work", "Run tasks until stopped."),
         "migrate": ("migrate:migrate", "Bring the store's schema up to date; of several connections, all."),

@@ -2,7 +2,7 @@
 
 from redrive.cli.support import output
 from redrive.cli.support.looked import Looked, look_at
-from redrive.cli.support.options import AppName, By, Json, Url
+from redrive.cli.support.options import AppName, By, Create, Json, Url
 from redrive.cli.support.session import operate
 
-__all__ = ["AppName", "By", "Json", "Looked", "Url", "look_at", "operate", "output"]
+__all__ = ["AppName", "By", "Create", "Json", "Looked", "Url", "look_at", "operate", "output"]

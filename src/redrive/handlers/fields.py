@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from redrive.handlers.parameters import type_of
 
 # Names of the context that nobody takes for a field's.
-_CONTEXTS = ("", "c", "ctx", "context")
 
 
 class Fields:
@@ -17,9 +16,6 @@ class Fields:
 
     def __init__(self, context: inspect.Parameter, parameters: Sequence[inspect.Parameter]) -> None:
         self.context = context.name
-        # Somebody who wrote neither the type nor the usual name may have meant it as a field.
-        usual = context.annotation is not inspect.Parameter.empty or context.name.strip("_") in _CONTEXTS
-        self._note = "" if usual else f"; its first parameter, {context.name!r}, is the context"
         rest = [p for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD]
         named = [p for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
         self.open = bool(rest)
@@ -29,4 +25,4 @@ class Fields:
 
     def __str__(self) -> str:
         names = [name if name in self.required else f"{name}?" for name in self.types]
-        return (", ".join([*names, *(["any others"] if self.open else [])]) or "no fields") + self._note
+        return ", ".join([*names, *(["any others"] if self.open else [])]) or "no fields"

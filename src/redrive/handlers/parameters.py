@@ -13,6 +13,8 @@ from redrive.errors import ConfigError
 from redrive.handlers.bulk import Bulk
 from redrive.handlers.context import Context
 
+# What an unannotated context may be called.
+CONTEXT_NAMES = ("ctx", "context")
 _ABSTRACT = (Sequence, Collection)
 _NO_NAME = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 
@@ -91,6 +93,9 @@ def _pydantic(module: str, name: str) -> Any:
 
 
 def _check_context(kind: str, function: Callable[..., Any], first: inspect.Parameter) -> None:
+    if first.annotation in (inspect.Parameter.empty, Any, object):
+        _check_name(kind, function, first)
+        return
     if _may_be(first.annotation, Context):
         return
     if _may_be(first.annotation, Bulk):
@@ -102,6 +107,17 @@ def _check_context(kind: str, function: Callable[..., Any], first: inspect.Param
         f"{inspect.formatannotation(first.annotation)}",
         hint=f"write: def {_named(function)}(ctx: Context, {'...' if first.name == 'ctx' else f'{first.name}: …'})",
     )
+
+
+def _check_name(kind: str, function: Callable[..., Any], first: inspect.Parameter) -> None:
+    """Refuses a first parameter that nothing says is the context: a field of the payload would get it instead, without
+    a word."""
+    if first.name not in CONTEXT_NAMES and not first.name.startswith("_"):
+        raise ConfigError(
+            f"the first parameter of the handler of {kind} is the context, and it is called {first.name!r}",
+            hint=f"write: def {_named(function)}(ctx: Context, {first.name}), if that is a field of the payload; "
+            f"else call it ctx, or annotate it: {first.name}: Context",
+        )
 
 
 def _check_field(kind: str, parameter: inspect.Parameter) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from redrive.stores.refusals import migrate_command
+
 MEMORY = "sqlite:///:memory:"
 # What to do for the database of this URL; it is empty where the driver does not tell.
 Remedy = Callable[[str], str]
-
-
-def migrate_command(url: str) -> str:
-    return f"redrive migrate --url {url}" if url else "redrive migrate"
 
 
 def migrate(url: str) -> str:

@@ -4,7 +4,7 @@ from redrive.settings.alerts import AlertSettings
 from redrive.settings.connections import ALL, DEFAULT_CONNECTION, Route, WorkerGroup
 from redrive.settings.declare import FeatureSettings, Setting, fields_of, name_of, setting
 from redrive.settings.effective import Effective, effective
-from redrive.settings.load import configured_app, load_settings, store_url
+from redrive.settings.load import configured_app, database_url_note, load_settings, store_url
 from redrive.settings.misspelt import OTHER_NAMES, misspelt
 from redrive.settings.options import Options
 from redrive.settings.own import DEFAULT_URL, MOST_MS, Settings, Triage, parse_networks
@@ -27,6 +27,7 @@ __all__ = [
     "Unfit",
     "WorkerGroup",
     "configured_app",
+    "database_url_note",
     "effective",
     "fields_of",
     "load_settings",

@@ -128,13 +128,17 @@ class Values:
         self.__dict__["_sources"] = {name: source for name, (_, source) in given.items()}
 
     def source_of(self, field: str) -> str:
-        """Returns where a value comes from: environment, file, given or default."""
+        """Returns where a value comes from: environment, file, given or default; of the store also DATABASE_URL."""
         return str(self.__dict__["_sources"].get(field, "default"))
 
     def with_values(self, **changed: Any) -> Self:
         """Returns the same with other values, taken as they are."""
+        return self.from_source("given", **changed)
+
+    def from_source(self, source: str, /, **changed: Any) -> Self:
+        """Returns the same with other values, and where they come from."""
         made = copy.copy(self)
-        made.__dict__.update(changed, _sources={**self.__dict__["_sources"], **dict.fromkeys(changed, "given")})
+        made.__dict__.update(changed, _sources={**self.__dict__["_sources"], **dict.fromkeys(changed, source)})
         return made
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ from redrive.settings.wording import SEE, guess, made
 if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
 
+DATABASE_URL = "DATABASE_URL"
+_KNOWN_STORES = re.compile(r"(sqlite|postgres|postgresql)(\+\w+)?://", re.IGNORECASE)
+
 
 def load_settings(*, features: Iterable[Feature] | None = None, bare: bool = False, **given: Any) -> Settings:
     """Returns the settings with explicit values on top; None means "not given". ``features`` are those whose settings
@@ -27,9 +31,32 @@ def load_settings(*, features: Iterable[Feature] | None = None, bare: bool = Fal
     brought = tuple(installed() if features is None else features)
     _check_file(brought, bare)  # first: what is misspelt is missing elsewhere
     said = {name: value for name, value in given.items() if value is not None}
-    found = made(Settings, lambda: Settings(**said), _in_file)
+    found = _with_database_url(made(Settings, lambda: Settings(**said), _in_file))
     made(Settings, lambda: _check_rules(found, brought, bare), _in_file)
     return found.with_features(brought)
+
+
+def _with_database_url(found: Settings) -> Settings:
+    """Returns the settings with the store of DATABASE_URL, where nothing else names one and it is one that we know."""
+    url = os.environ.get(DATABASE_URL, "")
+    if found.is_store_named or not _KNOWN_STORES.match(url):
+        return found
+    return found.from_source(DATABASE_URL, url=url)
+
+
+def database_url_note(settings: Settings, url: str) -> str | None:
+    """Returns what to say at the start of a process of DATABASE_URL, where that is set; ``url`` is the store's."""
+    given = os.environ.get(DATABASE_URL)
+    if not given:
+        return None
+    if settings.source_of("url") == DATABASE_URL and url == given:
+        return (
+            "the store is that of DATABASE_URL: neither --url, REDRIVE_URL, the application nor redrive.toml names one"
+        )
+    if url == given:
+        return None
+    why = "another store is named" if settings.is_store_named or url != settings.url else "no store is known for it"
+    return f"DATABASE_URL is ignored: {why}"
 
 
 def configured_app() -> str | None:

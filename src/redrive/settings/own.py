@@ -267,6 +267,11 @@ class Settings(Values):
             self.__dict__["url"] = address
 
     @property
+    def is_store_named(self) -> bool:
+        """Whether something says where the default connection is."""
+        return self.source_of("url") != "default" or self.default_connection in self.connections
+
+    @property
     def default_connection(self) -> str:
         """The connection that is used where nothing says another."""
         return stores.default_of(self.connections, self.connection)

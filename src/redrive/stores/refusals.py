@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
+from pathlib import Path
 from uuid import UUID
 
 from redrive.errors import (
@@ -21,7 +23,7 @@ from redrive.errors import (
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.records import Put
 from redrive.kernel.task import MAX_PAYLOAD_BYTES
-from redrive.stores.shown import shown_scheme
+from redrive.stores.shown import HIDDEN, shown_scheme
 
 PAYLOAD_TOO_LARGE = f"its payload is over the limit of {MAX_PAYLOAD_BYTES:,} bytes"
 NEVER_NEGATIVE = "account_never_negative"  # the constraint, in both databases
@@ -58,7 +60,21 @@ def below_zero(account: str | None) -> Overdrawn:
 
 
 def no_usable_schema(where: str, said: str) -> SchemaError:
-    return SchemaError(f"{where} has no usable redrive schema: {said}", hint="run: redrive migrate")
+    return SchemaError(
+        f"{where} has no usable redrive schema: {said}",
+        hint="run: redrive migrate, with the --url or --app of this store",
+    )
+
+
+def migrate_command(url: str) -> str:
+    """Returns the command that brings a store up to date, by its address without a password."""
+    url = url.replace(f":{HIDDEN}@", "@")
+    if not url or HIDDEN in url:
+        return "redrive migrate, with the --url or --app of this store"
+    path = url.removeprefix("sqlite:///")
+    # A shell is seldom where the program was started.
+    whole = f"sqlite:///{Path(path).resolve()}" if path != url and not path.startswith((":", "/")) else url
+    return f"redrive migrate --url {shlex.quote(whole)}"
 
 
 def not_now(where: str, said: str, hint: str) -> StoreUnavailable:

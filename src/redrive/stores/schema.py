@@ -11,6 +11,7 @@ from functools import cache
 
 from redrive.errors import InvalidInput, SchemaError
 from redrive.kernel.feature import Feature
+from redrive.stores.refusals import migrate_command
 from redrive.stores.sql import folder_of
 
 _INDEX = re.compile(
@@ -192,18 +193,19 @@ def _steps_of(line: Line, *, down: bool, to: int | None) -> list[Migration]:
     return steps_up(line.steps, 0, to)
 
 
-def check_version(line: Line, version: int, needs: int, where: str) -> None:
-    """Refuses a schema this code cannot work with. ``needs`` is the oldest code version the database accepts."""
+def check_version(line: Line, version: int, needs: int, where: str, url: str) -> None:
+    """Refuses a schema this code cannot work with. ``needs`` is the oldest code version the database accepts; ``url``
+    is what commands call it, without a password."""
     latest = len(line.steps)
     if line.feature and version < latest:
         raise SchemaError(
             f"{where} lacks tables of the feature {line.feature!r}", hint="run: redrive migrate --app module:app"
         )
     if version == 0:
-        raise SchemaError(f"{where} has no redrive schema yet", hint="run: redrive migrate")
+        raise SchemaError(f"{where} has no redrive schema yet", hint=f"run: {migrate_command(url)}")
     if version < latest:
         raise SchemaError(
-            f"{where} has schema version {version}, this redrive needs {latest}", hint="run: redrive migrate"
+            f"{where} has schema version {version}, this redrive needs {latest}", hint=f"run: {migrate_command(url)}"
         )
     if needs > latest:
         raise SchemaError(

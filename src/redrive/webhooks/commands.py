@@ -8,7 +8,7 @@ import typer
 
 from redrive.cli.support.options import Reason
 from redrive.errors import InvalidInput
-from redrive.feature.cli import AppName, By, Json, Url, look_at, operate, output
+from redrive.feature.cli import AppName, By, Create, Json, Url, look_at, operate, output
 from redrive.webhooks.cli_output import print_deliveries, print_endpoint
 from redrive.webhooks.deliveries import Deliveries
 from redrive.webhooks.delivery_commands import Account, EndpointId, deliveries, ping, redeliver, send, show_delivery
@@ -75,6 +75,7 @@ def add(
     by: By = None,
     url: Url = None,
     app: AppName = None,
+    create: Create = False,
     json: Json = False,
 ) -> None:
     """Add an endpoint. Its secret is shown once."""
@@ -83,7 +84,7 @@ def add(
         app,
         lambda own: own.of(Endpoints).add(account, target, event or (), description, secret=secret, shared=shared),
         by=by,
-        creates=True,
+        create=create,
     )
     if json:
         output.emit(made)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.options import AppName, Json, Url
+from redrive.cli.support.options import AppName, Create, Json, Url
 from redrive.cli.support.session import operate
 from redrive.errors import InvalidInput, PayloadInvalid, UnknownQueue
 from redrive.kernel.payload import LONG_NUMBER, LONG_NUMBER_HINT, digits_refused
@@ -64,6 +64,7 @@ def enqueue(
     key: Key = None,
     url: Url = None,
     app: AppName = None,
+    create: Create = False,
     json: Json = False,
 ) -> None:
     """Enqueue one task. With --app, its payload is checked against the handler first."""
@@ -89,7 +90,7 @@ def enqueue(
             doubts.append(f"this application has no handler for {kind}: workers of another one have to run it")
         return await own.tasks.enqueue(kind, body, **options), doubts, own.told_connection
 
-    task, doubts, where = operate(url, app, work, creates=True, on=lambda known: known.connection_of(kind))
+    task, doubts, where = operate(url, app, work, create=create, on=lambda known: known.connection_of(kind))
     if json:
         output.emit(as_dict(task, where))
     else:

@@ -13,8 +13,8 @@ import typer
 from redrive.app import App
 from redrive.cli.support import output
 from redrive.cli.support.loading import load
-from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.session import missing_file, named_connection, refuse_memory
+from redrive.cli.support.options import AppName, Create, Json, Url
+from redrive.cli.support.session import insist_on_name, missing_file, named_connection, refuse_memory
 from redrive.errors import InvalidInput, StoreError
 from redrive.kernel.ports.store import SchemaStatus, Store
 from redrive.stores import make_store, shown_url
@@ -54,6 +54,7 @@ def migrate(
     yes: Yes = False,
     url: Url = None,
     app: AppName = None,
+    create: Create = False,
     json: Json = False,
 ) -> None:
     """Bring the store's schema up to date; of several connections, all. Safe while workers run, and from many hosts at
@@ -71,6 +72,8 @@ def migrate(
         where = loaded.app.at(name).url
         # Looking at a SQLite file that is not there must not make it: what is empty in memory answers the same.
         unborn = status and missing_file(where) is not None
+        if not status and not sql:
+            insist_on_name(loaded, where, create or yes)
         store = make_store("sqlite:///:memory:" if unborn else where, loaded.app.features)
         if sql:
             text = store.migrations.sql(down=down, to=to)

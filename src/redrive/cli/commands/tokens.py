@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.options import AppName, By, Create, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.kernel.records import Record
 from redrive.ops import access
@@ -52,11 +52,12 @@ def create(
     by: By = None,
     url: Url = None,
     app: AppName = None,
+    create: Create = False,
     json: Json = False,
 ) -> None:
     """Make a token. Its secret is shown once."""
     wanted = access.parse_role(role)
-    made = operate(url, app, lambda own: own.tokens.create(name, wanted, days=days), by=by, creates=True)
+    made = operate(url, app, lambda own: own.tokens.create(name, wanted, days=days), by=by, create=create)
     if json:
         output.emit({**_document(made.record), "token": made.secret})
         return

@@ -36,7 +36,7 @@ NoWorker = Annotated[bool, typer.Option("--no-worker", help="Serve HTTP alone; r
 Demo = Annotated[bool, typer.Option("--demo", help="Call the demo() of the app's module: a few tasks, once.")]
 
 
-@with_worker_options("queues", "concurrency", concurrency="Tasks at once (else TASK_WORKER_CONCURRENCY, at least 10).")
+@with_worker_options("queues", "concurrency", concurrency="Tasks at once (else TASK_WORKER_CONCURRENCY, else 10).")
 @starting()
 def up(
     given: dict[str, Any],
@@ -49,8 +49,8 @@ def up(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Everything in one process: brings the store up to date, runs a worker with 10 slots (more if the settings say so,
-    any number with --concurrency), serves HTTP. With --no-worker it serves HTTP alone."""
+    """Everything in one process: brings the store up to date, runs a worker with 10 slots (or as many as
+    TASK_WORKER_CONCURRENCY or --concurrency say), serves HTTP. With --no-worker it serves HTTP alone."""
     if given and no_worker:
         raise InvalidInput("--no-worker runs no tasks: --queue and --concurrency mean nothing then")
     loaded = load(url, app, warns=False)
@@ -59,7 +59,9 @@ def up(
     warn_of_unknown_settings(loaded.app)
     options = None
     if not no_worker:
-        options = make_options(loaded.app, {"concurrency": max(settings.concurrency, DEFAULT_CONCURRENCY), **given})
+        said = settings.source_of("concurrency") != "default"
+        slots = settings.concurrency if said else DEFAULT_CONCURRENCY
+        options = make_options(loaded.app, {"concurrency": slots, **given})
     if proxy:
         update_settings(loaded.app, trusted_proxies=_networks(proxy))
     # Only here: importing the web framework takes longer than most commands take to run.

@@ -17,8 +17,8 @@ from redrive.cli.support import output
 from redrive.cli.support.burials import Burials
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.metrics_port import Port, chosen_port, told_to_supervisor
-from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.session import refuse_both, refuse_memory
+from redrive.cli.support.options import AppName, Create, Json, Url
+from redrive.cli.support.session import insist_on_name, refuse_both, refuse_memory
 from redrive.cli.support.signals import starting, stopping
 from redrive.cli.support.worker_options import as_arguments, with_worker_options
 from redrive.cli.support.worker_process import (
@@ -101,6 +101,7 @@ def work(
     fleet_metrics: FleetMetrics = False,
     url: Url = None,
     app: AppName = None,
+    create: Create = False,
     json: Json = False,
 ) -> None:
     """Run tasks until stopped. SIGTERM or Ctrl-C finishes what runs; a second one exits at once."""
@@ -117,6 +118,7 @@ def work(
         metrics_host=metrics_host,
         fleet_metrics=fleet_metrics,
         url=url,
+        create=create,
         json=json,
     )
 
@@ -133,6 +135,7 @@ def serve(
     metrics_host: str | None = None,
     fleet_metrics: bool = False,
     url: str | None = None,
+    create: bool = False,
     json: bool = False,
 ) -> None:
     """Runs workers of an application until they end, and ends the command with their code. ``given``: options of a
@@ -141,6 +144,8 @@ def serve(
     refuse_both(loaded.app, url, connection)
     job = start_of(loaded.app, given, connection, group, processes)
     refuse_memory(loaded, job.connection)
+    if supervised is None:
+        insist_on_name(loaded, loaded.app.at(job.connection).url, create)
     if worker_id is not None:
         update_settings(loaded.app, worker_id=check_text(worker_id, "worker id"))
     configure(choose_style(loaded.app.settings.log_format), level=loaded.app.settings.log_level)

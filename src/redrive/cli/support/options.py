@@ -24,6 +24,10 @@ AppName = Annotated[
     str | None,
     typer.Option("--app", metavar="MODULE:APP", help="The application, imported from here (else REDRIVE_APP)."),
 ]
+Create = Annotated[
+    bool,
+    typer.Option("--create", help="Make sqlite:///redrive.db here, where nothing names a store and there is none."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 By = Annotated[
     str | None,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+import typer
 
 from redrive.app import App
 from redrive.cli.support.connection_option import chosen_connection
@@ -30,14 +33,15 @@ def operate(
     work: Callable[[Operator], Awaitable[T]],
     *,
     by: str | None = None,
-    creates: bool = False,
+    create: bool | None = None,
     on: Callable[[App], str] | None = None,
     ids: Sequence[str] = (),
     has: Look[Sequence[str]] | None = None,
 ) -> T:
     """Runs ``work`` with an operator of the opened store: whoever can open it is its administrator. ``by`` says who
-    acts. Only a command that ``creates`` may bring a SQLite file into being. ``on``: the connection, where the command
-    line names none; else the one that has the tasks of these ``ids``, or what ``has`` finds; else the default one."""
+    acts. Only a command with ``--create`` may bring a SQLite file into being: ``create`` says whether it was given.
+    ``on``: the connection, where the command line names none; else the one that has the tasks of these ``ids``, or what
+    ``has`` finds; else the default one."""
     loaded = load(url, spec)
     name = named_connection()
     refuse_both(loaded.app, url, name)
@@ -52,7 +56,9 @@ def operate(
     refuse_memory(loaded, name)
     if name is None and not finds and url is None:
         _say_which(loaded.app)
-    if not creates and not finds:
+    if create is not None:
+        insist_on_name(loaded, served.url, create)
+    elif not finds:
         insist_on_file(loaded, served.url)
 
     elsewhere = "" if finds else f"is it in another store than {served.shown_url}?"
@@ -145,6 +151,18 @@ def insist_on_file(loaded: Loaded, url: str) -> None:
     elif url == DEFAULT_URL:
         default = " (the default: neither --url nor REDRIVE_URL nor --app says another)"
     raise StoreUnavailable(f"there is no SQLite file at {shown_path(path)}{default}", hint=hint)
+
+
+def insist_on_name(loaded: Loaded, url: str, create: bool) -> None:
+    """Refuses to make a SQLite file that nobody has named, unless they say so: a command that was typed in another
+    folder, or without the application's store, would go on in an empty one."""
+    settings = loaded.app.settings
+    if create or loaded.module is not None or settings.source_of("url") != "default" or missing_file(url) is None:
+        return
+    text = f"there is no SQLite file at {shown_path(missing_file(url) or '')}, and nothing names a store"
+    if not sys.stdin.isatty():
+        raise InvalidInput(text, hint="name it with --url, --app or REDRIVE_URL; or make the file: --create")
+    typer.confirm(f"{text} (--url, --app, REDRIVE_URL or redrive.toml would). Make it?", abort=True, err=True)
 
 
 def missing_file(url: str) -> str | None:

@@ -11,7 +11,7 @@ from redrive.cli.support.loading import Loaded
 from redrive.errors import ConfigError
 from redrive.kernel.task import WAITING
 from redrive.ops.access import Caller, Role
-from redrive.settings import misspelt
+from redrive.settings import database_url_note, misspelt
 from redrive.worker.memory import freeze_what_is_loaded
 from redrive.worker.worker import Worker
 
@@ -24,6 +24,8 @@ def warn_of_unknown_settings(app: App) -> None:
     unused = [] if routing is None else routing.unused(kinds)
     for text in (*misspelt(app.features), *(f"the route {one!r} fits no kind of this application" for one in unused)):
         logger.warning("%s", text, extra={"event": "settings.unknown"})
+    if note := database_url_note(app.settings, app.url):
+        logger.info("%s", note, extra={"event": "settings.database_url"})
 
 
 def say_connection(app: App, name: str | None) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from redrive.examples.orders.service import Orders
-from redrive.feature.cli import AppName, By, Json, Url, operate, output
+from redrive.feature.cli import AppName, By, Create, Json, Url, operate, output
 
 cli = typer.Typer(help="Orders of several parcels: pay in, place, list, show.")
 Order = Annotated[str, typer.Argument(metavar="ORDER")]
@@ -23,9 +23,10 @@ def pay_in(
     by: By = None,
     url: Url = None,
     app: AppName = None,
+    create: Create = False,
 ) -> None:
     """Give a customer money to spend."""
-    operate(url, app, lambda own: own.of(Orders).pay_in(customer, amount), by=by, creates=True)
+    operate(url, app, lambda own: own.of(Orders).pay_in(customer, amount), by=by, create=create)
     output.say(f"{customer} has {amount} more")
 
 

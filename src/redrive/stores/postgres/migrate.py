@@ -64,7 +64,7 @@ class PostgresMigrations:
             rows = await self._applied(connection)
         for line in self._lines:
             needs = max((row["needs"] for row in rows if row["feature"] == line.feature), default=1)
-            schema.check_version(line, _version(rows, line.feature), needs, self._pool.where)
+            schema.check_version(line, _version(rows, line.feature), needs, self._pool.where, self._pool.shown)
 
     async def up(self, to: int | None = None) -> list[str]:
         """Applies every step that is missing; ``to`` ends redrive's own before the last, and leaves features alone."""

@@ -51,7 +51,7 @@ class Pool:
 
     def __init__(self, url: str, size: int = 5, lendable: int = 10) -> None:
         address = parse(url)
-        self._dsn, self.pooled, self.where = address.dsn, address.pooled, address.where
+        self._dsn, self.pooled, self.where, self.shown = address.dsn, address.pooled, address.where, address.shown
         self._silence_in_url = SILENCE_SETTING in address.dsn  # somebody has chosen another
         self.meter = Meter()
         self._idle = Idle(self.connect, by_turns=True)

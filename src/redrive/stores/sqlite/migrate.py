@@ -52,7 +52,9 @@ class SqliteMigrations:
         rows = await self._writer.run(self._applied)
         for line in self._lines:
             needs = max((row["needs"] for row in rows if row["feature"] == line.feature), default=1)
-            schema.check_version(line, _version(rows, line.feature), needs, self._writer.location.where)
+            schema.check_version(
+                line, _version(rows, line.feature), needs, self._writer.location.where, self._writer.location.shown
+            )
 
     async def up(self, to: int | None = None) -> list[str]:
         """Applies every step that is missing; ``to`` ends redrive's own before the last, and leaves features alone."""
