@@ -117,7 +117,7 @@ async def test_muted_causes_paused_queues_and_kinds_and_delayed_tasks_do_not_fir
     await later(harness, 901)
     holds = [(Target.QUEUE, "reports"), (Target.KIND, "B")]
     await harness.store.apply(Commit(controls=[Hold(target, name, on=True, actor="ann") for target, name in holds]))
-    [cause] = await causes.list_causes(harness.store)
+    [cause] = (await causes.list_causes(harness.store)).causes
     until = await harness.store.now() + timedelta(hours=1)
     await causes.annotate(harness.store, cause.row.fingerprint, actor="ann", muted_until=until)
     assert await firing(harness) == set()
@@ -176,8 +176,9 @@ async def test_whoever_is_woken_is_told_what_failed_and_where(harness: Harness, 
     )
     here = next(one for one in told["alerts"] if one["queue"] == "default")
     first, second = here["detail"].splitlines()
-    rows = {one.row.kind: one.row for one in await causes.failing_causes(harness.store, 10)}
-    assert first.startswith("SEND: 3 tasks failed by ") and second.startswith("CHARGE: 2 tasks failed by ")
+    rows = {one.row.kind: one.row for one in (await causes.list_causes(harness.store)).causes}
+    assert first.startswith("SEND: 3 tasks failed (60% of all failed) by ")
+    assert second.startswith("CHARGE: 2 tasks failed (40% of all failed) by ")
     assert first.endswith(f"; redrive causes show --connection main {rows['SEND'].fingerprint}")
     [slack] = listener.bodies("/slack")
     assert first in slack["text"] and "production, host web1, connection main, store postgresql:" in slack["text"]
@@ -187,12 +188,12 @@ async def test_whoever_is_woken_is_told_what_failed_and_where(harness: Harness, 
 async def test_causes_that_cannot_be_read_keep_nobody_from_being_told(
     harness: Harness, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(*_: object) -> Any:
+    async def broken(*_: object, **__: object) -> Any:
         raise StoreUnavailable("statement timeout")
 
     await alive(harness)
     await fail(harness)
-    monkeypatch.setattr(causes, "failing_causes", broken)
+    monkeypatch.setattr(causes, "list_causes", broken)
     await evaluator(listener).run(harness.store, "w1")
     [alert] = listener.bodies("/hook")[0]["alerts"]
     assert (alert["rule"], alert["detail"]) == ("failed", "")

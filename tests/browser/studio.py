@@ -96,7 +96,7 @@ async def furnish(made: App, file: Path, size: int = 20) -> None:
     await operator.control.pause("kind", "VIDEO_GEN", "the model is overloaded until Monday")
     await operator.schedules.pause("invoices", "the customer table moves")
     await operator.control.set_limit("SHOT_RENDER", concurrency=2, rate_ms=None)
-    for cause in (await operator.causes.list(limit=2, status=None))[:1]:
+    for cause in (await operator.causes.list(limit=1)).causes:
         await operator.causes.annotate(
             cause.row.fingerprint, None, note="the bucket's key was rotated", owner="storage"
         )

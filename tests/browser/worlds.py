@@ -128,7 +128,7 @@ async def make_hostile(file: Path) -> App:
     )
     await work(made)
     await operator.control.pause("kind", "K" * 100, LONG)
-    [cause] = await operator.causes.list(limit=1, status=None)
+    [cause] = (await operator.causes.list(limit=1)).causes
     await operator.causes.annotate(cause.row.fingerprint, None, note=LONG, owner="O" * 90)
     await made.enqueue("K" * 100, {"a": LONG}, scope=LONG[:200])
     await furnish_farm(made, name=LONG, label=LONG[:90] + "<b>")

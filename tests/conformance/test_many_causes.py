@@ -71,16 +71,21 @@ async def harness(
 async def test_lists_and_statistics_read_what_they_show(harness: Harness) -> None:
     """Rows and index entries visited; a look at everything would be 100,000 and more of them."""
     await harness.settle(await harness.running(), TERMINAL)
-    (own,) = await causes.list_causes(harness.store, limit=1)
+    (own,) = (await causes.list_causes(harness.store, limit=1, status="all", order="last")).causes
     await causes.annotate(harness.store, own.row.fingerprint, actor="ann", resolved=True)
-    some = (await causes.list_causes(harness.store, limit=40))[30].row.fingerprint
+    first = await causes.list_causes(harness.store, limit=40)
+    some = first.causes[30].row.fingerprint
+    assert (first.total, first.more, first.tasks) == (1001, 961, 100_001)
     asked = {
-        "latest": lambda: causes.list_causes(harness.store, limit=20),
+        "most failed": lambda: causes.list_causes(harness.store, limit=20),
+        "latest": lambda: causes.list_causes(harness.store, limit=20, status="all", order="last"),
+        "next": lambda: causes.list_causes(harness.store, limit=20, before=first.next_before),
         "open": lambda: causes.list_causes(harness.store, limit=20, status="open"),
         "quiet": lambda: causes.list_causes(harness.store, limit=20, status="quiet"),
         "muted": lambda: causes.list_causes(harness.store, limit=20, status="muted"),
         "resolved": lambda: causes.list_causes(harness.store, limit=20, status="resolved"),
         "reopened": lambda: causes.list_causes(harness.store, limit=20, status="reopened"),
+        "by its beginning": lambda: causes.show(harness.store, some[:-1] if len(some) > 8 else some),
         "one": lambda: causes.show(harness.store, some),
         "statistics": lambda: failed.statistics(harness.store),
         "count": lambda: harness.store.count_failed(FailureFilter()),
@@ -92,8 +97,8 @@ async def test_lists_and_statistics_read_what_they_show(harness: Harness) -> Non
             found[name] = await ask()
         # SQLite counts steps of its machine, about a hundred of them for each group that is shown.
         assert cost.rows < (20_000 if isinstance(harness, PostgresHarness) else 300_000), (name, cost.rows)
-    assert len(found["open"]) == len(found["quiet"]) == 20 and len(found["resolved"]) == 1
-    assert found["muted"] == found["reopened"] == []
+    assert len(found["open"].causes) == len(found["quiet"].causes) == 20 and len(found["resolved"].causes) == 1
+    assert found["muted"].causes == found["reopened"].causes == []
     assert found["count"] == found["statistics"].total == 100_001
     assert found["count of a kind"] == found["statistics"].by_kind["K0"] == 100_000
     assert len(found["statistics"].by_fingerprint) == 100

@@ -46,7 +46,7 @@ async def test_a_note_does_not_take_a_colleagues_words_away(any_app: App) -> Non
     async with console(any_app) as client:
         await fail_some(any_app, 1)
         bea = await any_app.operator(Caller("bea", Role.OPERATOR))
-        [cause] = await bea.causes.list(limit=1)
+        [cause] = (await bea.causes.list(limit=1)).causes
         path, owned = f"/causes/{cause.row.fingerprint}", {"was_owner": "", "owner": ""}
         await bea.causes.annotate(cause.row.fingerprint, None, note="restarting it", owner="bea")
         form = {"do": "note", "was_note": "", "note": "mine", **owned}

@@ -101,7 +101,7 @@ class TestWithTokens:
                 assert "Forget" not in seen
                 assert "hunter2" not in seen
             operator = await app.operator(Caller("ann", Role.OPERATOR))
-            [cause] = await operator.causes.list(limit=1)
+            [cause] = (await operator.causes.list(limit=1)).causes
             await operator.causes.annotate(cause.row.fingerprint, None, note="a colleague's")
             for path, fields in (
                 (f"/tasks/{failed}", {"do": "retry"}),

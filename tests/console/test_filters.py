@@ -16,7 +16,7 @@ from redrive.console.pages import failures
 from redrive.console.topics import sampler
 from redrive.kernel.failed import FailureFilter
 from redrive.observe.logs import TaskLog
-from redrive.ops import access, filtered_causes
+from redrive.ops import access, causes
 from redrive.ops.access import Caller, Role
 from redrive.ops.shell import shell_for
 from redrive.settings import Options
@@ -174,7 +174,7 @@ async def test_what_has_to_be_counted_is_counted_so_far_and_done_in_full(
 ) -> None:
     """By time no totals are kept: a page counts some of them, the operation means all."""
     monkeypatch.setattr(failures, "MOST_COUNTED", 5)
-    monkeypatch.setattr(filtered_causes, "MOST_TASKS", 3)
+    monkeypatch.setattr(causes, "MOST_TASKS", 3)
     async with console(any_app) as client:
         await fail_some(any_app, 8)
         seen = await page(client, "/failures/preview?since=1h")
@@ -184,8 +184,8 @@ async def test_what_has_to_be_counted_is_counted_so_far_and_done_in_full(
         await fail_some(any_app, 2)
         begun = await send(client, "/failures/retry", {"all": "1", "plan": plan[1], "reason": "mended"}, "/failures")
         assert "Retry of 8 tasks" in text_of((await client.get(begun.headers["location"])).text)
-        causes = await page(client, "/failures?since=1h")
-        assert 'data-label="failed now">3+</td>' in causes
+        listed = await page(client, "/failures?since=1h")
+        assert 'data-label="failed now">3+</td>' in listed
         assert "3+</td>" not in await page(client, "/failures")  # totals are exact
 
 
@@ -215,7 +215,7 @@ async def test_who_may_not_see_settings_is_not_told_where_the_store_is(app: App)
         assert f"redrive show {failed} --url sqlite:////" in await page(client, f"/tasks/{failed}")
         made = await access.create(await app.store(), "vic", Role.VIEWER, actor="admin")
         await client.post(f"{HOME}/sign-in", data={"token": made.secret})
-        [cause] = await (await app.operator(Caller("vic", Role.VIEWER))).causes.list()
+        [cause] = (await (await app.operator(Caller("vic", Role.VIEWER))).causes.list()).causes
         seen = await page(client, f"/causes/{cause.row.fingerprint}")
         assert f"redrive causes show {cause.row.fingerprint}" in seen and "--url" not in seen
 

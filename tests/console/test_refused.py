@@ -175,7 +175,7 @@ async def test_a_colleagues_change_is_not_undone_by_a_form_that_came_back(app: A
     async with console(app) as client:
         await fail_some(app, 1)
         operator = await app.operator(Caller("bob", Role.OPERATOR))
-        [cause] = await operator.causes.list()
+        [cause] = (await operator.causes.list()).causes
         path = f"/causes/{cause.row.fingerprint}"
         seen = carried(await page(client, path), path, "was_owner")
         await operator.causes.annotate(cause.row.fingerprint, None, owner="bob")

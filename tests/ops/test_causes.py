@@ -18,6 +18,7 @@ from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
+from redrive.kernel.outcome import Fail
 from redrive.kernel.ports.store import Heartbeat
 from redrive.ops import access, audit, audit_rows, causes, executor, operations
 from redrive.ops.access import Role
@@ -41,7 +42,7 @@ class TestGroups:
         await fail(harness, 2, TERMINAL, "B")
         await fail(harness, 1, OTHER)
         await fold(harness)
-        latest, locked = await causes.list_causes(harness.store)
+        locked, latest = (await causes.list_causes(harness.store)).causes
         assert (latest.row.code, latest.failed) == ("TASK_PAYLOAD_INVALID", 1)
         assert (locked.row.count, locked.failed, locked.kinds, locked.status) == (5, 5, {"A": 3, "B": 2}, "open")
         assert sum(locked.trend) == 5 and len(locked.trend) == 24
@@ -54,31 +55,77 @@ class TestGroups:
         await fail(harness, 1, OTHER, scope="s1")
 
         async def told(**which: Any) -> list[tuple[int, dict[str, int]]]:
-            return [(one.failed, one.kinds) for one in await own.causes.list(FailureFilter(**which))]
+            return [(one.failed, one.kinds) for one in (await own.causes.list(FailureFilter(**which))).causes]
 
         for _ in range(2):  # also of what is folded
             assert await told(kind="B") == [(2, {"B": 2})]
-            assert await told(kind="A") == [(1, {"A": 1}), (3, {"A": 3})]
-            assert [failed for failed, _ in await told(scope="s1")] == [1, 3]
+            assert await told(kind="A") == [(3, {"A": 3}), (1, {"A": 1})]
+            assert [failed for failed, _ in await told(scope="s1")] == [3, 1]
             assert await told(scope="s1", queue="mail") == []
             await fold(harness)
-        latest, other = await own.causes.list(FailureFilter(kind="A"))
-        (second,) = await own.causes.list(FailureFilter(kind="A"), limit=1, before=latest.place)
-        assert second.row.fingerprint == other.row.fingerprint
+        first = await own.causes.list(FailureFilter(kind="A"), limit=1)
+        assert (first.total, first.more, first.tasks, first.causes[0].share) == (2, 1, 4, 0.75)
+        last = await own.causes.list(FailureFilter(kind="A"), limit=1, before=first.next_before)
+        ((other,), (latest,)), rest = (first.causes, last.causes), (last.more, last.next_before)
+        assert rest == (0, None) and latest.row.fingerprint != other.row.fingerprint
         assert await told(fingerprint=other.row.fingerprint[:8], kind="A") == [(3, {"A": 3})]
         await own.causes.annotate(other.row.fingerprint, resolved=True)
-        (known,) = await own.causes.list(FailureFilter(scope="s1"), status="resolved")
+        (known,) = (await own.causes.list(FailureFilter(scope="s1"), status="resolved")).causes
         assert known.row.fingerprint == other.row.fingerprint
         found = await own.failures.search("TASK", FailureFilter(kind="B"))
         assert [one.row.fingerprint for one in found.causes] == [latest.row.fingerprint]
 
+    async def test_those_by_which_most_are_failed_are_listed_first(self, harness: Harness) -> None:
+        """Also where they were not seen for long; those by which none is are asked for by their status."""
+        quiet = await fail(harness, 4, Fail("QUIET", "x"))
+        await operator(harness).failures.retry(quiet)
+        await run(harness)
+        await fail(harness, 9, Fail("BIG", "x"), "B")
+        for n in range(12):
+            await harness.advance(1)
+            await fail(harness, 1 + n % 3, Fail(f"C{n}", "x"))
+
+        async def told(**asked: Any) -> tuple[list[str], list[int | None]]:
+            codes, left, place = [], [], None
+            while True:
+                page = await causes.list_causes(harness.store, limit=5, before=place, **asked)
+                codes += [one.row.code for one in page.causes]
+                left.append(page.more)
+                place = page.next_before
+                if place is None:
+                    return codes, left
+
+        by_time = [f"C{n}" for n in range(11, -1, -1)]
+        for _ in range(2):  # also of what is folded
+            codes, left = await told()
+            assert codes[0] == "BIG" and set(codes) == {"BIG", *by_time} and left == [8, 3, 0]
+            assert [int(code[1:]) % 3 for code in codes[1:]] == [2] * 4 + [1] * 4 + [0] * 4
+            assert await told(order="last") == ([*by_time, "BIG"], [8, 3, 0])
+            assert await told(order="first") == ([*by_time, "BIG"], [8, 3, 0])
+            assert (await told(order="count"))[0][0] == (await told(order="trend"))[0][0] == "BIG"
+            assert (await told(status="all"))[0] == [*codes, "QUIET"]
+            assert (await told(status="all", order="last"))[0] == [*by_time, "BIG", "QUIET"]
+            assert (await told(status="all", order="count"))[0][:2] == ["BIG", "QUIET"]
+            assert (await told(status="quiet"))[0] == (await told(status="quiet", order="count"))[0] == ["QUIET"]
+            assert (await told(which=FailureFilter(kind="A")))[0] == codes[1:]
+            assert (await told(which=FailureFilter(kind="A"), order="last"))[0] == by_time
+            await fold(harness)
+        page = await causes.list_causes(harness.store, limit=1)
+        assert (page.tasks, page.total, page.causes[0].share) == (33, 13, 9 / 33)
+        await causes.annotate(harness.store, page.causes[0].row.fingerprint, actor="ann", resolved=True)
+        page = await causes.list_causes(harness.store, limit=5, status="open")
+        assert (page.total, page.more, page.causes[0].row.code) == (12, 7, codes[1])
+        for asked, wrong in (({"order": "size"}, "not ordered"), ({"before": "x"}, "no place")):
+            with pytest.raises(InvalidInput, match=wrong):
+                await causes.list_causes(harness.store, **asked)
+
     async def test_resolved_until_it_comes_back(self, harness: Harness) -> None:
         await fail(harness)
-        (cause,) = await causes.list_causes(harness.store)
+        (cause,) = (await causes.list_causes(harness.store)).causes
         name = cause.row.fingerprint
         done = await causes.annotate(harness.store, name, actor="ann", reason="deployed", resolved=True)
         assert (done.status, done.resolved_by) == ("resolved", "ann")
-        assert await causes.list_causes(harness.store, status="open") == []
+        assert (await causes.list_causes(harness.store, status="open")).causes == []
         await harness.advance(1)
         await fail(harness)
         assert (await causes.show(harness.store, name)).status == "reopened"
@@ -88,7 +135,7 @@ class TestGroups:
 
     async def test_note_owner_and_silence(self, harness: Harness) -> None:
         await fail(harness)
-        (cause,) = await causes.list_causes(harness.store)
+        (cause,) = (await causes.list_causes(harness.store)).causes
         name, now = cause.row.fingerprint, await harness.store.now()
         await causes.annotate(harness.store, name, actor="ann", note="the bucket", owner="bob")
         until = now + timedelta(hours=1)

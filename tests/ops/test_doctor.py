@@ -12,6 +12,7 @@ from redrive.kernel.commit import Target
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary
+from redrive.kernel.outcome import Fail
 from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
 from redrive.ops import actions, growth, inspect, operations
@@ -217,8 +218,8 @@ async def test_the_cause_by_which_most_are_failed_comes_first(harness: Harness) 
     await fail(harness, 1, OTHER, "CHECK")
     await fail(harness, 2)
     first, second = [one for one in await examine(harness.store) if one.code == "failures"]
-    assert first.text.startswith("IMPORT and 1 other kind of queue imports and 1 other: 4 tasks failed by TASK_PAYLOAD")
-    assert second.text.startswith("A of queue default: 2 tasks failed by ") and first.level is second.level
+    assert first.text.startswith("IMPORT and 1 other kind of queue imports and 1 other: 4 tasks failed (67% of all) by")
+    assert second.text.startswith("A of queue default: 2 tasks failed (33% of all) by ") and first.level is second.level
     assert first.about is not None
     await operator(harness).causes.annotate(first.about[1], note="mine", owner="bea")
     (alone,) = [one for one in await examine(harness.store, "imports") if one.code == "failures"]
@@ -227,6 +228,18 @@ async def test_the_cause_by_which_most_are_failed_comes_first(harness: Harness) 
     await operator(harness).causes.annotate(first.about[1], resolved=True)
     levels = [(one.about, one.level) for one in await examine(harness.store) if one.code == "failures"]
     assert levels == [(second.about, Level.WARNING), (first.about, Level.NOTE)]
+
+
+async def test_the_largest_causes_are_named_however_many_there_are(harness: Harness) -> None:
+    await fail(harness, 30, kind="BIG")
+    await fail(harness, 5, OTHER, "SOME")
+    for n in range(60):  # each of them seen later than those
+        await fail(harness, 1 + n % 2, Fail(f"CAUSE_{n}", "x"))
+    text = [one.text for one in await examine(harness.store) if one.code == "failures"]
+    assert text[0].startswith("BIG of queue default: 30 tasks failed (24% of all) by ")
+    assert text[1].startswith("SOME of queue default: 5 tasks failed (4% of all) by ")
+    assert "CAUSE_59" in " ".join(text[2:-1])  # what failed last
+    assert text[-1] == "82 tasks failed (66% of all) by 56 other causes"
 
 
 async def test_a_fix_can_be_pasted_into_a_shell(harness: Harness) -> None:

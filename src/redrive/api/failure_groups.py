@@ -37,13 +37,21 @@ async def list_causes(
     which: Annotated[FailureFilter, Depends(failures)],
     limit: Limit = 50,
     status: str | None = None,
-    before: Annotated[str | None, Query(max_length=200)] = None,
+    order: Annotated[str | None, Query(max_length=20)] = None,
+    before: Annotated[str | None, Query(max_length=300)] = None,
 ) -> Response:
-    """Failures by cause, the latest first. With a filter: causes of what is failed now and matches, and how many of
-    these tasks each has."""
-    found = await operator.causes.list(which, limit=limit, status=status, before=before)
-    following = found[-1].place if len(found) == limit else None
-    return await json_answer(groups=serialize.causes(found, operator), next_before=following)
+    """Causes of what is failed now and matches, those by which most is first; `order`: `failed`, `count` (failures
+    ever), `first`, `last` or `trend` (failures of the last 24 hours). Causes by which nothing is failed now have the
+    `status` `quiet`; `all` has every cause."""
+    found = await operator.causes.list(which, limit=limit, status=status, order=order, before=before)
+    return await json_answer(
+        groups=serialize.causes(found.causes, operator),
+        next_before=found.next_before,
+        total=found.total,
+        at_least=found.at_least,
+        tasks=found.tasks,
+        more=found.more,
+    )
 
 
 @router.get("/failure-groups/{fingerprint}", response_model=m.CauseOut)

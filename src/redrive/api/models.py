@@ -362,6 +362,7 @@ class CauseOut(Out):
     status: str
     count: int
     failed: int
+    share: float = Field(description="Part of all failed tasks that match, from 0 to 1.")
     at_least: bool = Field(
         description="There may be more failed tasks than were counted: filtered by scope, trace or time."
     )
@@ -385,6 +386,10 @@ class CauseOut(Out):
 class CausePage(Out):
     groups: list[CauseOut]
     next_before: str | None = Field(description="Give it as `before` for the next page.")
+    total: int | None = Field(description="Causes on all pages; null where they are not counted.")
+    at_least: bool = Field(description="There are more causes than `total`.")
+    tasks: int = Field(description="Tasks that match and are failed now, by all causes: what `share` is of.")
+    more: int | None = Field(description="Causes on the pages after this one.")
 
 
 class CanaryOut(Out):

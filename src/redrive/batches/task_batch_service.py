@@ -23,8 +23,7 @@ from redrive.kernel.operation import Action, Canary
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State, check_int
 from redrive.ops import inspect
-from redrive.ops.causes import Cause
-from redrive.ops.filtered_causes import causes_of
+from redrive.ops.causes import Cause, list_causes
 from redrive.ops.inspect import parse_id
 from redrive.ops.operator.operations import BegunOperation, OperationPreview, OperationService
 from redrive.ops.operator.tasks import TaskService
@@ -212,8 +211,7 @@ class TaskBatchService(Service):
 
 async def causes_in(store: Store, join: UUID) -> list[Cause]:
     """Returns the causes of the members of a join that are failed now, the largest first."""
-    found = await causes_of(store, FailureFilter(join=str(join)), limit=MOST_CAUSES)
-    return sorted(found, key=lambda cause: -cause.failed)
+    return (await list_causes(store, FailureFilter(join=str(join)), limit=MOST_CAUSES)).causes
 
 
 def check_listed(state: str | None, limit: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -137,6 +138,36 @@ class CauseRow:
     last_seen: datetime
     sample_task: UUID
     summary: Any = None
+
+
+class CauseOrder(StrEnum):
+    """What causes are listed by, the most or the latest of it first. ``FAILED``: tasks that are failed now, ``COUNT``:
+    failures ever, ``TREND``: failures of the last day."""
+
+    FAILED = "failed"
+    COUNT = "count"
+    FIRST = "first"
+    LAST = "last"
+    TREND = "trend"
+
+
+@dataclass(slots=True, frozen=True)
+class RankedCause:
+    """A cause, how many tasks that match are failed by it now, and what it is ordered by: a number, or a time in
+    microseconds."""
+
+    fingerprint: str
+    failed: int
+    key: int
+
+
+@dataclass(slots=True, frozen=True)
+class CauseRanking:
+    """Causes in their order, and how many there are in all. ``at_least``: there are more."""
+
+    causes: list[RankedCause]
+    total: int
+    at_least: bool = False
 
 
 @dataclass(slots=True)

@@ -15,6 +15,13 @@ def at_least(n: int, most: int) -> str:
     return f"at least {n:,}" if n >= most else f"{n:,}"
 
 
+def percent(share: float) -> str:
+    """Returns ``61%``; what is more than nothing is never ``0%``, nor what is less than all ``100%``."""
+    if 0 < share < 0.01:
+        return "<1%"
+    return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
+
+
 def span(time: timedelta) -> str:
     """Returns a span of time in its largest fitting unit: ``90 s``, ``5 min``, ``3 h``, ``2 d``."""
     seconds = max(time.total_seconds(), 0)

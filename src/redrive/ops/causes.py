@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from redrive.errors import CauseUnknown, InvalidInput
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.microseconds import to_datetime, to_micros
 from redrive.kernel.ports.store import CauseRow, Store
+from redrive.kernel.reads import CauseOrder
 from redrive.kernel.records import Put, Record
 from redrive.kernel.task import check_int, check_moment, check_text
 from redrive.ops.actions import check_actor, check_states
 
 COLLECTION = "cause"
 CAUSE_STATES = ("open", "reopened", "muted", "quiet", "resolved")
+ALL = "all"
+EVERY_CAUSE = FailureFilter()
 SHORTEST_PREFIX = 4  # characters by which a fingerprint may be named
-MOST_CAUSES_SEARCHED = 500
+MOST_LISTED = 500
+MOST_TASKS = 5000  # are counted where no totals are kept
 TREND_HOURS = 24  # hours
 _SAID = ("muted", "resolved", "reopened")
+_PLACE = re.compile(r"(-?\d{1,18})~([^~]{1,200})~(\d{1,12})")
 SPOKEN_OF, NOTED = "spoken-of", "noted"  # states of records: whether they bear on the status
 
 
 @dataclass(slots=True)
 class Cause:
-    """A cause. ``count``: all failures ever seen; ``failed``: the tasks that are failed by it now.
-    ``at_least``: there may be more of them than were counted."""
+    """A cause. ``count``: all failures ever seen; ``failed``: the tasks that are failed by it now, ``of`` so many by
+    all causes. ``at_least``: there may be more of them than were counted."""
 
     row: CauseRow
     failed: int
@@ -41,11 +49,17 @@ class Cause:
     resolved_by: str | None = None
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     at_least: bool = False
+    of: int = 0
 
     @property
-    def place(self) -> str:
-        """Where it stands in the list, for the next page."""
-        return f"{self.row.last_seen.isoformat()}~{self.row.fingerprint}"
+    def share(self) -> float:
+        """The part of all failed tasks that this cause has, from 0 to 1."""
+        return self.failed / self.of if self.of else 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """True if tasks are failed by it now, and nobody has muted or resolved it since."""
+        return self.status in ("open", "reopened")
 
     @property
     def status(self) -> str:
@@ -59,46 +73,202 @@ class Cause:
         return "open" if self.resolved_at is None else "reopened"
 
 
+@dataclass(slots=True, frozen=True)
+class CausePage:
+    """Causes of a list, in its order. ``total``: how many causes it has on all pages, None where that is not counted;
+    ``at_least``: there are more. ``tasks``: how many tasks that match are failed now, by whatever cause. ``more``:
+    causes on the pages after this one, of which ``next_before`` is the place."""
+
+    causes: list[Cause] = field(default_factory=list)
+    total: int | None = 0
+    at_least: bool = False
+    tasks: int = 0
+    more: int | None = 0
+    next_before: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class _Place:
+    """Where a page begins: behind so many causes, the last of which has this key and fingerprint."""
+
+    behind: int
+    key: int
+    fingerprint: str
+
+    def __str__(self) -> str:
+        return f"{self.key}~{self.fingerprint}~{self.behind}"
+
+    @property
+    def after(self) -> tuple[int, str]:
+        return self.key, self.fingerprint
+
+
+def parse_place(text: str) -> _Place:
+    """Returns where a page begins in its list."""
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise InvalidInput(f"{text[:100]!r} is no place in the list", hint="give the nextBefore of the page before")
+    return _Place(int(found[3]), int(found[1]), found[2])
+
+
+def order_of(text: str | None, status: str | None = None) -> CauseOrder:
+    """Returns the order that is asked for, else the usual one of a list."""
+    if text is None:
+        return CauseOrder.LAST if status == "quiet" else CauseOrder.FAILED
+    known = [order.value for order in CauseOrder]
+    if text not in known:
+        hint = f"order them by one of {', '.join(known)}"
+        raise InvalidInput(f"causes are not ordered by {text[:80]!r}", hint=hint)
+    return CauseOrder(text)
+
+
 async def list_causes(
-    store: Store, *, limit: int = 50, status: str | None = None, before: str | None = None
-) -> list[Cause]:
-    """Returns causes, those that were seen last first; ``before`` is the ``place`` of the last one seen."""
-    check_int(limit, "limit", 1, 500)
-    at = None if before is None else parse_place(before)
-    if status is None:
-        return await with_notes(store, await store.causes(limit, before=at))
-    check_states([status], CAUSE_STATES)
+    store: Store,
+    which: FailureFilter = EVERY_CAUSE,
+    *,
+    limit: int = 50,
+    status: str | None = None,
+    order: str | None = None,
+    before: str | None = None,
+) -> CausePage:
+    """Returns causes by which tasks that match are failed now, those by which most are first. ``status``: only causes
+    of which this is so; without a filter, ``quiet`` has those by which nothing is failed now, ``all`` these too.
+    ``before``: the ``next_before`` of the page before."""
+    check_int(limit, "limit", 1, MOST_LISTED)
+    if status is not None:
+        check_states([status], (*CAUSE_STATES, ALL))
+    by = order_of(order, status)
+    place = None if before is None else parse_place(before)
+    said = await spoken_of(store)
+    if which.unsummed:
+        return await _by_tasks(store, which, status, by, place, limit, said)
     if status in _SAID:
-        return await _annotated(store, status, limit, at)
+        names = [name for name, one in said.items() if one == status]
+        found = await with_notes(store, await store.causes_of(names), which)
+        some = found if which == EVERY_CAUSE and status != "reopened" else [one for one in found if one.failed]
+        return _cut(some, by, place, limit)
+    if which != EVERY_CAUSE and status == "quiet":
+        return CausePage()
+    return await _by_totals(store, which, status, by, place, limit, said)
+
+
+async def _by_totals(
+    store: Store,
+    which: FailureFilter,
+    status: str | None,
+    order: CauseOrder,
+    place: _Place | None,
+    limit: int,
+    said: Mapping[str, str],
+) -> CausePage:
+    failing = {"quiet": False, ALL: None if which == EVERY_CAUSE else True}.get(status or "", True)
+    left_out = {"quiet": ("muted", "resolved"), "open": _SAID}.get(status or "", ())
+    without = [name for name, one in said.items() if one in left_out]
+    if not failing and order is CauseOrder.LAST:
+        return await _latest(store, failing, without, place, limit)
+    ranking = await store.rank_causes(
+        which,
+        limit,
+        order=order,
+        since=_trend_since(await store.now()),
+        after=None if place is None else place.after,
+        failing=failing,
+        without=without,
+    )
+    names = [one.fingerprint for one in ranking.causes]
+    known = {row.fingerprint: row for row in await store.causes_of(names)}
+    found = await with_notes(store, [known[name] for name in names if name in known], which)
+    behind = len(names) + (0 if place is None else place.behind)
+    more = max(ranking.total - behind, 0) if names else 0
+    last = _Place(behind, ranking.causes[-1].key, names[-1]) if more else None
+    tasks = found[0].of if found else await store.count_failed(which)
+    return CausePage(found, ranking.total, ranking.at_least, tasks, more, None if last is None else str(last))
+
+
+async def _latest(
+    store: Store, failing: bool | None, without: Sequence[str], place: _Place | None, limit: int
+) -> CausePage:
+    """Returns causes by when they were seen last, also such by which nothing is failed: there may be very many, and
+    they are not counted."""
     found: list[Cause] = []
-    # The store knows which are failing; what people said about a few of them decides about the rest.
-    failing = status == "open"
-    while len(found) < limit and (rows := await store.causes(MOST_CAUSES_SEARCHED, before=at, failing=failing)):
+    at = None if place is None else (to_datetime(place.key), place.fingerprint)
+    while len(found) <= limit and (rows := await store.causes(limit + 1, before=at, failing=failing)):
         at = (rows[-1].last_seen, rows[-1].fingerprint)
-        found += [cause for cause in await with_notes(store, rows) if cause.status == status]
-    return found[:limit]
+        meant = [row for row in rows if row.fingerprint not in without]
+        # What changed this moment may have come along.
+        found += [one for one in await with_notes(store, meant) if failing is None or not one.failed]
+    behind = limit + (0 if place is None else place.behind)
+    more = found[limit - 1] if len(found) > limit else None
+    last = None if more is None else _Place(behind, rank_of(more, CauseOrder.LAST), more.row.fingerprint)
+    tasks = await store.count_failed(EVERY_CAUSE)
+    return CausePage(found[:limit], None, False, tasks, None, None if last is None else str(last))
 
 
-async def failing_causes(store: Store, limit: int) -> list[Cause]:
-    """Returns causes by which tasks are failed now, whatever is said about them, those that were seen last first."""
-    return await with_notes(store, await store.causes(limit, failing=True))
+async def _by_tasks(
+    store: Store,
+    which: FailureFilter,
+    status: str | None,
+    order: CauseOrder,
+    place: _Place | None,
+    limit: int,
+    said: Mapping[str, str],
+) -> CausePage:
+    """Counts tasks by cause: by scopes, traces, times and operations no totals are kept. No more than ``MOST_TASKS``
+    are counted, those that failed last, and no more causes listed than ``MOST_LISTED``."""
+    counts = Counter(await store.count_causes(which, MOST_TASKS))
+    more = counts.total() >= MOST_TASKS and await store.count_failed(which, MOST_TASKS + 1) > MOST_TASKS
+    names = [name for name, _ in counts.most_common() if status in (None, ALL, said.get(name, "open"))]
+    noted = await with_notes(store, await store.causes_of(names[:MOST_LISTED]))
+    failed = [replace(one, failed=counts[one.row.fingerprint], at_least=more, of=counts.total()) for one in noted]
+    return _cut(failed, order, place, limit)
 
 
-async def _annotated(store: Store, status: str, limit: int, before: tuple[datetime, str] | None) -> list[Cause]:
-    """Returns causes that are muted, resolved or regressed: those that somebody has annotated, which are few."""
-    found: list[Cause] = []
+def _cut(found: list[Cause], order: CauseOrder, place: _Place | None, limit: int) -> CausePage:
+    """Returns a page of a list that is at hand as a whole."""
+    found.sort(key=lambda cause: (-rank_of(cause, order), cause.row.fingerprint))
+    first = 0
+    if place is not None:
+        passed = [(-rank_of(one, order), one.row.fingerprint) <= (-place.key, place.fingerprint) for one in found]
+        first = sum(passed)
+    page, more = found[first : first + limit], max(len(found) - first - limit, 0)
+    last = _Place(first + limit, rank_of(page[-1], order), page[-1].row.fingerprint) if page and more else None
+    tasks = found[0].of if found else 0
+    return CausePage(page, len(found), False, tasks, more, None if last is None else str(last))
+
+
+def rank_of(cause: Cause, order: CauseOrder) -> int:
+    """Returns what a cause is put in order by, the largest first."""
+    match order:
+        case CauseOrder.FAILED:
+            return cause.failed
+        case CauseOrder.COUNT:
+            return cause.row.count
+        case CauseOrder.FIRST:
+            return to_micros(cause.row.first_seen)
+        case CauseOrder.LAST:
+            return to_micros(cause.row.last_seen)
+        case CauseOrder.TREND:
+            return sum(cause.trend)
+
+
+async def spoken_of(store: Store) -> dict[str, str]:
+    """Returns what is said of causes that are muted, resolved, or failed again after that: somebody has annotated each
+    of them, so they are few. Of those that are ``reopened`` nothing may be failed by now."""
+    found: dict[str, str] = {}
     after: int | None = None
-    while records := await store.records(COLLECTION, states=(SPOKEN_OF,), limit=MOST_CAUSES_SEARCHED, before=after):
+    now = await store.now()
+    while records := await store.records(COLLECTION, states=(SPOKEN_OF,), limit=MOST_LISTED, before=after):
         after = records[-1].seq
         rows = await store.causes_of([record.id for record in records])
-        found += [cause for cause in await with_notes(store, rows) if cause.status == status]
-    found.sort(key=lambda cause: (cause.row.last_seen, cause.row.fingerprint), reverse=True)
-    return [cause for cause in found if before is None or (cause.row.last_seen, cause.row.fingerprint) < before][:limit]
+        for cause in annotated(rows, records, now):
+            status = replace(cause, failed=1).status
+            if status in _SAID:
+                found[cause.row.fingerprint] = status
+    return found
 
 
 async def show(store: Store, fingerprint: str) -> Cause:
-    """Returns one cause, also by the beginning of its fingerprint, among those that were seen lately, if only one
-    begins so."""
+    """Returns one cause, also by the beginning of its fingerprint, if only one begins so."""
     rows = await store.causes_of([fingerprint])
     if not rows and len(fingerprint) < SHORTEST_PREFIX:
         raise InvalidInput(
@@ -106,7 +276,8 @@ async def show(store: Store, fingerprint: str) -> Cause:
             hint=f"at least {SHORTEST_PREFIX} characters of what redrive causes lists",
         )
     if not rows:
-        rows = [row for row in await store.causes(MOST_CAUSES_SEARCHED) if row.fingerprint.startswith(fingerprint)]
+        names = await store.causes_named(fingerprint, 10)
+        rows = await store.causes_of([name for name in names if name.startswith(fingerprint)])
     if len(rows) > 1:
         several = ", ".join(row.fingerprint for row in rows[:5])
         raise InvalidInput(f"{len(rows)} fingerprints begin with {fingerprint!r}", hint=f"say more of it: {several}")
@@ -168,22 +339,29 @@ def _action(said: dict[str, Any]) -> str:
     return "CAUSE_NOTE"
 
 
-async def with_notes(store: Store, rows: list[CauseRow]) -> list[Cause]:
-    """Adds what is failed now, the trend, and what people noted."""
+async def with_notes(store: Store, rows: list[CauseRow], which: FailureFilter = EVERY_CAUSE) -> list[Cause]:
+    """Adds what is failed now and matches (a filter by which totals are kept), the trend, and what people noted."""
     if not rows:
         return []
     names = [row.fingerprint for row in rows]
-    now = await store.now()
+    now, of = await store.now(), await store.count_failed(which)
     kinds: dict[str, Counter[str]] = {name: Counter() for name in names}
     for count in await store.failed_counts(names):
-        kinds[count.fingerprint][count.kind] += count.n
+        if which.sums(count):
+            kinds[count.fingerprint][count.kind] += count.n
     said = {record.id: record for record in await store.records(COLLECTION, ids=names, limit=len(names))}
-    since = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=TREND_HOURS - 1)
+    since = _trend_since(now)
     trends = await store.trends(names, since)
     return [
-        _cause(row, kinds[row.fingerprint], said.get(row.fingerprint), trends[row.fingerprint], since, now)
+        replace(
+            _cause(row, kinds[row.fingerprint], said.get(row.fingerprint), trends[row.fingerprint], since, now), of=of
+        )
         for row in rows
     ]
+
+
+def _trend_since(now: datetime) -> datetime:
+    return now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=TREND_HOURS - 1)
 
 
 def annotated(rows: Iterable[CauseRow], records: Iterable[Record], now: datetime) -> list[Cause]:
@@ -223,15 +401,3 @@ def _cause(
 
 def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
-
-
-def parse_place(text: str) -> tuple[datetime, str]:
-    """Returns the ``place`` of a cause, as it is ordered by."""
-    when, found, fingerprint = text.partition("~")
-    try:
-        at = datetime.fromisoformat(when)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None or not found or not 1970 <= at.year <= 9000:
-        raise InvalidInput(f"{text[:100]!r} is no place in the list", hint="give the nextBefore of the page before")
-    return at, fingerprint

@@ -22,7 +22,7 @@ from redrive.kernel.alerts.rules import (
     SCHEDULE_MISSED,
 )
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
-from redrive.kernel.failed import FailedCount
+from redrive.kernel.failed import FailedCount, FailureFilter
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.ports.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
@@ -33,7 +33,7 @@ from redrive.ops.causes import Cause
 from redrive.ops.circuits import told
 from redrive.ops.held import HeldQueue, held_queues
 from redrive.ops.late_schedules import late_schedules
-from redrive.ops.text import counted, span
+from redrive.ops.text import counted, percent, span
 from redrive.ops.workers import Lost, drivers, fell_silent, live_workers, lost
 
 logger = logging.getLogger("redrive.doctor")
@@ -44,7 +44,8 @@ RECENT = timedelta(hours=1)
 NEWS, FORGOTTEN = timedelta(minutes=15), timedelta(hours=2)  # a worker that fell silent: an alarm, a note, history
 MOST_HOLDS = 20  # are named; anybody can pause thousands
 MANY = 1000  # the most tasks that are counted of an unknown feature
-CAUSES, SHOWN = 50, 5  # causes that are looked at, and told
+SHOWN, LOOKED_AT = 5, 20  # causes: those by which most tasks are failed, and the latest, of which one is told
+WORKER_LOST = "worker_lost"
 NO_MORE = Watched()
 # What a queue without a worker comes to, sooner or later.
 FOLLOWS = {"backlog", DEPTH.name, PENDING.name, OLDEST_AGE.name}
@@ -87,7 +88,7 @@ async def examine(
         *_holds(overview, queue),
         *_circuits(overview, stats, queue),
         *_quotas(overview, stats.by("kind")),
-        *await _failures(store, overview.now, rows),
+        *await _failures(store, overview.now, rows, queue),
         *await _bulk(store, overview),
         *await _audit(store, overview),
         *diagnosis.findings,
@@ -356,22 +357,28 @@ def _quotas(overview: Overview, kinds: dict[str, dict[str, int]]) -> list[Findin
     ]
 
 
-async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int]]) -> list[Finding]:
-    """Causes by which tasks are failed now: among those of one level, the one by which most are comes first."""
-    total = sum(row[State.FAILED.value] for row in queues.values())
-    if not total:
+async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int]], queue: str | None) -> list[Finding]:
+    """Causes by which tasks are failed now, those by which most are, and how many more there are."""
+    if not sum(row[State.FAILED.value] for row in queues.values()):
         return []
-    latest = await causes.failing_causes(store, CAUSES)
+    which = FailureFilter(queue=queue)
+    largest = await causes.list_causes(store, which, limit=SHOWN)
+    # However few they are: what kills workers, and what fails since a moment ago.
+    deadly = await causes.list_causes(store, FailureFilter(queue=queue, error_reason=WORKER_LOST), limit=SHOWN)
+    latest = await causes.with_notes(store, await store.causes(LOOKED_AT, failing=True), which)
+    recent = [one for one in latest if one.failed and one.is_open and now - one.row.last_seen < RECENT][:1]
+    named = {one.row.fingerprint: one for one in (*recent, *deadly.causes, *largest.causes)}
     own: dict[str, list[FailedCount]] = defaultdict(list)
-    for count in await store.failed_counts([cause.row.fingerprint for cause in latest]):
+    for count in await store.failed_counts([*named]):
         if count.queue in queues:
             own[count.fingerprint].append(count)
-    told = [(_tasks(own[one.row.fingerprint]), _by_cause(one, own[one.row.fingerprint], now)) for one in latest]
-    worst_first = sorted((one for one in told if one[0]), key=lambda one: (ORDER[one[1].level], -one[0]))[:SHOWN]
-    found = [finding for _, finding in worst_first]
-    if rest := total - sum(n for n, _ in worst_first):
-        other = " by other causes" if found else ""
-        found.append(Finding(Level.NOTE, "failures", f"{counted(rest)} failed{other}", "redrive causes"))
+    told = sorted(named.values(), key=lambda cause: -_tasks(own[cause.row.fingerprint]))
+    found = [_by_cause(cause, own[cause.row.fingerprint], largest.tasks, now) for cause in told]
+    if rest := largest.tasks - sum(_tasks(counts) for counts in own.values()):
+        more = (largest.total or 0) - len(told)
+        other = f" ({percent(rest / largest.tasks)} of all) by {counted(more, 'other cause')}" if more > 0 else ""
+        command = "redrive causes" if queue is None else shlex.join(["redrive", "causes", "--queue", queue])
+        found.append(Finding(Level.NOTE, "failures", f"{counted(rest)} failed{other}", command))
     return found
 
 
@@ -379,18 +386,20 @@ def _tasks(counts: Sequence[FailedCount]) -> int:
     return sum(count.n for count in counts)
 
 
-def _by_cause(cause: Cause, counts: Sequence[FailedCount], now: datetime) -> Finding:
+def _by_cause(cause: Cause, counts: Sequence[FailedCount], total: int, now: datetime) -> Finding:
     """Returns what is failed by one cause, whose it is first. What somebody has muted or resolved is known: worth a
     note, not an alarm."""
     row = cause.row
-    if row.reason == "worker_lost" and cause.status in ("open", "reopened"):
+    if row.reason == WORKER_LOST and cause.is_open:
         return _poison(cause, counts, now)
-    known = "" if cause.status in ("open", "reopened") else f" ({cause.status})"
+    known = "" if cause.is_open else f" ({cause.status})"
+    n = _tasks(counts)
+    share = "" if n == total else f" ({percent(n / total)} of all)"
     said = ", ".join(f"{what}: {text}" for what, text in (("owner", cause.owner), ("note", cause.note)) if text)
     return Finding(
         Level.WARNING if now - row.last_seen < RECENT and not known else Level.NOTE,
         "failures",
-        f"{_whose(counts)}: {counted(_tasks(counts))} failed by {row.code}{known}, last {span(now - row.last_seen)} ago"
+        f"{_whose(counts)}: {counted(n)} failed{share} by {row.code}{known}, last {span(now - row.last_seen)} ago"
         + (f" [{said}]" if said else ""),
         f"redrive causes show {row.fingerprint}",
         ("cause", row.fingerprint),

@@ -9,9 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from redrive.errors import InvalidInput, TaskNotFound, UnknownKind, UnknownQueue
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.handler_notes import Stray
 from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.ports.store import CauseRow, Count, LetterCount, Overview, Query, Store, WorkerLeases, WorkerRow
+from redrive.kernel.reads import CauseOrder, CauseRanking
 from redrive.kernel.task import State, Task, Timeline
 from redrive.ops.handler_notes import strays
 from redrive.ops.pages import in_pieces
@@ -131,11 +133,14 @@ async def _paged(store: Store, query: Query) -> list[Task]:
 
 
 async def stats(store: Store, causes: int = 10) -> Stats:
-    found = await store.causes(causes) if causes else []
-    failing: Counter[str] = Counter()
-    for count in await store.failed_counts([row.fingerprint for row in found]) if found else ():
-        failing[count.fingerprint] += count.n
+    """Returns exact totals; ``causes``: of so many causes, those by which most tasks are failed now."""
     overview = await store.overview()
+    ranking = CauseRanking([], 0)
+    if causes:
+        ranking = await store.rank_causes(FailureFilter(), causes, order=CauseOrder.FAILED, since=overview.now)
+    failing = Counter({one.fingerprint: one.failed for one in ranking.causes})
+    rows = await store.causes_of(list(failing)) if failing else []
+    found = sorted(rows, key=lambda row: (-failing[row.fingerprint], row.fingerprint))
     return Stats(
         await store.counts(),
         overview,

@@ -11,10 +11,10 @@ from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.payload import CUT
 from redrive.kernel.ports.store import Store
+from redrive.kernel.reads import CauseOrder
 from redrive.kernel.task import Task
 from redrive.ops import causes
 from redrive.ops.causes import Cause
-from redrive.ops.filtered_causes import causes_of
 from redrive.ops.pages import LONGEST_IN_A_LIST
 from redrive.ops.views import Sight
 
@@ -74,9 +74,8 @@ async def search(
 
 
 async def _known(store: Store, which: FailureFilter) -> list[Cause]:
-    if which == FailureFilter():
-        return await causes.list_causes(store, limit=CAUSES_LOOKED_AT)
-    return await causes_of(store, which, limit=CAUSES_LOOKED_AT)
+    found = await causes.list_causes(store, which, limit=CAUSES_LOOKED_AT, status=causes.ALL, order=CauseOrder.LAST)
+    return found.causes
 
 
 def _stands_in(words: list[str], text: str) -> bool:

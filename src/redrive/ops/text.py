@@ -1,5 +1,5 @@
 """Text for people: numbers with their nouns, spans of time."""
 
-from redrive.kernel.wording import counted, span
+from redrive.kernel.wording import counted, percent, span
 
-__all__ = ["counted", "span"]
+__all__ = ["counted", "percent", "span"]

@@ -203,6 +203,7 @@ def cause(found: Cause, sight: Sight) -> View:
     said = (
         "status",
         "failed",
+        "share",
         "at_least",
         "kinds",
         "trend",

@@ -10,6 +10,7 @@ from redrive.kernel.failed import FailedCount, FailedRef
 from redrive.kernel.machine import Event
 from redrive.kernel.payload import CUT, page_text, readable
 from redrive.kernel.ports.store import CauseRow, HoldRow, LimitRow, ScheduleRow, WorkerLeases, WorkerRow
+from redrive.kernel.reads import CauseRanking, RankedCause
 from redrive.kernel.records import Record
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
 
@@ -27,6 +28,20 @@ def each_once(found: Sequence[FailedRef]) -> list[FailedRef]:
     """Returns these without those whose id has a newer row in history."""
     in_time = sorted(found, key=lambda one: (one.failed_seq or 0, one.failed_at))
     return list({one.id: one for one in in_time}.values())
+
+
+MOST_CAUSES_COUNTED = 10_000
+
+
+def ranking(found: Sequence[Any], total: int) -> CauseRanking:
+    """Returns causes in their order, and how many there are, as far as they were counted."""
+    causes = [RankedCause(row["fingerprint"], row["failed"], row["key"]) for row in found]
+    return CauseRanking(causes, total, total >= MOST_CAUSES_COUNTED)
+
+
+def after_prefix(prefix: str) -> str:
+    """Returns where fingerprints end that begin so: they are written in hexadecimal digits."""
+    return f"{prefix}g"
 
 
 def document(row: Row, name: str, as_text: bool) -> Any:

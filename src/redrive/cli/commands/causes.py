@@ -21,18 +21,18 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.spans import EXAMPLES, seconds_of
 from redrive.kernel.task import check_seconds
-from redrive.ops.causes import Cause
+from redrive.ops.causes import Cause, order_of, rank_of
 from redrive.ops.connections import Look, having
 from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.inspect import plain
 from redrive.ops.operator import Operator
-from redrive.ops.text import counted
+from redrive.ops.text import counted, percent
 
 causes_cli = typer.Typer(help="Failures by cause: list, show, note, mute, resolve, retry.", invoke_without_command=True)
 Fingerprint = Annotated[str, typer.Argument(metavar="FINGERPRINT", help="As the list gives it; its beginning will do.")]
 Status = Annotated[
     str | None,
-    typer.Option("--status", metavar="S", help="open, reopened, muted, quiet (none failed) or resolved."),
+    typer.Option("--status", metavar="S", help="open, reopened, muted, quiet (none failed), resolved or all."),
 ]
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -44,33 +44,43 @@ def list_causes(
     which: FailureFilter,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 20,
     status: Status = None,
+    sort: Annotated[
+        str | None,
+        typer.Option("--sort", metavar="BY", help="failed (now), count (failures ever), first, last or trend (24 h)."),
+    ] = None,
     before: Annotated[str | None, typer.Option("--before", metavar="P", help="Go on from the next of a list.")] = None,
     url: Url = None,
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Failures by cause, the latest first; with a filter, causes of what is failed now and matches."""
+    """Causes of what is failed now and matches, those by which most is first."""
     if context.invoked_subcommand is not None:
         return
     refuse_place(url, app, before=before)
-    looked = look_at(url, app, lambda own: own.causes.list(which, limit=limit, status=status, before=before))
-    found = looked.latest(lambda causes: causes, lambda cause: cause.row.last_seen, limit)
+    how: dict[str, Any] = {"limit": limit, "status": status, "order": sort, "before": before}
+    looked = look_at(url, app, lambda own: own.causes.list(which, **how))
+    pages = list(looked.found.values())
+    found = looked.latest(lambda page: page.causes, partial(rank_of, order=order_of(sort, status)), limit)
+    left = sum((page.total or 0) for page in pages) - len(found) if looked.everywhere else pages[0].more
+    following = None if looked.everywhere else pages[0].next_before
     if json:
-        following = found[-1][1].place if len(found) == limit and not looked.everywhere else None
         items = [looked.document(name, _document(cause)) for name, cause in found]
-        output.emit_list(items, following, **looked.missing)
+        sums = {"total": sum((page.total or 0) for page in pages), "tasks": sum(page.tasks for page in pages)}
+        output.emit_list(items, following, more=left, **sums, **looked.missing)
         return
     if not found:
         fits = "" if which == EVERY_FAILURE else f" ({filter_text(which)})"
-        output.say(("nothing has failed" if status is None else f"no cause is {status}") + looked.without + fits)
+        output.say(("nothing is failed" if status is None else f"no cause is {status}") + looked.without + fits)
         return
     rows = [
         (
             c.row.fingerprint,
             *looked.cell(name),
             c.status,
-            f"{c.failed}+" if c.at_least else c.failed,
-            c.row.count,
+            f"{c.failed:,}+" if c.at_least else f"{c.failed:,}",
+            percent(c.share),
+            f"{c.row.count:,}",
+            output.ago(c.row.first_seen),
             output.ago(c.row.last_seen),
             bars(c.trend),
             c.row.code,
@@ -79,8 +89,23 @@ def list_causes(
         )
         for name, c in found
     ]
-    numbers = ["status", "#failed now", "#failures ever", "#last", "24 h", "code", "kinds", "message"]
+    numbers = [
+        "status",
+        "#failed now",
+        "#of all",
+        "#failures ever",
+        "#first",
+        "#last",
+        "24 h",
+        "code",
+        "kinds",
+        "message",
+    ]
     output.table(["fingerprint", *looked.column, *numbers], rows)
+    if left or following:
+        number = f"{left:,}{'+' if any(page.at_least for page in pages) else ''} " if left else ""
+        go_on = f"--before {following}" if following else "a higher --limit"
+        output.say(f"{number}more: the same command with {go_on}")
 
 
 @causes_cli.command("show")
@@ -194,7 +219,7 @@ def _say(cause: Cause, connection: str | None, json: bool) -> None:
     output.say(
         f"{row.code}  {cause.status}  {row.fingerprint}" + (f"  on {connection}" if connection else ""),
         output.clean(row.message),
-        f"{counted(cause.failed)} failed by it now; {counted(row.count, 'failure')} seen,"
+        f"{counted(cause.failed)} failed by it now ({percent(cause.share)} of all); {counted(row.count, 'failure')} seen,"
         f" first {output.relative(row.first_seen)}, last {output.relative(row.last_seen)}",
         f"kinds: {', '.join(f'{kind} ({n})' for kind, n in cause.kinds.items())}",
         f"reason: {row.reason}, type: {row.failure_type}",
@@ -213,7 +238,7 @@ def _say(cause: Cause, connection: str | None, json: bool) -> None:
 
 def _document(cause: Cause) -> dict[str, Any]:
     row = {name: plain(getattr(cause.row, name)) for name in type(cause.row).__dataclass_fields__}
-    own = ("failed", "kinds", "trend", "note", "owner", "muted_until", "resolved_at", "resolved_by")
+    own = ("failed", "share", "kinds", "trend", "note", "owner", "muted_until", "resolved_at", "resolved_by")
     return {**row, "status": cause.status, **{name: plain(getattr(cause, name)) for name in own}}
 
 

@@ -11,7 +11,7 @@ from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import MOST_CANARIES, Action, Canary, Then
 from redrive.ops import views
-from redrive.ops.causes import CAUSE_STATES
+from redrive.ops.causes import ALL, CAUSE_STATES, CausePage, order_of
 from redrive.ops.failed import EVERY_FAILURE, parse_ids
 from redrive.ops.filters import command_options
 from redrive.ops.operator.failures import MOST_COUNTED
@@ -24,7 +24,7 @@ CAUSES = 20
 @router.get("/failures")
 async def failures(page: ThePage) -> Response:
     """Causes, and the tasks that match the filter; with words, what a search has found."""
-    which = asked_of_failures(page, "status", "q", "before")
+    which = asked_of_failures(page, "status", "sort", "causes", "q", "before")
     status = page.query.get("status")
     words = page.query.get("q")
     operator = page.operator
@@ -32,7 +32,10 @@ async def failures(page: ThePage) -> Response:
     if words is not None:
         return await _search(page, words)
     meant = await operator.failures.known(which)
-    causes = [] if before else await operator.causes.list(meant, limit=CAUSES, status=status)
+    sort, place = page.query.get("sort"), page.query.get("causes")
+    causes = CausePage()
+    if not before:
+        causes = await operator.causes.list(meant, limit=CAUSES, status=status, order=sort, before=place)
     listed = await operator.failures.list(meant, limit=PAGE_SIZE, before=before, most=MOST_COUNTED)
     whole = not before and meant == FailureFilter(queue=meant.queue, kind=meant.kind)
     return await page.render(
@@ -40,11 +43,13 @@ async def failures(page: ThePage) -> Response:
         which=fields(which),
         times=page.query,
         status=status,
-        statuses=CAUSE_STATES,
+        statuses=(*CAUSE_STATES, ALL),
         words=None,
-        causes=[views.cause(one, operator.sight) for one in causes],
+        causes=[views.cause(one, operator.sight) for one in causes.causes],
+        listed=causes,
+        sort=order_of(sort, status).value,
+        place=place,
         types=await operator.failures.types("24h", meant.queue, meant.kind) if whole else None,
-        more_causes=causes[-1].place if len(causes) == CAUSES else None,
         tasks=[views.task(one, operator.sight) for one in listed.tasks],
         total=listed.total,
         more=listed.more,
@@ -63,11 +68,13 @@ async def _search(page: Page, words: str) -> Response:
         which=fields(which),
         times=page.query,
         status=None,
-        statuses=CAUSE_STATES,
+        statuses=(*CAUSE_STATES, ALL),
         words=words,
         causes=[views.cause(one, sight) for one in found.causes],
+        listed=None,
+        sort=None,
+        place=None,
         types=None,
-        more_causes=None,
         tasks=[views.task(one, sight) for one in found.tasks],
         total=None,
         more=False,

@@ -35,15 +35,14 @@ async def look(operator: Operator, operation_id: str) -> Progress:
     record = await operator.operations.record(operation_id)
     which = FailureFilter(bulk_id=operation_id)
     listed = await operator.failures.list(which, limit=SHOWN)
-    causes = await operator.causes.list(which) if listed.tasks else []
-    causes.sort(key=lambda cause: -cause.failed)
+    causes = (await operator.causes.list(which, limit=CAUSES_SHOWN)).causes if listed.tasks else []
     return Progress(
         views.operation(record, sight=operator.sight),
         await operator.operations.retried(Operation.of(record)),
         [views.task(one, operator.sight) for one in listed.tasks],
         await operator.operations.has_driver(),
         await _awaited(operator, Operation.of(record)),
-        [views.cause(one, operator.sight) for one in causes[:CAUSES_SHOWN]],
+        [views.cause(one, operator.sight) for one in causes],
         can_put_back(Operation.of(record)),
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter
-    from redrive.kernel.reads import CauseRow
+    from redrive.kernel.reads import CauseOrder, CauseRanking, CauseRow
     from redrive.kernel.task import Task
 
 
@@ -68,6 +68,25 @@ class FailureReads(Protocol):
         """Returns causes, the latest first; ``before`` is ``last_seen`` and ``fingerprint`` of the last one
         seen. ``failing``: only those by which tasks are failed now, or (False) none is; what changed this moment may
         come along."""
+
+    async def rank_causes(
+        self,
+        which: FailureFilter,
+        limit: int,
+        *,
+        order: CauseOrder,
+        since: datetime,
+        after: tuple[int, str] | None = None,
+        failing: bool | None = True,
+        without: Sequence[str] = (),
+    ) -> CauseRanking:
+        """Returns causes of what is failed now and matches (a filter by which totals are kept), in an order; those of
+        one rank by fingerprint. ``after``: ``key`` and ``fingerprint`` of the last one seen. ``failing``: also causes
+        by which nothing that matches is failed (None), or these alone (False). ``since``: when the trend begins.
+        Unfiltered and by what is failed now, it reads what it returns; else the totals of all that match."""
+
+    async def causes_named(self, prefix: str, limit: int) -> list[str]:
+        """Returns fingerprints of causes that begin so."""
 
     async def causes_of(self, fingerprints: Sequence[str]) -> list[CauseRow]:
         """Returns those of these causes that exist, in any order."""

@@ -6,22 +6,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 from collections import Counter
 from dataclasses import replace
 
 from redrive.kernel.alerts.book import Alert, Book
 from redrive.kernel.alerts.rules import DEPTH, FAILED, NO_WORKER, OLDEST_AGE, PENDING, SLO_FAST, SLO_SLOW, SURGE
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.figures import Figures
 from redrive.kernel.ports.store import Store
 from redrive.kernel.summary import type_and_words
 from redrive.kernel.task import State
-from redrive.kernel.wording import counted
+from redrive.kernel.wording import counted, percent
 from redrive.ops import causes
 from redrive.ops.causes import Cause
 
 OF_CAUSES = (FAILED.name, SURGE.name)
 OF_KINDS = (DEPTH.name, PENDING.name, OLDEST_AGE.name, NO_WORKER.name, SLO_FAST.name, SLO_SLOW.name)
-MOST_CAUSES, MOST_KINDS = 50, 3
+MOST_KINDS = 3
 SHOWN = 2
 LONGEST_LINE = 300
 MOST_DETAILED = 50  # alerts of one moment
@@ -75,28 +77,30 @@ def _kinds(queue: str, figures: Figures) -> list[str]:
 
 async def _by_cause(store: Store, queues: set[str]) -> dict[str, list[str]]:
     """Returns by which causes most tasks of these queues are failed, those left out that somebody knows of."""
-    open_ = [one for one in await causes.failing_causes(store, MOST_CAUSES) if one.status not in ("muted", "resolved")]
-    known = {one.row.fingerprint: one for one in open_}
-    failed: dict[str, Counter[str]] = {queue: Counter() for queue in queues}
-    kinds: dict[tuple[str, str], Counter[str]] = {}
-    for count in await store.failed_counts(list(known)) if known else ():
-        if count.queue in queues:
-            failed[count.queue][count.fingerprint] += count.n
-            kinds.setdefault((count.queue, count.fingerprint), Counter())[count.kind] += count.n
-    return {
-        queue: [
-            _cause(known[fingerprint], n, kinds[queue, fingerprint]) for fingerprint, n in counts.most_common(SHOWN)
-        ]
-        + ([f"and {counted(more, 'other cause')}: redrive causes"] if (more := len(counts) - SHOWN) > 0 else [])
-        for queue, counts in failed.items()
-    }
+    return {queue: await _of_queue(store, queue) for queue in queues}
 
 
-def _cause(cause: Cause, n: int, kinds: Counter[str]) -> str:
-    more = len(kinds) - MOST_KINDS
+async def _of_queue(store: Store, queue: str) -> list[str]:
+    known = [name for name, said in (await causes.spoken_of(store)).items() if said in ("muted", "resolved")]
+    which = FailureFilter(queue=queue)
+    found = await causes.list_causes(store, which, limit=min(SHOWN + len(known), causes.MOST_LISTED))
+    open_ = [one for one in found.causes if one.is_open]
+    more = (found.total or 0) - (len(found.causes) - len(open_)) - SHOWN
+    rest = [f"and {counted(more, 'other cause')}: {_listing(queue)}"] if more > 0 else []
+    return [*map(_cause, open_[:SHOWN]), *rest]
+
+
+def _listing(queue: str) -> str:
+    return shlex.join(["redrive", "causes", "--queue", queue])
+
+
+def _cause(cause: Cause) -> str:
+    more = len(cause.kinds) - MOST_KINDS
     others = f" and {counted(more, 'other kind')}" if more > 0 else ""
-    named = ", ".join(kind for kind, _ in kinds.most_common(MOST_KINDS)) + others
+    named = ", ".join([*cause.kinds][:MOST_KINDS]) + others
     kind, words = type_and_words(cause.row.summary)
     said = ": ".join(part for part in (kind or cause.row.code, words.partition("\n")[0][:120]) if part)
     owner = f", owner {cause.owner}" if cause.owner else ""
-    return f"{named}: {counted(n)} failed by {said}{owner}; redrive causes show {cause.row.fingerprint}"
+    share = "" if cause.failed == cause.of else f" ({percent(cause.share)} of all failed)"
+    told = f"{named}: {counted(cause.failed)} failed{share} by {said}{owner}"
+    return f"{told}; redrive causes show {cause.row.fingerprint}"

@@ -131,11 +131,7 @@ def _served(figures: Figures) -> tuple[Counter[str], bool]:
 
 async def known_failures(store: Store, now: datetime) -> Counter[str]:
     """Returns how many tasks of each queue are failed by causes that somebody has muted or resolved."""
-    records = await store.records(causes.COLLECTION, states=(causes.SPOKEN_OF,), limit=causes.MOST_CAUSES_SEARCHED)
-    if not records:
-        return Counter()
-    rows = await store.causes_of([record.id for record in records])
-    known = [one.row.fingerprint for one in causes.annotated(rows, records, now) if one.status in ("muted", "resolved")]
+    known = [name for name, said in (await causes.spoken_of(store)).items() if said in ("muted", "resolved")]
     found = Counter[str]()
     for count in await store.failed_counts(known) if known else ():
         found[count.queue] += count.n

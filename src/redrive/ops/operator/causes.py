@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import Any
 
 from redrive.kernel.failed import FailureFilter
 from redrive.ops import causes
 from redrive.ops.access import Role
-from redrive.ops.causes import Cause
+from redrive.ops.causes import Cause, CausePage
 from redrive.ops.failed import EVERY_FAILURE
-from redrive.ops.filtered_causes import causes_of
 from redrive.ops.operator.session import Service
 
 
@@ -21,15 +19,15 @@ class CauseService(Service):
         *,
         limit: int = 50,
         status: str | None = None,
+        order: str | None = None,
         before: str | None = None,
-    ) -> builtins.list[Cause]:
-        """Returns causes, those that were seen last first; ``before`` is the ``place`` of the last one seen. With a
-        filter, only causes of what is failed now and matches, and how many of these tasks each has."""
+    ) -> CausePage:
+        """Returns causes by which tasks that match are failed now, those by which most are first, with how many they
+        are and their share of all. ``order``: failed, count (failures ever), first, last or trend. ``before`` is the
+        ``next_before`` of the page before. Causes by which nothing is failed have the status ``quiet``."""
         self._session.may(Role.VIEWER)
-        if which != EVERY_FAILURE:
-            meant = await self._session.known(which)
-            return await causes_of(self._store, meant, limit=limit, status=status, before=before)
-        return await causes.list_causes(self._store, limit=limit, status=status, before=before)
+        meant = which if which == EVERY_FAILURE else await self._session.known(which)
+        return await causes.list_causes(self._store, meant, limit=limit, status=status, order=order, before=before)
 
     async def show(self, fingerprint: str) -> Cause:
         """Returns one, also by the beginning of its fingerprint, if only one begins so."""

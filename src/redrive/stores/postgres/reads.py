@@ -23,14 +23,16 @@ from redrive.kernel.ports.store import (
     ScheduleRow,
     WorkerLeases,
 )
+from redrive.kernel.reads import CauseOrder, CauseRanking
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
 from redrive.stores.features import PERSONAL, Features, find_belonging, more_erasable, place_of, subject_of
-from redrive.stores.filters import by_state, largest
+from redrive.stores.filters import by_state, by_totals, largest
 from redrive.stores.postgres import filters
 from redrive.stores.postgres.calls import fetch, value
 from redrive.stores.postgres.pool import Pool
+from redrive.stores.rows import MOST_CAUSES_COUNTED, after_prefix, ranking
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
@@ -215,6 +217,38 @@ class Reads:
 
         found = [row for row in await self._snapshot(look) if before is None or place(row) < before]
         return [rows.cause(row) for row in sorted(found, key=place, reverse=True)[:limit]]
+
+    async def rank_causes(
+        self,
+        which: FailureFilter,
+        limit: int,
+        *,
+        order: CauseOrder,
+        since: datetime,
+        after: tuple[int, str] | None = None,
+        failing: bool | None = True,
+        without: Sequence[str] = (),
+    ) -> CauseRanking:
+        wanted = by_totals(which) or []
+        place, left_out = after or (None, None), list(without)
+        if not wanted and failing and order is CauseOrder.FAILED:
+
+            async def look(connection: Any) -> tuple[list[Any], int]:
+                found = await connection.fetch(SQL["rank_failing"], limit, *place, left_out)
+                return found, await connection.fetchval(SQL["count_failing"], left_out, MOST_CAUSES_COUNTED)
+
+            found, total = await self._snapshot(look)
+            return ranking(found, total)
+        where = filters.Where(wanted)
+        source = SQL["some_failing"] + where.sql + " group by 1" if wanted else SQL["all_failing"]
+        where.sql = f"with f as materialized ({source})"
+        body = SQL["rank_causes"].replace("{order}", SQL[f"by_{order}"])
+        where.add(body, failing, left_out, since, *place, limit)
+        found = await self.pool.read(lambda connection: connection.fetch(where.sql, *where.args))
+        return ranking(found, found[0]["total"] if found else 0)
+
+    async def causes_named(self, prefix: str, limit: int) -> list[str]:
+        return [row[0] for row in await self._rows("causes_named", prefix, after_prefix(prefix), limit)]
 
     async def causes_of(self, fingerprints: Sequence[str]) -> list[CauseRow]:
         return [rows.cause(row) for row in await self._rows("causes_of", list(fingerprints))]

@@ -381,6 +381,83 @@ union select d.fingerprint from redrive.failure_delta d union select d.fingerpri
  limit $1 + (select count(distinct d.fingerprint) from redrive.failure_delta d))
 union select d.fingerprint from redrive.failure_delta d union select d.fingerprint from redrive.failed_delta d;
 
+-- rank_failing: causes by which most tasks are failed now, after ($2, $3), without $4; what was not folded yet is little
+with delta as materialized (
+  select d.fingerprint, sum(d.n) as n from redrive.failed_delta d group by 1
+), named as (
+  (select m.value from redrive.failed_sum m
+   where m.dimension = 'cause' and m.n > 0 and m.value <> all ($4::text[])
+     and ($2::bigint is null or (m.n <= $2 and (m.n < $2 or m.value > $3::text)))
+   order by m.n desc, m.value limit $1 + (select count(*) from delta))
+  union select d.fingerprint from delta d where d.fingerprint <> all ($4::text[])
+)
+select x.fingerprint, x.failed, x.failed as key from (
+  select n.value as fingerprint, (coalesce(m.n, 0) + coalesce(d.n, 0))::bigint as failed from named n
+  left join redrive.failed_sum m on m.dimension = 'cause' and m.value = n.value
+  left join delta d on d.fingerprint = n.value) x
+where x.failed > 0 and ($2::bigint is null or x.failed < $2 or (x.failed = $2 and x.fingerprint > $3::text))
+order by x.failed desc, x.fingerprint limit $1;
+
+-- count_failing: by how many causes tasks are failed now, without $1, counted up to $2
+with delta as materialized (
+  select d.fingerprint, sum(d.n) as n from redrive.failed_delta d where d.fingerprint <> all ($1::text[]) group by 1
+)
+select (select count(*) from (
+    select 1 from redrive.failed_sum m where m.dimension = 'cause' and m.n > 0 and m.value <> all ($1::text[])
+    limit $2) x)
+  + (select coalesce(sum((coalesce(m.n, 0) + d.n > 0)::integer - (coalesce(m.n, 0) > 0)::integer), 0) from delta d
+     left join redrive.failed_sum m on m.dimension = 'cause' and m.value = d.fingerprint);
+
+-- all_failing: how many tasks are failed by each cause
+select x.fingerprint, sum(x.n) as n from (
+  select m.value as fingerprint, m.n from redrive.failed_sum m where m.dimension = 'cause'
+  union all select d.fingerprint, d.n from redrive.failed_delta d) x group by 1
+
+-- some_failing: the same of what matches; filters and grouping follow
+select fingerprint, sum(n) as n from redrive.v_failed_counts where true
+
+-- rank_causes: what follows on those, as f. 0: failing ones, others (false) or all (null), 1: without these, 2: since when the trend is, 3 and 4: after this one, 5: how many
+, delta as materialized (
+  select d.fingerprint, sum(d.n) as n, min(d.at) as first_seen, max(d.at) as last_seen,
+    coalesce(sum(d.n) filter (where d.at >= {2}::timestamptz), 0) as lately
+  from redrive.failure_delta d group by 1
+), named as (
+  select f.fingerprint from f where {0}::boolean is not false
+  union select g.fingerprint from redrive.failure_group g where {0}::boolean is not true
+  union select d.fingerprint from delta d where {0}::boolean is not true
+), keyed as (
+  select n.fingerprint, coalesce(f.n, 0)::bigint as failed, ({order})::bigint as key
+  from named n left join f using (fingerprint) left join redrive.failure_group g using (fingerprint)
+  left join delta d using (fingerprint)
+  where n.fingerprint <> all ({1}::text[]) and ({0}::boolean is null or (coalesce(f.n, 0) > 0) = {0}::boolean)
+), counted as (
+  select k.*, count(*) over () as total from keyed k where k.key is not null
+)
+select c.* from counted c
+where {3}::bigint is null or c.key < {3}::bigint or (c.key = {3}::bigint and c.fingerprint > {4}::text)
+order by c.key desc, c.fingerprint limit {5}
+
+-- by_failed: tasks that are failed now
+coalesce(f.n, 0)
+
+-- by_count: failures ever
+coalesce(g.n, 0) + coalesce(d.n, 0)
+
+-- by_first: when it was first seen
+extract(epoch from least(g.first_seen, d.first_seen)) * 1000000
+
+-- by_last: when it was last seen
+extract(epoch from greatest(g.last_seen, d.last_seen)) * 1000000
+
+-- by_trend: failures of the last day
+coalesce(d.lately, 0) + coalesce((
+  select sum(h.n) from redrive.failure_hour h where h.fingerprint = n.fingerprint and h.hour >= {2}::timestamptz), 0)
+
+-- causes_named: those whose names begin so
+select x.fingerprint from (
+  select g.fingerprint from redrive.failure_group g where g.fingerprint >= $1 and g.fingerprint < $2
+  union select d.fingerprint from redrive.failure_delta d where d.fingerprint >= $1 and d.fingerprint < $2) x limit $3;
+
 -- causes_of: failures by cause; message, kind, sample and summary are those of the latest
 select distinct on (x.fingerprint) x.fingerprint, (sum(x.n) over w)::bigint as n, x.code, x.reason, x.failure_type, x.message, x.kind,
   x.sample_task, x.error_summary, min(x.first_seen) over w as first_seen, max(x.last_seen) over w as last_seen

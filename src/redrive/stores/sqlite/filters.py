@@ -13,6 +13,7 @@ from redrive.kernel.ports.store import Query
 from redrive.kernel.task import HISTORY, LIVE
 from redrive.stores.filters import (
     SIDE_BY_SIDE,
+    Condition,
     by_one,
     by_totals,
     chosen,
@@ -107,6 +108,11 @@ def count_failed(which: FailureFilter) -> tuple[str, str, list[Any]]:
         return "count_failed", *failed(which)
     alone = by_one(wanted)
     return ("sum_failed", *where(wanted, _mark)) if alone is None else ("sum_by", *where(alone, _mark))
+
+
+def failed_totals(wanted: list[Condition]) -> tuple[str, list[Any]]:
+    """Returns the filter of totals of what is failed now, and the values."""
+    return where(wanted, _mark)
 
 
 def letters(query: Query) -> tuple[str, list[Any]]:

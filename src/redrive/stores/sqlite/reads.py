@@ -25,11 +25,12 @@ from redrive.kernel.ports.store import (
     ScheduleRow,
     WorkerLeases,
 )
+from redrive.kernel.reads import CauseOrder, CauseRanking
 from redrive.kernel.records import Record
 from redrive.kernel.task import LIVE, AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.features import PERSONAL, Features, find_belonging, more_erasable, place_of, subject_of
-from redrive.stores.filters import DIMENSIONS, by_state, largest
-from redrive.stores.rows import each_once
+from redrive.stores.filters import DIMENSIONS, by_state, by_totals, largest
+from redrive.stores.rows import MOST_CAUSES_COUNTED, after_prefix, each_once, ranking
 from redrive.stores.sql import statements
 from redrive.stores.sqlite import codec, filters
 from redrive.stores.sqlite.clock import to_datetime, to_micros
@@ -184,6 +185,39 @@ class Reads:
         name = "causes" if failing is None else "causes_failing" if failing else "causes_quiet"
         found = await self.read(lambda session: _rows(session, SQL[name], [limit, *place]))
         return [codec.cause(row) for row in found]
+
+    async def rank_causes(
+        self,
+        which: FailureFilter,
+        limit: int,
+        *,
+        order: CauseOrder,
+        since: datetime,
+        after: tuple[int, str] | None = None,
+        failing: bool | None = True,
+        without: Sequence[str] = (),
+    ) -> CauseRanking:
+        wanted = by_totals(which) or []
+        place, left_out = after or (None, None), dumps(list(without))
+        if not wanted and failing and order is CauseOrder.FAILED:
+
+            def look(session: Session) -> tuple[list[sqlite3.Row], int]:
+                found = _rows(session, SQL["rank_failing"], [limit, *place, left_out])
+                [(total,)] = _rows(session, SQL["count_failing"], [left_out, MOST_CAUSES_COUNTED])
+                return found, total
+
+            return ranking(*await self.read(look))
+        sql, args = filters.failed_totals(wanted)
+        source = SQL["some_failing"] + sql + " group by 1" if wanted else SQL["all_failing"]
+        marks = [f"?{len(args) + nth}" for nth in range(1, 7)]
+        body = SQL["rank_causes"].replace("{order}", SQL[f"by_{order}"]).format(*marks)
+        values = [*args, failing, left_out, to_micros(since), *place, limit]
+        found = await self.read(lambda session: _rows(session, f"with f as materialized ({source}){body}", values))
+        return ranking(found, found[0]["total"] if found else 0)
+
+    async def causes_named(self, prefix: str, limit: int) -> list[str]:
+        args = [prefix, after_prefix(prefix), limit]
+        return [row[0] for row in await self.read(lambda session: _rows(session, SQL["causes_named"], args))]
 
     async def causes_of(self, fingerprints: Sequence[str]) -> list[CauseRow]:
         args = [dumps(list(fingerprints))]

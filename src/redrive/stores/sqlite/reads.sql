@@ -149,6 +149,54 @@ order by last_seen desc, fingerprint desc limit ?1
 select * from redrive_failure_group where failing = 0 and (?2 is null or (last_seen, fingerprint) < (?2, ?3))
 order by last_seen desc, fingerprint desc limit ?1
 
+-- rank_failing: causes by which most tasks are failed now, after (?2, ?3), without ?4
+select value as fingerprint, n as failed, n as key from redrive_failed_sum
+where dimension = 'cause' and n > 0 and (?2 is null or (n <= ?2 and (n < ?2 or value > ?3)))
+  and value not in (select value from json_each(?4))
+order by n desc, value limit ?1
+
+-- count_failing: by how many causes tasks are failed now, without ?1, counted up to ?2
+select count(*) as n from (select 1 from redrive_failed_sum where dimension = 'cause' and n > 0
+  and value not in (select value from json_each(?1)) limit ?2)
+
+-- all_failing: how many tasks are failed by each cause
+select value as fingerprint, n from redrive_failed_sum where dimension = 'cause'
+
+-- some_failing: the same of what matches; filters and grouping follow
+select fingerprint, sum(n) as n from redrive_failed_total where true
+
+-- rank_causes: what follows on those, as f. 0: failing ones, others (false) or all (null), 1: without these, 2: since when the trend is, 3 and 4: after this one, 5: how many
+, named as (
+  select fingerprint from f where {0} is not 0
+  union select fingerprint from redrive_failure_group where {0} is not 1
+), keyed as (
+  select n.fingerprint, coalesce(f.n, 0) as failed, ({order}) as key
+  from named n left join f using (fingerprint) left join redrive_failure_group g using (fingerprint)
+  where n.fingerprint not in (select value from json_each({1})) and ({0} is null or (coalesce(f.n, 0) > 0) = {0})
+), counted as (
+  select *, count(*) over () as total from keyed where key is not null
+)
+select * from counted where {3} is null or key < {3} or (key = {3} and fingerprint > {4})
+order by key desc, fingerprint limit {5}
+
+-- by_failed: tasks that are failed now
+coalesce(f.n, 0)
+
+-- by_count: failures ever
+g.n
+
+-- by_first: when it was first seen
+g.first_seen
+
+-- by_last: when it was last seen
+g.last_seen
+
+-- by_trend: failures of the last day
+coalesce((select sum(h.n) from redrive_failure_hour h where h.fingerprint = n.fingerprint and h.hour >= {2}), 0)
+
+-- causes_named: those whose names begin so
+select fingerprint from redrive_failure_group where fingerprint >= ?1 and fingerprint < ?2 limit ?3
+
 -- sum_by: what is failed now, by one thing alone; dimension and value follow
 select coalesce(sum(n), 0) as n from redrive_failed_sum where true
 
