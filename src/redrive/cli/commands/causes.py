@@ -219,8 +219,9 @@ def _say(cause: Cause, connection: str | None, json: bool) -> None:
     output.say(
         f"{row.code}  {cause.status}  {row.fingerprint}" + (f"  on {connection}" if connection else ""),
         output.clean(row.message),
-        f"{counted(cause.failed)} failed by it now ({percent(cause.share)} of all); {counted(row.count, 'failure')} seen,"
-        f" first {output.relative(row.first_seen)}, last {output.relative(row.last_seen)}",
+        f"{counted(cause.failed)} failed by it now ({percent(cause.share)} of all)",
+        f"{counted(row.count, 'failure')} seen, first {output.relative(row.first_seen)},"
+        f" last {output.relative(row.last_seen)}",
         f"kinds: {', '.join(f'{kind} ({n})' for kind, n in cause.kinds.items())}",
         f"reason: {row.reason}, type: {row.failure_type}",
         output.suggest(f"sample: redrive show {row.sample_task}"),
