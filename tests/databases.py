@@ -28,8 +28,8 @@ begin
   for v_table in
     select format('%I.%I', t.schemaname, t.tablename) from pg_tables t
     where t.schemaname = 'redrive' and t.tablename not in ('migration', 'reserved_kind') and t.tablename !~ '^history_'
-    -- rows of entries refer to others, and removing a dead letter leaves a row among the deltas
-    order by t.tablename <> 'entry', t.tablename <> 'dead_letter'
+    -- rows of entries refer to others, and removing a dead letter or a batch leaves a row elsewhere
+    order by t.tablename <> 'entry', t.tablename <> 'dead_letter', t.tablename <> 'batches_remote'
   loop
     execute 'delete from ' || v_table;
   end loop;

@@ -5,18 +5,29 @@ from __future__ import annotations
 import pytest
 
 from redrive import App
+from redrive.batches.remote.application import RemoteBatches
 from redrive.ledger.accounts import NotFrozen
 from redrive.ledger.application import AppLedger
 from redrive.ledger.reversals import NotReversible, Reversals
 from redrive.ledger.service import FreezeHeld, Ledger
 from redrive.ledger.verify import Verdict
 from redrive.ops.access import Caller, Role
+from redrive.ops.retention import retention_of
 from tests.batches_remote.conftest import ANN, Scripted, made, money, rich, service, settled, work
 from tests.ledger.conftest import run_sql
 
 pytestmark = pytest.mark.anyio
 ROOT = Caller("root", Role.ADMIN)
 BROKEN = {
+    "an item that was charged fails": (
+        "update ITEM set state = 'failed' where n = 2",
+        "1 items have succeeded, at 10 each 10, and 20 were charged",
+    ),
+    "an item of two rounds ago is completed": (
+        "update ITEM set state = 'completed', round = 1 where n = 3",
+        "3 items have succeeded, at 10 each 30, and 20 were charged",
+    ),
+    "price": ("update TABLE set price = 5", "2 items have succeeded, at 5 each 10, and 20 were charged"),
     "captured": ("update TABLE set captured = captured + 1", "21 are captured, and 20 by the books"),
     "frozen": ("update TABLE set frozen = 5", "5 are frozen, and 0 by the books"),
 }
@@ -86,9 +97,57 @@ async def test_money_that_was_taken_away_all_the_same_is_named_and_can_be_put_ba
 @pytest.mark.parametrize("what", sorted(BROKEN))
 async def test_what_differs_is_named(app: App, provider: Scripted, what: str) -> None:
     await rich(app)
-    batch = await work(app, await made(app, [{}, {}]))
+    batch = await work(app, await made(app, [{}, {}, {"fail": "no"}]))
     statement, text = BROKEN[what]
-    table = "redrive_batches_remote" if app.url.startswith("sqlite") else "redrive.batches_remote"
-    await run_sql(app, statement.replace("TABLE", table))
+    await run_sql(app, named(app, statement))
     [problem] = (await verified(app)).problems
-    assert (problem.what, problem.name, problem.text) == ("batch", str(batch.id), text)
+    assert (problem.what, problem.name, problem.text.partition(":")[0]) == ("batch", str(batch.id), text)
+
+
+def named(app: App, statement: str) -> str:
+    at = "redrive_" if app.url.startswith("sqlite") else "redrive."
+    for word, table in (("TABLE", "batches_remote"), ("ITEM", "batches_item"), ("MOVEMENT", "ledger_movement")):
+        statement = statement.replace(word, f"{at}{table}")
+    return statement
+
+
+@pytest.mark.parametrize("under", [None, "batch:01a1ebe1-0000-7000-8000-000000000000", "of nothing"])
+async def test_a_settlement_of_no_batch_is_named(app: App, provider: Scripted, under: str | None) -> None:
+    """It adds up to zero, accounts have what their entries say, and what is frozen is what freezes say."""
+    await rich(app)
+    provider.hold = True
+    batch = await work(app, await made(app, [{}, {}]))
+    now = "unixepoch() * 1000000" if app.url.startswith("sqlite") else "clock_timestamp()"
+    await run_sql(app, f"insert into {{posting}} (key, at) values ('settle:forged', {now})")
+    for account, amount in (("frozen:acme", -5), ("system:revenue", 5)):
+        await run_sql(app, f"insert into {{account}} (name, balance) values ('{account}', 0) on conflict do nothing")
+        await run_sql(
+            app, f"insert into {{entry}} (posting, account, amount) values ('settle:forged', '{account}', {amount})"
+        )
+        await run_sql(app, f"update {{account}} set balance = balance + {amount} where name = '{account}'")
+    await run_sql(app, "update {freeze} set amount = amount - 5")
+    if under is not None:
+        await run_sql(app, named(app, f"insert into MOVEMENT values ('settle:forged', 'acme', '{under}')"))
+    found = [problem.text for problem in (await verified(app)).problems]
+    wanted = {
+        None: "moves frozen money, and nothing says what that was frozen for",
+        "of nothing": "5 more were settled for of nothing than were frozen for it",
+    }.get(under, f"moves money of {under}, and there never was such a batch")
+    assert wanted in found, found
+    assert any(f"frozen for batch:{batch.id}, and 20 by its entries" in text for text in found), found
+
+
+async def test_what_was_pruned_stays_proven(app: App, provider: Scripted) -> None:
+    await rich(app)
+    batch = await work(app, await made(app, [{}, {"fail": "no"}]))
+    free = await app.of(RemoteBatches).create([{}], provider="video", price=0)
+    await work(app, free)
+    store = await app.store()
+    late = retention_of(app.settings.with_values(history_days=0.000_000_1), app.features)
+    for _ in range(3):
+        await store.upkeep("prune", late)
+    assert await store.feature_rows("batches", "remote_by_id", str(batch.id)) == []
+    assert (await verified(app)).ok
+    await run_sql(app, named(app, "update TABLE set price = 5").replace("batches_remote", "batches_paid"))
+    [problem] = (await verified(app)).problems
+    assert problem.name == str(batch.id) and "at 5 each 5, and 10 were charged" in problem.text

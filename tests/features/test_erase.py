@@ -65,6 +65,7 @@ KEPT: dict[str, dict[tuple[str, str], str]] = {
         ("batches_remote", "created_by"): "who made it, as in the audit log",
         ("batches_remote", "cancelled_by"): "who cancelled it, as in the audit log",
         ("batches_remote", "provider"): "the name of a provider",
+        ("batches_paid", "account"): BOOKS,
         ("batches_remote", "account"): BOOKS,
         ("batches_remote", "join_id"): "the id of a join",
         ("batches_remote", "step_task"): "the id of a task",
@@ -129,6 +130,8 @@ async def a_batch(harness: Harness) -> None:
     item = {"batch": remote["id"], "n": 1, "payload": "{}"}
     made = {"made": row, "remote_draft": remote, "items_added": item}
     await harness.store.apply(Commit(rows=[Rows("batches", name, (one,)) for name, one in made.items()]))
+    paid = "(id, account, price, round, completed, captured, released) values"
+    await harness.sql(f"insert into {table(harness, 'batches_paid')} {paid} ('{new_id()}', '{SCOPE}', 1, 1, 1, 1, 0)")
 
 
 async def a_tombstone(harness: Harness) -> None:

@@ -237,10 +237,18 @@ from jsonb_to_recordset($1) x(id uuid) where b.id = x.id
 select 0 as remote from redrive.batches where id = $1::text::uuid
 union all select 1 as remote from redrive.batches_remote where id = $1::text::uuid and state <> 'draft'
 
--- remote_books: batches that somebody pays for, behind an id ($1), so many ($2), each with what the books have of it
-with recursive page as (
-  select id, account, round, state, frozen, captured, released from redrive.batches_remote
-  where state <> 'draft' and account is not null and id > $1::text::uuid order by id limit $2
+-- remote_books: batches that somebody pays for, behind an id ($1), so many ($2) of not too many items, each with what the books have of it, and what its items say: those of rounds that are settled. Of one that was pruned, or is being pruned, what was counted says so
+with recursive known as (
+  (select id, account, round, state, frozen, captured, released, price, items, completed from redrive.batches_remote
+   where state <> 'draft' and account is not null and id > $1::text::uuid order by id limit $2)
+  union all
+  (select id, account, round, 'pruned', 0, captured, released, price, 0, completed from redrive.batches_paid
+   where id > $1::text::uuid order by id limit $2)
+), page as (
+  select * from (select k.*, sum(k.items) over (order by k.id) as upto from known k order by k.id limit $2) x where x.upto - x.items < 200000
+), counted as (
+  select p.id, count(*) as n, count(*) filter (where i.state = 'completed' and (p.state not in ('queued', 'processing') or i.round < p.round)) as completed
+  from page p join redrive.batches_item i on i.batch = p.id group by p.id
 ), rounds as (
   select p.id, p.round, 1 as n from page p
   union all select r.id, r.round, r.n + 1 from rounds r where r.n < r.round
@@ -248,15 +256,28 @@ with recursive page as (
   select r.id, k.what, k.what || ':' || r.id || ':' || r.n || k.part as key, r.n
   from rounds r, (values ('freeze', ''), ('settle', ''), ('settle', ':unstarted')) k(what, part)
 )
-select p.id::text as id, p.state, p.frozen, p.captured, p.released,
+select p.id::text as id, p.state, p.frozen, p.captured, p.released, p.price,
+  coalesce(case when c.n >= p.items then c.completed end, p.completed) as completed,
   coalesce(sum(e.amount) filter (where k.what = 'freeze' and e.account = 'frozen:' || p.account), 0)::bigint as books_frozen,
   coalesce(sum(e.amount) filter (where k.what = 'settle' and e.account = 'system:revenue'), 0)::bigint as books_captured,
   coalesce(sum(e.amount) filter (where k.what = 'settle' and e.account = 'account:' || p.account), 0)::bigint as books_released,
   count(distinct k.n) filter (where k.what = 'freeze' and e.posting is not null) as freezes,
   count(distinct k.n) filter (where k.what = 'settle' and e.posting is not null) as settlements,
   coalesce((select f.amount from redrive.ledger_freeze f where f.account = p.account and f.reference = 'batch:' || p.id), 0) as held
-from page p join keys k on k.id = p.id left join redrive.entry e on e.posting = k.key
-group by p.id, p.account, p.state, p.frozen, p.captured, p.released order by p.id
+from page p join keys k on k.id = p.id left join redrive.entry e on e.posting = k.key left join counted c on c.id = p.id
+group by p.id, p.account, p.state, p.frozen, p.captured, p.released, p.price, p.items, p.completed, c.n, c.completed order by p.id
+
+-- movements_piece: the last of so many movements behind a posting
+select max(x.posting) as last, count(*) as n from (select posting from redrive.ledger_movement where posting > $1 order by posting limit $2) x
+
+-- nobodys_movements: those of a piece that say they are of a batch which there never was
+select m.posting, m.reference from redrive.ledger_movement m join redrive.posting p on p.key = m.posting
+where m.posting > $1 and m.posting <= $2 and m.reference ~ '^batch:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+  and (p.note is null or m.posting ~ ('^[a-z]+:' || substr(m.reference, 7) || ':[0-9]'))
+  and not exists (select 1 from redrive.batches_remote b where b.id = substr(m.reference, 7, 36)::uuid)
+  and not exists (select 1 from redrive.batches_paid b where b.id = substr(m.reference, 7, 36)::uuid)
+  and not exists (select 1 from redrive.batches b where b.id = substr(m.reference, 7, 36)::uuid)
+order by m.posting limit $3
 
 -- remote_counts: how many items are in which state, and how many of this round ($2)
 select state, count(*) as n, count(*) filter (where round = $2) as in_round,

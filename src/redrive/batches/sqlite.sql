@@ -253,10 +253,18 @@ where id in (select v.value ->> 'id' from json_each(?1) v)
 select 0 as remote from redrive_batches where id = ?1
 union all select 1 as remote from redrive_batches_remote where id = ?1 and state <> 'draft'
 
--- remote_books: batches that somebody pays for, behind an id (?1), so many (?2), each with what the books have of it
-with recursive page as (
-  select id, account, round, state, frozen, captured, released from redrive_batches_remote
-  where state <> 'draft' and account is not null and id > ?1 order by id limit ?2
+-- remote_books: batches that somebody pays for, behind an id (?1), so many (?2) of not too many items, each with what the books have of it, and what its items say: those of rounds that are settled. Of one that was pruned, or is being pruned, what was counted says so
+with recursive known as (
+  select * from (select id, account, round, state, frozen, captured, released, price, items, completed from redrive_batches_remote
+   where state <> 'draft' and account is not null and id > ?1 order by id limit ?2)
+  union all
+  select * from (select id, account, round, 'pruned' as state, 0 as frozen, captured, released, price, 0 as items, completed from redrive_batches_paid
+   where id > ?1 order by id limit ?2)
+), page as materialized (
+  select * from (select k.*, sum(k.items) over (order by k.id) as upto from known k order by k.id limit ?2) x where x.upto - x.items < 200000
+), counted as materialized (
+  select p.id, count(*) as n, count(*) filter (where i.state = 'completed' and (p.state not in ('queued', 'processing') or i.round < p.round)) as completed
+  from page p cross join redrive_batches_item i on i.batch = p.id group by p.id
 ), rounds as (
   select p.id, p.round, 1 as n from page p
   union all select r.id, r.round, r.n + 1 from rounds r where r.n < r.round
@@ -264,7 +272,8 @@ with recursive page as (
 ), keys as (
   select r.id, k.what, k.what || ':' || r.id || ':' || r.n || k.part as key, r.n from rounds r, parts k
 )
-select p.id, p.state, p.frozen, p.captured, p.released,
+select p.id, p.state, p.frozen, p.captured, p.released, p.price,
+  coalesce((select c.completed from counted c where c.id = p.id and c.n >= p.items), p.completed) as completed,
   coalesce(sum(e.amount) filter (where k.what = 'freeze' and e.account = 'frozen:' || p.account), 0) as books_frozen,
   coalesce(sum(e.amount) filter (where k.what = 'settle' and e.account = 'system:revenue'), 0) as books_captured,
   coalesce(sum(e.amount) filter (where k.what = 'settle' and e.account = 'account:' || p.account), 0) as books_released,
@@ -273,6 +282,18 @@ select p.id, p.state, p.frozen, p.captured, p.released,
   coalesce((select f.amount from redrive_ledger_freeze f where f.account = p.account and f.reference = 'batch:' || p.id), 0) as held
 from page p join keys k on k.id = p.id left join redrive_entry e on e.posting = k.key
 group by p.id order by p.id
+
+-- movements_piece: the last of so many movements behind a posting
+select max(x.posting) as last, count(*) as n from (select posting from redrive_ledger_movement where posting > ?1 order by posting limit ?2) x
+
+-- nobodys_movements: those of a piece that say they are of a batch which there never was
+select m.posting, m.reference from redrive_ledger_movement m join redrive_posting p on p.key = m.posting
+where m.posting > ?1 and m.posting <= ?2 and m.reference glob 'batch:[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]'
+  and (p.note is null or m.posting glob '*:' || substr(m.reference, 7) || ':[0-9]*')
+  and not exists (select 1 from redrive_batches_remote b where b.id = substr(m.reference, 7))
+  and not exists (select 1 from redrive_batches_paid b where b.id = substr(m.reference, 7))
+  and not exists (select 1 from redrive_batches b where b.id = substr(m.reference, 7))
+order by m.posting limit ?3
 
 -- remote_counts: how many items are in which state, and how many of this round (?2)
 select state, count(*) as n, sum(round = ?2) as in_round, sum(round = ?2 and task_id is null and state = 'cancelled' and released = 0) as unreleased

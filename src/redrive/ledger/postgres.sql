@@ -138,6 +138,13 @@ select p.key as name, coalesce(sum(e.amount), 0)::text as total, count(e.id) as 
 from redrive.posting p left join redrive.entry e on e.posting = p.key
 where p.key > $1 and p.key <= $2 group by p.key having coalesce(sum(e.amount), 0) <> 0 or count(e.id) = 0 order by p.key limit $3
 
+-- postings_without_cause: those of a piece of which nothing says why: neither a reason, nor what it was for; and reversals of what is not in the books
+select p.key as name, m.reference from redrive.posting p left join redrive.ledger_movement m on m.posting = p.key
+where p.key > $1 and p.key <= $2 and (
+  (m.posting is null and (p.note is null or p.note = '' or p.key like 'freeze:%' or p.key like 'settle:%' or p.key like 'reverse:%'))
+  or (p.key like 'reverse:%' and not exists (select 1 from redrive.posting o where o.key = m.reference)))
+order by p.key limit $3
+
 -- accounts_piece: the last of so many accounts of the books behind a name
 select max(x.name) as last, count(*) as n from (select name from redrive.account where name > $1 order by name limit $2) x
 
@@ -155,6 +162,14 @@ select x.name, x.balance, x.total::text as total from (
   from redrive.account a where a.name > $1 and a.name <= $2 and starts_with(a.name, 'frozen:')
 ) x
 where x.balance <> x.total order by x.name limit $3
+
+-- wrong_references: what frozen sides of a piece have frozen for something, and not by the entries of its movements; or less than none
+select x.name, x.reference, x.total::text as total, coalesce(f.amount, 0) as amount from (
+  select a.name, m.account, m.reference, sum(e.amount) as total from redrive.account a
+  join redrive.entry e on e.account = a.name join redrive.ledger_movement m on m.posting = e.posting
+  where a.name > $1 and a.name <= $2 and a.name like 'frozen:%' group by a.name, m.account, m.reference
+) x left join redrive.ledger_freeze f on f.account = substr(x.name, 8) and f.reference = x.reference
+where x.total <> coalesce(f.amount, 0) or x.total < 0 or x.account <> substr(x.name, 8) order by x.name, x.reference limit $3
 
 -- personal: labels of a person's accounts; the books themselves stay
 select count(*) as n from redrive.ledger_account where name = $1::jsonb ->> 'scope' and label is not null

@@ -55,17 +55,21 @@ class Verdict:
 async def verify(store: Store, features: Iterable[Feature]) -> Verdict:
     """Looks at every posting and every account, then asks the features."""
     verdict = Verdict()
-    async for after, last, n in _pieces(store, "postings_piece"):
+    async for after, last, n in pieces(store, "ledger", "postings_piece"):
         verdict.postings += n
         for row in await _wrong(store, "wrong_postings", after, last):
             verdict.add(Problem("posting", row["name"], _posting(row)))
-    async for after, last, n in _pieces(store, "accounts_piece"):
+        for row in await _wrong(store, "postings_without_cause", after, last):
+            verdict.add(Problem("posting", row["name"], _without_cause(row)))
+    async for after, last, n in pieces(store, "ledger", "accounts_piece"):
         verdict.accounts += n
         for row in await _wrong(store, "wrong_accounts", after, last):
             verdict.add(Problem("account", row["name"], _account(row)))
         for row in await _wrong(store, "wrong_freezes", after, last):
             text = f"{row['balance']} are frozen, and {row['total']} by what they are frozen for"
             verdict.add(Problem("freeze", row["name"], text))
+        for row in await _wrong(store, "wrong_references", after, last):
+            verdict.add(Problem("freeze", row["name"], _reference(row)))
     for feature in features:
         if feature.verify is not None:
             verdict.checks.append(feature.name)
@@ -75,11 +79,11 @@ async def verify(store: Store, features: Iterable[Feature]) -> Verdict:
     return verdict
 
 
-async def _pieces(store: Store, statement: str) -> AsyncIterator[tuple[str, str, int]]:
+async def pieces(store: Store, feature: str, statement: str) -> AsyncIterator[tuple[str, str, int]]:
     """Yields stretches of names, from behind one up to another, and how many there are in each."""
     after = ""
     while True:
-        [piece] = await store.feature_rows("ledger", statement, after, PIECE)
+        [piece] = await store.feature_rows(feature, statement, after, PIECE)
         if not piece["n"]:
             return
         yield after, piece["last"], piece["n"]
@@ -92,6 +96,20 @@ async def _wrong(store: Store, statement: str, after: str, last: str) -> list[di
 
 def _posting(row: dict[str, Any]) -> str:
     return "has no entries" if not row["n"] else f"its entries add up to {row['total']}, not 0"
+
+
+def _without_cause(row: dict[str, Any]) -> str:
+    if row["reference"] is not None:
+        return f"undoes {row['reference']}, and the books have no such movement"
+    if row["name"].startswith(("freeze:", "settle:")):
+        return "moves frozen money, and nothing says what that was frozen for"
+    return "nothing says why: it has neither a reason nor what it was for"
+
+
+def _reference(row: dict[str, Any]) -> str:
+    if int(row["total"]) < 0:
+        return f"{-int(row['total'])} more were settled for {row['reference']} than were frozen for it"
+    return f"{row['amount']} are frozen for {row['reference']}, and {row['total']} by its entries"
 
 
 def _account(row: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID
 from redrive.batches.batch import FEATURE, SETTLED
 from redrive.feature import Rows, Store
 from redrive.kernel.retry_guard import Withheld
-from redrive.ledger.verify import Problem
+from redrive.ledger.verify import Problem, pieces
 
 PIECE = 500
 MOST_NAMED = 5
@@ -57,13 +57,19 @@ def _batch_of(reference: str) -> str | None:
 
 
 async def check(store: Store) -> AsyncIterator[Problem]:
-    """Compares each batch that is paid for with its postings. A piece is one statement, so writers go on meanwhile."""
+    """Compares each batch that is paid for with its postings and its items, and looks for postings of batches which
+    there never were. A piece is one statement, so writers go on meanwhile."""
     after = str(UUID(int=0))
     while rows := await store.feature_rows(FEATURE, "remote_books", after, PIECE):
         for row in rows:
             if (text := _wrong(row)) is not None:
                 yield Problem("batch", str(row["id"]), text)
         after = str(rows[-1]["id"])
+    async for first, last, _ in pieces(store, FEATURE, "movements_piece"):
+        for row in await store.feature_rows(FEATURE, "nobodys_movements", first, last, PIECE):
+            yield Problem(
+                "posting", row["posting"], f"moves money of {row['reference']}, and there never was such a batch"
+            )
 
 
 def _wrong(row: dict[str, Any]) -> str | None:
@@ -76,6 +82,11 @@ def _wrong(row: dict[str, Any]) -> str | None:
     ):
         if own != books:
             return f"{own} are {what}, and {books} by the books"
+    if (earned := row["completed"] * row["price"]) != captured:
+        told = f"{row['completed']} items have succeeded, at {row['price']} each {earned}"
+        return (
+            f"{told}, and {captured} were charged: somebody changed its items, or its price, after they were paid for"
+        )
     if row["held"] != frozen:
         told = f"{frozen} are frozen for it, and the ledger holds {row['held']}: somebody settled it by hand"
         return f"{told}; redrive ledger freeze … --for batch:{row['id']} puts it back"

@@ -22,7 +22,8 @@ def react(transition: Transition, landed: Landed) -> Effects | None:
     # A parcel may be given up, retried and given up again: each of these moves is one of its own.
     key = f"parcel:{landed.task_id}:{landed.replay_count}:{landed.state}"
     return Effects(
-        rows=[Rows("orders", "parcel_moved", (row,))], postings=[Posting(key, ((before, -price), (after, price)))]
+        rows=[Rows("orders", "parcel_moved", (row,))],
+        postings=[Posting(key, ((before, -price), (after, price)), f"parcel {landed.state}")],
     )
 
 

@@ -39,7 +39,7 @@ class Orders(Service):
             raise InvalidInput("what is paid in is more than 0")
         entries = (("system:bank", -amount), (f"customer:{customer}", amount))
         said = Audit(who, "ORDERS_PAID_IN", target=f"customer:{customer}", scope=customer, after={"amount": amount})
-        posting = Posting(f"pay-in:{once or new_id()}", entries)
+        posting = Posting(f"pay-in:{once or new_id()}", entries, "paid in")
         await self._store.apply(
             Commit(postings=[posting], conclusion=lambda done: [] if posting.key in done.repeated else [said])
         )
@@ -79,7 +79,7 @@ def placing(who: str, order: str, customer: str, addresses: Sequence[str], price
     return Commit(
         joins=[join],
         enqueues=parcels,
-        postings=[Posting(f"order:{order}", ((f"customer:{customer}", -total), (held(order), total)))],
+        postings=[Posting(f"order:{order}", ((f"customer:{customer}", -total), (held(order), total)), "placed")],
         rows=[Rows("orders", "parcels_placed", tuple({"task": str(each.id), **shared} for each in parcels))],
         audits=[Audit(who, "ORDERS_PLACED", target=f"order:{order}", scope=customer)],
     )
