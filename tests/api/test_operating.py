@@ -196,6 +196,18 @@ async def test_what_needs_a_second_person_is_not_retried_at_once(app: App) -> No
         assert len((await post(client, f"{path}/retry", other))["retried"]) == 2
 
 
+async def test_a_preview_says_which_of_the_named_tasks_would_be_skipped(app: App) -> None:
+    async with with_failures(app, 2) as (client, ids):
+        path, nobody = "/api/tasks/dead-letters", str(uuid4())
+        await post(client, f"{path}/retry", {"taskIds": ids[:1], "reason": "mended"})
+        seen = await get(client, f"{path}/preview", taskIds=[*ids, nobody])
+        assert (seen["total"], seen["taskIds"]) == (1, ids[1:])
+        assert seen["skipped"] == [
+            {"taskId": ids[0], "reason": "it is queued, not failed or cancelled"},
+            {"taskId": nobody, "reason": "not found"},
+        ]
+
+
 async def test_preview_and_retry_take_the_same_names(app: App) -> None:
     """All of them: what was looked at with some filter can be retried with it."""
     schema = make_api(app).openapi()

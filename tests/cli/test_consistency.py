@@ -307,11 +307,15 @@ def test_every_filter_has_one_name() -> None:
         if typed in FIELDS and command not in GIVES and not command.startswith(("audit", "erase", "ledger")):
             assert (option.metavar, option.help) == (FIELDS[typed].metavar, FIELDS[typed].help), name
         assert typed not in ("--trace", "--code", "--type", "--cause", "--episode", "--episode-id", "--job-kind"), name
-    assert {one.field for one in FAILURE_FILTERS} == set(FailureFilter.__dataclass_fields__) - {"ids", "bulk_id"}
+    assert {one.field for one in FAILURE_FILTERS} == set(FailureFilter.__dataclass_fields__) - {
+        "ids",
+        "bulk_id",
+        "forgotten",
+    }
     assert {one.field for one in FILTERS} <= set(Query.__dataclass_fields__)
     in_body = set(FilterIn.model_fields)
     said = {one.field if one.said is None else "batch_id" for one in FAILURE_FILTERS}
-    assert in_body == said | {"job_kind", "episode_id"}
+    assert in_body == said | {"job_kind", "episode_id", "forgotten"}
     assert {one.earlier for one in FILTERS} == {None, "jobKind", "episodeId"}
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from uuid import UUID
+
 import pytest
 
 from redrive.kernel.failed import FailureFilter
@@ -9,6 +12,7 @@ from redrive.kernel.operation import Action, Status
 from redrive.kernel.outcome import Completed
 from redrive.kernel.task import State
 from redrive.ops import plans
+from redrive.ops.access import Role
 from redrive.ops.operation_runner import step
 from redrive.testing.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
@@ -63,7 +67,7 @@ async def test_preview_and_retry_mean_failed_and_given_up_tasks(harness: Harness
     own = operator(harness)
     ids = await fail(harness, 4)
     others = await fail(harness, 1, OTHER, kind="B")
-    await own.failures.forget(ids[:2])
+    await own.tasks.cancel(ids[:2])
     await own.tasks.cancel(await harness.enqueue_many(1, "A"))  # never failed: no letter, not meant
     page = await own.failures.preview(A)
     assert (page.total, page.ids) == (4, [*ids[2:], *ids[:2]])
@@ -84,7 +88,7 @@ async def test_preview_and_retry_mean_failed_and_given_up_tasks(harness: Harness
 async def test_what_was_given_up_and_came_back_is_left_alone(harness: Harness) -> None:
     own = operator(harness)
     [task_id] = await fail(harness)
-    await own.failures.forget([task_id])
+    await own.tasks.cancel([task_id])
     plan = (await own.failures.preview(A)).plan
     await own.tasks.retry(task_id)
     await run(harness, OTHER)
@@ -100,7 +104,7 @@ async def test_an_operation_does_what_its_plan_says(
         monkeypatch.setattr(plans, "MOST_TASKS_LISTED", 2)
     own = operator(harness)
     ids = await fail(harness, 5)
-    await own.failures.forget(ids[3:])
+    await own.tasks.cancel(ids[3:])
     page = await own.failures.preview(A, page_size=2)
     assert page.total == 5
     pages = [await own.failures.preview(A, page=n, page_size=2, plan=page.plan) for n in (1, 2, 3)]
@@ -123,7 +127,7 @@ async def test_every_way_to_retry_by_filter_means_the_same_tasks(harness: Harnes
     own = operator(harness)
     ids = await fail(harness, 5)
     await fail(harness, 1, OTHER, kind="B")
-    await own.failures.forget(ids[3:])
+    await own.tasks.cancel(ids[3:])
     await own.tasks.cancel(await harness.enqueue_many(1, "A"))  # never failed: no letter, not meant
     meant = (await own.failures.preview(A)).ids
     told = await own.failures.retry_matching(A, dry_run=True)
@@ -142,12 +146,71 @@ async def test_every_way_to_retry_by_filter_means_the_same_tasks(harness: Harnes
 async def test_a_replay_takes_failed_tasks_first_and_then_given_up_ones(harness: Harness) -> None:
     own = operator(harness)
     ids = await fail(harness, 4)
-    await own.failures.forget(ids[:2])
+    await own.tasks.cancel(ids[:2])
     bound = await own.failures.replay_set(A, 3)
     assert (bound.number, bound.cancelled) == (3, 1)
     done = await own.failures.replay(bound, "mended")
     assert (done.matched, done.retried, done.cancelled, done.skipped) == (3, 3, 1, 0)
     assert sorted(await run(harness, Completed())) == sorted([*ids[2:], ids[0]])
+
+
+@pytest.mark.parametrize("purged", [False, True])
+async def test_what_was_forgotten_comes_back_by_its_id_or_when_asked_for(harness: Harness, purged: bool) -> None:
+    own = operator(harness, Role.ADMIN)
+    kept, cancelled, gone = await fail(harness, 3)
+    await own.tasks.cancel([cancelled])
+    if purged:
+        await own.tasks.retry(gone)
+        begun = await own.operations.begin(Action.PURGE, FailureFilter(kind="A", queue="default"))
+        assert begun.approval is not None
+        await operator(harness, Role.ADMIN, "eva").approvals.approve(begun.approval.id)
+        await drive(harness, begun.operation.id)
+    else:
+        await own.failures.forget([gone])
+    found = {task_id: await own.tasks.get(task_id) for task_id in (cancelled, gone)}
+    assert {one.state for one in found.values()} == {State.CANCELLED}
+    assert (found[cancelled].forgotten, found[gone].forgotten) == (False, True)
+    assert [reason.code for reason in (await own.tasks.show(gone)).why] == ["forgotten"]
+    for _ in range(2):
+        stats = await own.health.stats()
+        assert (stats.totals()["cancelled"], stats.forgotten()) == (2, {"A": 1})
+        await harness.store.upkeep("fold")
+    meant = [kept, cancelled]
+    for which in (A, FailureFilter(error_code="TASK_PRECONDITION_FAILED"), FailureFilter()):
+        assert (await own.failures.preview(which)).ids == meant
+        assert (await own.failures.retry_matching(which, limit=9, dry_run=True)).would_retry == meant
+        assert (await own.failures.replay_set(which, 9)).number == 2
+        assert (await own.operations.preview(Action.RETRY, which)).number == 2
+        all_of_them = replace(which, forgotten=True)
+        assert set((await own.failures.preview(all_of_them)).ids) == {kept, cancelled, gone}
+        assert (await own.operations.preview(Action.RETRY, all_of_them)).number == 3
+    assert (await own.operations.preview(Action.RETRY, FailureFilter(forgotten=True))).approval is not None
+    assert (await own.failures.preview(FailureFilter(ids=(gone,)))).ids == [gone]
+    assert (await own.failures.retry([gone])).done == [gone]
+    assert (await own.health.stats()).forgotten() == {} and not (await own.tasks.get(gone)).forgotten
+
+
+async def test_a_dry_run_after_something_changed_is_about_what_is_there_now(harness: Harness) -> None:
+    own = operator(harness)
+    first, second, third = await fail(harness, 3)
+
+    async def dry_run() -> tuple[int, int, list[UUID]]:
+        seen = await own.operations.preview(Action.RETRY, A, bind=True)
+        page = await own.failures.preview(A)
+        assert (page.total, page.ids) == (seen.number, seen.first)
+        return seen.number, seen.bound.cancelled, seen.first
+
+    assert await dry_run() == (3, 0, [first, second, third])
+    await own.tasks.cancel([first])
+    assert await dry_run() == (3, 1, [second, third, first])
+    await own.tasks.retry(first)
+    await own.tasks.cancel([second])  # as many of each as before, and others
+    assert await dry_run() == (2, 1, [third, second])
+    await own.tasks.cancel([first])
+    await own.tasks.retry(second)
+    assert await dry_run() == (2, 1, [third, first])
+    await own.failures.forget([third])
+    assert await dry_run() == (1, 1, [first])
 
 
 async def test_giving_up_is_about_failed_tasks_whatever_the_plan(harness: Harness) -> None:

@@ -58,6 +58,7 @@ COLUMNS = {
             "last_attempt_at",
             "expires_at",
             "erased_at",
+            "forgotten",
             "lease_token",
             "execution_ms",
             "state",

@@ -202,7 +202,7 @@ async def test_what_was_forgotten_meanwhile_is_not_revived(harness: Harness) -> 
 
 async def test_a_preview_with_a_limit_is_about_what_the_retry_reaches(harness: Harness) -> None:
     ids = await fail(harness, 6)
-    await actions.forget(harness.store, ids[4:], actor="bob")
+    await actions.cancel(harness.store, ids[4:], actor="bob")
     for limit in (2, 4, 5, 6, 50):
         previewed = await failed.retry_matching(
             harness.store, A, actor="ann", rule=UNRESTRICTED, limit=limit, dry_run=True

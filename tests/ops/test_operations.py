@@ -12,7 +12,7 @@ from redrive.errors import ChangedMeanwhile, InvalidInput, InvalidTransition, No
 from redrive.kernel import operation as kernel
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary, Operation, Status, Then
-from redrive.kernel.outcome import Completed
+from redrive.kernel.outcome import Completed, Released
 from redrive.kernel.ports.store import Heartbeat, Store
 from redrive.kernel.task import State
 from redrive.ops import actions, approvals, failed, operations
@@ -21,7 +21,8 @@ from redrive.ops.audit_rows import numbers_told
 from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.operation_runner import drive, step
 from redrive.ops.retried import retried
-from redrive.testing.conformance.harness import TERMINAL, Harness
+from redrive.testing.conformance.harness import LEASE, TERMINAL, Harness
+from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import OTHER, fail, run
 from tests.ops.test_operator import operator
 
@@ -77,7 +78,7 @@ async def test_what_fails_again_is_not_retried_again(harness: Harness) -> None:
     assert {(await harness.task(task_id)).replay_count for task_id in ids} == {1}
 
 
-async def test_what_became_of_its_tasks_is_known(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_became_of_its_tasks_is_known(harness: Harness) -> None:
     """That all are queued again says nothing: the same would be said of a fix that mends nothing."""
     ids = await fail(harness, 5)
     ended = await to_the_end(harness.store, await begin(harness.store))
@@ -93,9 +94,71 @@ async def test_what_became_of_its_tasks_is_known(harness: Harness, monkeypatch: 
     became = await retried(harness.store, ended)
     assert became is not None and became.told == "5 retried: 3 completed, 1 failed again, 1 still runs"
     assert became.again == tuple([task_id for task_id in ids if (await harness.task(task_id)).state is State.FAILED])
-    monkeypatch.setattr("redrive.ops.retried.MOST_TASKS_LOOKED_AT", 4)
-    large = await retried(harness.store, ended)
-    assert large is not None and large.told == "5 retried: 1 failed again by now"
+
+
+async def test_what_became_of_a_retry_is_counted_with_the_moves(harness: Harness) -> None:
+    """Whatever turns its tasks take, and whoever retries them once more meanwhile."""
+    own, store = operator(harness), harness.store
+    first = await fail(harness, 9)
+    ended = await to_the_end(store, await begin(store))
+
+    async def now() -> dict[str, int]:
+        for _ in range(2):
+            became = await retried(store, ended)
+            assert became is not None
+            await store.upkeep("fold")
+        return {name: n for name, n in became.numbers.items() if n}
+
+    assert await now() == {"retried": 9, "waiting": 9}
+    claimed = {task.id: task for task in await harness.claim(7)}
+    assert await now() == {"retried": 9, "running": 7, "waiting": 2}
+    done, failed, other, again, back, stops, _ = claimed.values()
+    await harness.settle(done, Completed())
+    for task in (failed, again):
+        await harness.settle(task, TERMINAL)
+    await harness.settle(other, OTHER)
+    await harness.settle(back, Released("the worker ends"))
+    await own.tasks.cancel([stops.id])
+    await harness.settle(stops, Completed())
+    assert await now() == {"retried": 9, "completed": 2, "failed_again": 3, "running": 1, "waiting": 3}
+    waiting = next(task_id for task_id in first if task_id not in claimed)
+    await own.tasks.pause([waiting])
+    await own.tasks.cancel([waiting])
+    await own.failures.forget([failed.id])
+    counts = {"retried": 9, "completed": 2, "failed_again": 3, "cancelled": 1, "running": 1, "waiting": 2}
+    assert await now() == counts
+    second = await to_the_end(store, await begin(store, which=FailureFilter(ids=(again.id,))))
+    await own.tasks.retry(other.id)
+    became = await retried(store, ended)
+    assert became is not None and (became.failed_again, became.retried_since) == (3, 2)
+    assert {one.code: one.n for one in became.causes} == {TERMINAL.code: 2, OTHER.code: 1}
+    await harness.advance(LEASE + 1)
+    await harness.recover()
+    await harness.advance(3600)
+    await harness.tick()
+    await run(harness, Completed())
+    # The lease that ran out was that of its only attempt.
+    assert await now() == {"retried": 9, "completed": 4, "failed_again": 4, "cancelled": 1, "retried_since": 2}
+    last = await retried(store, second)
+    assert last is not None and last.told == "1 retried: 1 completed"
+
+
+async def test_what_a_process_of_an_earlier_version_did_is_said_to_be_uncounted(harness: Harness) -> None:
+    await fail(harness, 3)
+    ended = await to_the_end(harness.store, await begin(harness.store))
+    await run(harness, Completed(), 1)
+    table = "redrive_retry_total" if isinstance(harness, SqliteHarness) else "redrive.retry_total"
+    await harness.store.upkeep("fold")
+    # It ran one, and counted nothing.
+    await run(harness, Completed(), 1)
+    await harness.store.upkeep("fold")
+    await harness.sql(f"update {table} set n = n - 1 where outcome = 'completed'")
+    became = await retried(harness.store, ended)
+    assert became is not None and became.waiting == 2, "one of them is there: more is not known yet"
+    await run(harness, Completed(), 1)
+    became = await retried(harness.store, ended)
+    assert became is not None
+    assert became.told == "3 retried: 2 completed, 1 not counted, by a process of an earlier version"
 
 
 async def test_the_worker_with_old_code_is_one_of_their_queues(harness: Harness) -> None:

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
+from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response, StreamingResponse
 
@@ -33,6 +34,8 @@ def _other(value: Any) -> Any:
         return str(value)
     if isinstance(value, tuple | set | frozenset):
         return list(value)
+    if isinstance(value, BaseModel):  # a small part of a large answer
+        return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"{type(value).__name__} has no place in an answer")
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Depends, Query
+from pydantic import Field
 
 from redrive.api import models as m
 from redrive.errors import InvalidInput
@@ -61,6 +62,7 @@ WhichTasks = Annotated[FailureFilter, Depends(filters)]
 
 
 SINCE, UNTIL = TIMES
+FORGOTTEN = "Of a retry: also what was forgotten or purged, which else comes back by taskIds only."
 
 
 def failures(
@@ -68,10 +70,11 @@ def failures(
     taskIds: Annotated[list[str] | None, Query(max_length=500)] = None,
     since: Annotated[str | None, Query(max_length=100, description=SINCE.help)] = None,
     until: Annotated[str | None, Query(max_length=100, description=UNTIL.help)] = None,
+    forgotten: Annotated[bool, Query(description=FORGOTTEN)] = False,
 ) -> FailureFilter:
     """Returns the filter of a query, with ids and times."""
     more = make_failures(taskIds, since=since or None, until=until or None)
-    return replace(which, ids=more.ids, since=more.since, until=more.until)
+    return replace(which, ids=more.ids, since=more.since, until=more.until, forgotten=forgotten or None)
 
 
 class FilterIn(m.In):
@@ -92,16 +95,18 @@ class FilterIn(m.In):
     batch_id: str | None = None
     since: str | None = None
     until: str | None = None
+    forgotten: bool = Field(False, description=FORGOTTEN)
 
     def failures(self, ids: Sequence[str] | None = None) -> FailureFilter:
         same = [one.field for one in FAILURE_FILTERS if one.earlier is None]
-        return make_failures(
+        made = make_failures(
             ids,
             kind=one_of(self.job_kind, self.kind, "jobKind and kind"),
             scope=one_of(self.episode_id, self.scope, "episodeId and scope"),
             **{name: getattr(self, name) for name in same if name != "join"},
             join=self.batch_id,
         )
+        return replace(made, forgotten=True) if self.forgotten else made
 
 
 def make_failures(ids: Sequence[str] | None = None, **texts: str | None) -> FailureFilter:

@@ -114,6 +114,7 @@ class TaskOut(Out):
     last_replayed_bulk_id: str | None
     finished_at: datetime | None
     erased_at: datetime | None = Field(description="When what it carried was erased.")
+    forgotten: bool = Field(description="Of a cancelled one: somebody forgot or purged it, as no longer needed.")
     execution_ms: float | None
     result: Any = Field(description="For operators.")
     deduplicated: bool
@@ -316,6 +317,7 @@ class KindOut(Out):
     circuit: str | None = Field(description="The open circuit that its tasks wait for.")
     totals: dict[str, int]
     dead_letters: int
+    forgotten: int = Field(description="Of its cancelled tasks: those that somebody forgot or purged.")
 
 
 class CircuitOut(Out):
@@ -400,16 +402,26 @@ class CanaryOut(Out):
     passed: bool
 
 
+class FailedByOut(Out):
+    fingerprint: str
+    code: str | None = Field(description="Null where the cause is not kept any more.")
+    n: int
+
+
 class RetriedOut(Out):
+    """Exact, at any size: counted as the tasks move."""
+
     retried: int
+    completed: int
     failed_again: int
-    completed: int | None
-    cancelled: int | None
-    running: int | None
-    waiting: int | None = Field(description="For a worker, for another attempt, or until they are resumed.")
-    waits_because: str | None = Field(
-        description="Why the first of those that wait does not run; null: it has its turn."
-    )
+    cancelled: int
+    running: int
+    waiting: int = Field(description="For a worker, for another attempt, or until they are resumed.")
+    uncounted: int = Field(description="Retried or run by a process of an earlier version, which counted nothing.")
+    retried_since: int = Field(description="Of those that failed again: retried once more by somebody.")
+    causes: list[FailedByOut] = Field(description="By which they failed again: the ten by which most did.")
+    number_of_causes: int
+    waits_because: str | None = Field(description="Why one of those that wait does not run; null: it has its turn.")
 
 
 class WorkOut(Out):
@@ -442,9 +454,7 @@ class OperationOut(Out):
     erased: dict[str, int] = Field(description="Of an erasure: how many went, by place.")
     fixed: str | None = Field(description="What was mended before, as its operator said.")
     idempotent: bool | None = Field(description="May the handlers run twice for one task, as its operator said.")
-    tasks: RetriedOut | None = Field(
-        description="Where the tasks of a retry are now; of more than a thousand only `failedAgain`. Not in lists."
-    )
+    tasks: RetriedOut | None = Field(description="Where the tasks of a retry are now. Not in lists.")
     created_at: datetime
     updated_at: datetime
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Query, Response
+from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api import serialize
@@ -23,6 +24,7 @@ class OpsOut(m.Out):
     queues: dict[str, dict[str, int]]
     kinds: dict[str, dict[str, int]]
     dead_letters: int
+    forgotten: int = Field(description="Of the cancelled tasks: those that somebody forgot or purged.")
     recent_failures: list[m.TaskOut]
     recent_dead_letters: list[m.DeadLetterOut]
     recent_audit_logs: list[m.AuditOut]
@@ -45,12 +47,16 @@ async def ops(
     known = replace(which, failure_type=None, ids=None, since=None, until=None)
     letters = await operator.failures.dead_letters(known, limit=RECENT_ROWS)
     log = await operator.audit.query(rows, page=auditPage, page_size=auditPageSize)
-    kinds, dead = stats.by("kind"), stats.dead_letters()
+    kinds, dead, forgotten = stats.by("kind"), stats.dead_letters(), stats.forgotten()
     return await json_answer(
         totals=stats.totals(),
         queues=stats.by("queue"),
-        kinds={name: {**row, "deadLetter": dead.get(name, 0)} for name, row in kinds.items()},
+        kinds={
+            name: {**row, "deadLetter": dead.get(name, 0), "forgotten": forgotten.get(name, 0)}
+            for name, row in kinds.items()
+        },
         dead_letters=sum(dead.values()),
+        forgotten=sum(forgotten.values()),
         recent_failures=serialize.tasks((await operator.failures.list(which, limit=RECENT_ROWS)).tasks, operator),
         recent_dead_letters=serialize.letters(letters, operator),
         recent_audit_logs=serialize.audits(log.rows),

@@ -121,6 +121,7 @@ def kind(found: Kind) -> m.KindOut:
         paused=_hold(found.paused),
         totals=found.totals,
         dead_letters=found.dead_letters,
+        forgotten=found.forgotten,
         concurrency=None if limit is None else limit.concurrency,
         rate_limit_ms=None if limit is None else limit.rate_ms,
         running=limit.running if limit is not None and limit.concurrency is not None else None,

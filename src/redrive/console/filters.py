@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from redrive.api.filters import one_of
@@ -17,6 +17,7 @@ from redrive.ops.filters import FAILURE_FILTERS, Filter
 from redrive.ops.operator.control import Kind, Queue
 
 PAGE_SIZE = 50
+FORGOTTEN = "forgotten"  # of a preview and its retry: these are meant, too
 NAMES_PER_PAGE = 36  # queues, kinds and pauses, each with forms of its own
 AUDIT_FIELDS = (
     "auditAction",
@@ -50,7 +51,8 @@ def of_failures(given: Mapping[str, str]) -> FailureFilter:
     for one in FAILURE_FILTERS:
         first, second = _text(given, one.earlier), _text(given, one.parameter)
         texts[one.field] = one_of(first, second, f"{one.earlier} and {one.parameter}")
-    return failed.failures(**texts)
+    made = failed.failures(**texts)
+    return replace(made, forgotten=True) if _text(given, FORGOTTEN) else made
 
 
 def asked_of_failures(page: Page, *others: str, of: tuple[Filter, ...] = FAILURE_FILTERS) -> FailureFilter:
@@ -81,7 +83,8 @@ def _text(given: Mapping[str, str], name: str | None) -> str | None:
 def fields(which: FailureFilter) -> dict[str, str]:
     """Returns a filter as the fields of an address."""
     names = {one.field: one.parameter for one in FAILURE_FILTERS}
-    return {names[name]: str(value) for name, value in facts(which).items() if name in names}
+    found = {names[name]: str(value) for name, value in facts(which).items() if name in names}
+    return found | ({FORGOTTEN: "1"} if which.forgotten else {})
 
 
 def is_whole(text: str) -> bool:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from uuid import UUID
 
 from redrive.kernel.task import State, Task
 
 _COLUMNS = {"fingerprint": "error_fingerprint", "bulk_id": "last_replayed_bulk_id", "join": "join_id"}
-_NO_COLUMNS = ("ids", "since", "until")
+_NO_COLUMNS = ("ids", "since", "until", "forgotten")
 
 
 @dataclass(slots=True, frozen=True)
 class FailureFilter:
-    """Selects tasks that are failed now; None means any."""
+    """Selects tasks that are failed now; None means any. Where a retry by it is about cancelled tasks too,
+    ``forgotten`` adds those that somebody forgot or purged: without it these come back by their ids only."""
 
     kind: str | None = None
     queue: str | None = None
@@ -31,6 +32,17 @@ class FailureFilter:
     since: datetime | None = None  # failed then or later
     until: datetime | None = None  # and before this
     join: str | None = None  # members of this one, a batch for instance
+    forgotten: bool | None = None
+
+    @property
+    def everything(self) -> bool:
+        """True if nothing narrows it down."""
+        return replace(self, forgotten=None) == FailureFilter()
+
+    @property
+    def with_forgotten(self) -> bool:
+        """True if forgotten tasks are meant, too."""
+        return bool(self.forgotten) or self.ids is not None
 
     def unlike(self, task: Task) -> str | None:
         """Returns why a task does not match, whatever its state; None when it matches."""
@@ -45,7 +57,8 @@ class FailureFilter:
     def unsummed(self) -> list[str]:
         """Names of those that are given and by which no totals are kept: for these, tasks have to be counted."""
         summed = {one.name for one in fields(FailedCount)}
-        return sorted(name for name, wanted in asdict(self).items() if wanted is not None and name not in summed)
+        given = [name for name, wanted in asdict(self).items() if wanted is not None]
+        return sorted(name for name in given if name not in summed and name != "forgotten")
 
     def sums(self, count: FailedCount) -> bool:
         """Returns whether a total is part of what matches, as far as totals are kept."""

@@ -234,6 +234,7 @@ class Transition:
     death: bool = False  # its worker was lost: that counts, and one more attempt is allowed
     action: str | None = None  # what the audit log calls it, when not by its event
     bulk_id: str | None = None
+    forgotten: bool = False  # of a cancellation: nobody needs it any more, so a retry by a filter leaves it alone
     sources: tuple[State, ...] | None = None  # fewer than the rule has
     seen: int | None = None  # only if it is still failed by this failure (``Task.failed_seq``)
     keep: float | None = None  # of a completion: see ``Policy.history``

@@ -380,6 +380,7 @@ class Operation:
             reason=self.reason,
             action=f"{self.action.audited}_ITEM",
             bulk_id=self.id,
+            forgotten=self.action in (Action.FORGET, Action.PURGE),
             seen=None if self.action in OF_WAITING or given_up else task.failed_seq,
             sources=WAITING if self.action in OF_WAITING else (State.CANCELLED,) if given_up else None,
         )

@@ -33,6 +33,12 @@ class Query:
     documents: int | None = None
     failure_type: str | None = None
     join: str | None = None  # members of this one, a batch for instance
+    bulk_id: str | None = None  # live tasks that this bulk retry brought back last
+
+    @property
+    def by_state(self) -> bool:
+        """True if it is asked state by state: the index of what it is about has the state before the id."""
+        return self.join is not None or self.bulk_id is not None
 
 
 @dataclass(slots=True, frozen=True)
@@ -45,10 +51,22 @@ class Count:
 
 @dataclass(slots=True, frozen=True)
 class LetterCount:
-    """How many dead letters a kind has in a queue, also of tasks that were retried since."""
+    """How many dead letters a kind has in a queue, also of tasks that were retried since; and how many of its cancelled
+    tasks were forgotten or purged."""
 
     queue: str
     kind: str
+    n: int
+    forgotten: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class RetryCount:
+    """How many tasks of a bulk retry went so: ``retried`` (all of them), ``running`` now, ``completed``, ``failed``
+    again by this cause, ``cancelled``; ``again``: those that somebody has retried once more since."""
+
+    outcome: str
+    cause: str
     n: int
 
 

@@ -95,6 +95,7 @@ class Task:
     execution_ms: float | None = None
     result: Any = None
     erased_at: datetime | None = None
+    forgotten: bool = False  # of a cancelled one: nobody needs it any more
     feature: str | None = None
     facts: Any = None  # what that feature, or who made the task, wrote into the row
     join_id: UUID | None = None

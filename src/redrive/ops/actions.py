@@ -101,7 +101,7 @@ async def _asked_before(store: Store, task_id: UUID) -> str:
 async def forget(
     store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None, puts: Sequence[Put] = ()
 ) -> Result:
-    """Gives failed tasks up: they go to history, from where they can be retried as long as it is kept."""
+    """Gives failed tasks up: they go to history, from where they can be retried by their ids as long as it is kept."""
     who, why = check_actor(actor), check_text(reason, "reason")
     unique = list(dict.fromkeys(ids))
     if not unique:
@@ -116,6 +116,7 @@ async def forget(
             actor=who,
             reason=why,
             action="TASK_FORGET",
+            forgotten=True,
             sources=(State.FAILED,),
             seen=found[task_id].failed_seq if task_id in found else None,
         )

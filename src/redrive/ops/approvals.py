@@ -9,7 +9,6 @@ from redrive.errors import ApprovalUnknown, InvalidTransition, NotAllowed
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import Action, Operation, Status, facts
 from redrive.kernel.ports.store import Store
@@ -37,7 +36,7 @@ def planned_action(operation: Operation) -> PlannedAction:
 
 
 def _always(operation: Operation) -> str | None:
-    everything = operation.which == FailureFilter()
+    everything = operation.which.everything
     match operation.action:
         case Action.ERASE:
             return ERASED_FOR_GOOD

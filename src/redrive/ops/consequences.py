@@ -30,7 +30,7 @@ def consequence(action: str, number: int) -> str:
             )
         case Action.FORGET:
             failed = tasks.replace(" task", " failed task")
-            return f"{failed} {becomes} cancelled; {it_can} be retried, by id or by a filter, while history keeps it"
+            return f"{failed} {becomes} cancelled and forgotten; {it_can} be retried by its id while history keeps it"
         case Action.RETRY:
             return f"{tasks} {'runs' if single else 'run'} again, with fresh attempts"
         case Action.ERASE:

@@ -459,7 +459,7 @@ async def _planned(store: Store, token: str, which: FailureFilter, limit: int | 
         )
     cancelled = frozenset(task_id for task_id, place in plan.listed.items() if plan.given_up(place))
     meant = {task_id: None if task_id in cancelled else place for task_id, place in plan.listed.items()}
-    return Selection(meant, cancelled, matched=plan.matched, everything=plan.which == EVERY_FAILURE)
+    return Selection(meant, cancelled, matched=plan.matched, everything=plan.which.everything)
 
 
 def _limited(which: FailureFilter, limit: int | None) -> int:

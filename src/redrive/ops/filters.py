@@ -63,9 +63,8 @@ FAILURE_FILTERS = (*FILTERS, *TIMES)
 def command_options(which: FailureFilter) -> str:
     """Returns a filter as options of a command, quoted for a shell."""
     given = facts(which)
-    return " ".join(
-        f"{one.option} {shlex.quote(str(given[one.field]))}" for one in FAILURE_FILTERS if one.field in given
-    )
+    options = [f"{one.option} {shlex.quote(str(given[one.field]))}" for one in FAILURE_FILTERS if one.field in given]
+    return " ".join([*(options or ["--all"]), "--forgotten"] if which.forgotten else options)
 
 
 def query(which: FailureFilter, **more: Any) -> Query:

@@ -66,6 +66,13 @@ class Stats:
             found[count.kind] += count.n
         return dict(found)
 
+    def forgotten(self) -> dict[str, int]:
+        """Returns how many of the cancelled tasks of each kind were forgotten or purged."""
+        found: Counter[str] = Counter()
+        for count in self.letters:
+            found[count.kind] += count.forgotten
+        return dict(+found)
+
     def by(self, name: str) -> dict[str, dict[str, int]]:
         """Returns tasks by state for each ``queue`` or ``kind``."""
         found: dict[str, dict[str, int]] = {}

@@ -256,7 +256,7 @@ async def _purged(store: Store, operation: Operation) -> Operation:
     which = operation.which
     if operation.plan is not None or which != FailureFilter(kind=which.kind, queue=which.queue):
         raise InvalidInput("waiting tasks are purged by queue and kind", hint="leave other filters out")
-    if which == EVERY_FAILURE:
+    if which.everything:
         raise InvalidInput("a purge of everything that waits is refused", hint="say which queue or kind")
     counts = await store.counts()
     total = sum(

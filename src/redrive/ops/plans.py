@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from redrive.errors import ChangedMeanwhile, PlanUnknown
@@ -16,7 +17,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import facts, failures
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
-from redrive.ops.matches import matching
+from redrive.ops.matches import Matches, matching
 
 COLLECTION = "plan"
 PLAN_KEPT_S = 24 * 3600.0
@@ -63,13 +64,16 @@ async def make(
     upto, letters, given_up = found.upto, found.letters, found.cancelled
     matched = count = found.total
     asked = limit if named is None else [str(task_id) for task_id in named]
-    token = _token(which, actor, upto, count, letters, asked, await store.now())
+    # Tasks that are failed until then only become fewer, so that their number says whether it is the same set. Those
+    # that are cancelled come and go: they have to be looked at.
+    listed = await _list(store, found, limit) if given_up else None
+    changing = None if not given_up else found.until if listed is None else [str(task_id) for task_id in listed]
+    token = _token(which, actor, [upto, found.failed, letters, given_up, asked, changing], await store.now())
     if await store.record(COLLECTION, token) is not None:
         return await load(store, token)
-    listed = None
-    if (count <= MOST_TASKS_LISTED and not found.more) or limit is not None:
-        most = min(MOST_TASKS_LISTED, limit or MOST_TASKS_LISTED)
-        listed = {one.id: one.failed_seq or 0 for one in await found.first(store, most)}
+    if listed is None:
+        listed = await _list(store, found, limit)
+    if listed is not None:
         if limit is not None and matched > limit:  # its boundaries are those of what is listed
             behind = [place for place in listed.values() if found.given_up(place)]
             letters, given_up = (behind[-1] - upto, len(behind)) if behind else (0, 0)
@@ -100,11 +104,17 @@ async def make(
     return Plan(token, which, upto, count, listed, letters, given_up, found.until, matched, found.more)
 
 
-def _token(
-    which: FailureFilter, actor: str, upto: int, count: int, letters: int, asked: int | list[str] | None, now: datetime
-) -> str:
+async def _list(store: Store, found: Matches, limit: int | None) -> dict[UUID, int] | None:
+    """Returns the tasks of a plan and their places; None where they are too many to be listed."""
+    if limit is None and (found.total > MOST_TASKS_LISTED or found.more):
+        return None
+    first = await found.first(store, min(MOST_TASKS_LISTED, limit or MOST_TASKS_LISTED))
+    return {one.id: one.failed_seq or 0 for one in first}
+
+
+def _token(which: FailureFilter, actor: str, found: list[Any], now: datetime) -> str:
     """Returns the name of a plan. It opens nothing by itself: whoever uses it has to be allowed to retry."""
-    what = json.dumps([facts(which), actor, upto, count, letters, asked, now.strftime("%Y-%m-%dT%H")], sort_keys=True)
+    what = json.dumps([facts(which), actor, found, now.strftime("%Y-%m-%dT%H")], sort_keys=True)
     return base64.urlsafe_b64encode(hashlib.sha256(what.encode()).digest()[:18]).decode()
 
 

@@ -62,6 +62,7 @@ TASK_OPEN = (
     "finished_at",
     "execution_ms",
     "erased_at",
+    "forgotten",
     "deduplicated",
 )
 TASK_CLOSED = ("payload", "progress", "result", "error_message", "error_stack", "idempotency_key")
@@ -248,11 +249,21 @@ def operation(record: Record, became: Retried | None = None, sight: Sight = VIEW
             ids=list(canary.ids),
             passed=canary.passed,
         ),
-        tasks=None if became is None else View(became.numbers, waits_because=became.waits and became.waits.text),
+        tasks=None if became is None else _retried(became),
         created_at=record.created_at,
         updated_at=record.updated_at,
     )
     return view
+
+
+def _retried(became: Retried) -> View:
+    causes = [View(fingerprint=one.fingerprint, code=one.row and one.row.code, n=one.n) for one in became.causes]
+    return View(
+        became.numbers,
+        causes=causes,
+        number_of_causes=became.number_of_causes,
+        waits_because=became.waits and became.waits.text,
+    )
 
 
 def approval(record: Record) -> View:

@@ -38,6 +38,9 @@ class Reason:
         return self.text if self.quoted is None else f"{self.text}: {self.quoted}"
 
 
+FORGOTTEN = "somebody forgot or purged it, as no longer needed: it comes back by its id, no filter means it"
+
+
 async def why(store: Store, task: Task) -> list[Reason]:
     """Returns the reasons; none for a task that runs well, or is done. A handler that harms others, or runs on, is
     told in any state."""
@@ -60,6 +63,8 @@ async def _reasons(store: Store, task: Task) -> list[Reason]:
             return await _queued(store, task)
         case State.RUNNING:
             return _lost(task, await store.overview())
+        case State.CANCELLED if task.forgotten and task.erased_at is None:
+            return [Reason("forgotten", FORGOTTEN, f"redrive retry {task.id}")]
     return []
 
 

@@ -66,7 +66,8 @@ def of_cancelled(which: FailureFilter, labels: str) -> list[Condition] | None:
     if which.bulk_id is not None or which.join is not None:
         return None
     columns = {name: f"{labels}.{column}" for name, column in _LABELS.items()} | _LETTERS
-    return [(column, value) for name, column in columns.items() if (value := getattr(which, name)) is not None]
+    found = [(column, value) for name, column in columns.items() if (value := getattr(which, name)) is not None]
+    return found if which.with_forgotten else [*found, ("h.forgotten", False)]
 
 
 # What is summed up by itself.
@@ -118,14 +119,15 @@ _ERRORS = {
     "dead_reason": "dead_reason",
     "fingerprint": "error_fingerprint",
 }
+_LIVE_ONLY = _ERRORS | {"bulk_id": "last_replayed_bulk_id"}
 
 
 def of_query(query: Query, *, errors: bool, letters: bool = False) -> list[Condition] | None:
     """Returns columns of tasks, of history (no ``errors``) or of dead letters; None when nothing there can match:
-    finished tasks carry no error."""
-    if not errors and any(getattr(query, name) is not None for name in _ERRORS):
+    finished tasks carry no error, nor who retried them."""
+    if not errors and any(getattr(query, name) is not None for name in _LIVE_ONLY):
         return None
-    columns = _SHARED | (_ERRORS if errors else {}) | ({"dead_reason": "reason"} if letters else {})
+    columns = _SHARED | ({} if not errors else _ERRORS | {"dead_reason": "reason"} if letters else _LIVE_ONLY)
     return [(column, value) for name, column in columns.items() if (value := getattr(query, name)) is not None]
 
 
@@ -149,9 +151,10 @@ def of_audit(which: AuditFilter) -> list[Condition]:
 
 
 def by_state(query: Query) -> tuple[list[Query], list[Query]]:
-    """Returns what to ask of the live table and of history. Members of a join are asked for state by state: their
-    index has the state before the id, so that the few of one state are not looked for among a million others."""
-    if query.join is None:
+    """Returns what to ask of the live table and of history. Members of a join, or of a retry, are asked for state by
+    state: their index has the state before the id, so that the few of one state are not looked for among a million
+    others."""
+    if not query.by_state:
         return [query], [query]
     named = query.states or tuple(State)
     live, history = (

@@ -111,6 +111,7 @@ def task(row: Row, as_text: bool = False) -> Task:
         execution_ms=get("execution_ms"),
         result=document(row, "result", as_text),
         erased_at=get("erased_at"),
+        forgotten=bool(get("forgotten")),
     )
 
 

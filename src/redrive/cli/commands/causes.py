@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.filters import filter_text, filtered
+from redrive.cli.support.filters import Forgotten, filter_text, filtered
 from redrive.cli.support.looked import look_at, refuse_place
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
@@ -173,11 +173,12 @@ def retry(
     percent: Percent = None,
     then: After = None,
     stop_on_return: StopOnReturn = False,
+    forgotten: Forgotten = False,
 ) -> None:
     """Retry everything that failed by this cause and is failed or cancelled now, on the connection that has it."""
     found, connection = operate(ask.url, ask.app, partial(_shown, fingerprint), has=_one(fingerprint))
     how = pace(rate, canary, percent, then, stop_on_return)
-    which = FailureFilter(fingerprint=found.row.fingerprint)
+    which = FailureFilter(fingerprint=found.row.fingerprint, forgotten=forgotten or None)
     with on_this(None if ask.url else connection):
         begin_bulk(Action.RETRY, which, how, ask)
 

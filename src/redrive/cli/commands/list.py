@@ -117,8 +117,9 @@ def _what(task: Task, around: Overview | None) -> str:
         return f"on {task.worker_id}{_lost(task, around)}{done}{asked}"
     if task.state.value == "paused":
         return f"by {task.paused_by}" if task.paused_by else ""
-    if task.state.value == "cancelled" and task.error_message:
-        return output.shorten(task.error_message, 60)
+    if task.state.value == "cancelled" and (task.forgotten or task.error_message):
+        said = [*(["forgotten"] if task.forgotten else []), *([task.error_message] if task.error_message else [])]
+        return output.shorten(": ".join(said), 60)
     return f"{task.execution_ms:.0f} ms" if task.execution_ms is not None else ""
 
 

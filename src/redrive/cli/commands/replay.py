@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.confirm import DryRun, Yes, confirm
-from redrive.cli.support.filters import filtered, matches_text
+from redrive.cli.support.filters import Forgotten, filtered, matches_text
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.progress import progress
 from redrive.cli.support.session import operate
@@ -43,12 +44,15 @@ def replay(
     url: Url = None,
     app: AppName = None,
     json: Json = False,
+    forgotten: Forgotten = False,
 ) -> None:
-    """Retry what matches here and now, up to a limit: failed tasks, the first failure first, then given-up ones.
+    """Retry what matches here and now, up to a limit: failed tasks, the first failure first, then cancelled ones.
 
     It takes what retry takes by the same filters: tasks that are failed, or cancelled with a dead letter that matches.
+    What was forgotten or purged is left out, unless --forgotten asks for it.
     Where there are several connections, --connection NAME says which, --connection all each of them in turn.
     """
+    which = replace(which, forgotten=True) if forgotten else which
     on_chosen(url, app, lambda: _replay_here(which, limit, dry_run, yes, reason, by, url, app, json), looks=dry_run)
 
 

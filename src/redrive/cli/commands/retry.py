@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from redrive.cli.support.by_id import by_id, one_way, refuse_pace
-from redrive.cli.support.filters import filtered
+from redrive.cli.support.filters import Forgotten, filtered
 from redrive.cli.support.start_operation import (
     After,
     Ask,
@@ -48,11 +49,13 @@ def retry(
     stop_on_return: StopOnReturn = False,
     fixed: Fixed = None,
     idempotent: Idempotent = None,
+    forgotten: Forgotten = False,
 ) -> None:
     """Run failed or cancelled tasks again, with fresh attempts: by id, or as a bulk operation all that match.
 
     Filters, --all and plans are about dead letters: of tasks that are failed now, or cancelled after they had failed. A
-    task that was cancelled and never failed is retried by its id.
+    task that was cancelled and never failed is retried by its id. What was forgotten or purged comes back by its id, or
+    with --forgotten.
 
     Where there are several connections, filters need --connection NAME, or --connection all for an operation on each of
     them, looked at, asked for and audited by itself; --dry-run is about all. Ids and plans are found.
@@ -60,8 +63,13 @@ def retry(
     how = pace(rate, canary, percent, then, stop_on_return)
     if ids == ["all"]:
         ids, everything = None, True
-    if one_way(ids, which, everything, plan) == "ids":
+    way = one_way(ids, which, everything, plan)
+    if forgotten and way in ("ids", "plan"):
+        raise typer.BadParameter("--forgotten is for filters and --all: ids and plans say which tasks they mean")
+    if way == "ids":
         refuse_pace(any(how.values()) or ask.wait)
         by_id(ids or [], "retried", failed.RETRYABLE_STATES, ask)
         return
+    if forgotten:
+        which = replace(which, forgotten=True)
     begin_bulk(Action.RETRY, which, {**how, "plan": plan, "fixed": fixed, "idempotent": idempotent}, ask)

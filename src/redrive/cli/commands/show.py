@@ -131,7 +131,9 @@ def _document(told: Told) -> dict[str, Any]:
 def _print_task(told: Told) -> None:
     found, reasons, where = told.story.timeline, told.story.why, told.where
     task = found.task
-    head = Text.assemble((output.clean(task.kind), "bold"), "  ", output.state(task.state), f"  {task.id}")
+    head = Text.assemble(
+        (output.clean(task.kind), "bold"), "  ", output.state(task.state), _forgotten(task), f"  {task.id}"
+    )
     output.say(head)
     at = "" if where is None else f" on {where}"
     output.say(f"queue {task.queue}{at}, priority {task.priority}, attempt {inspect.attempts_told(found)}")
@@ -145,6 +147,10 @@ def _print_task(told: Told) -> None:
             output.say(f"{_label(task, name)}: {_value(name, value)}")
 
 
+def _forgotten(task: Task) -> str:
+    return " (forgotten)" if task.forgotten else ""
+
+
 def reason_text(reason: Reason) -> str:
     return reason.full + (f"; {output.suggest(reason.fix)}" if reason.fix else "")
 
@@ -152,7 +158,7 @@ def reason_text(reason: Reason) -> str:
 def _label(task: Task, name: str) -> str:
     """A cancelled task keeps its reason where a failed one keeps its error."""
     if name == "error_message" and task.state is State.CANCELLED:
-        return "cancelled because"
+        return "forgotten because" if task.forgotten else "cancelled because"
     return name.replace("_", " ")
 
 

@@ -116,6 +116,7 @@ def _document(found: Stats) -> dict[str, Any]:
     return {
         "now": overview.now,
         "totals": found.totals(),
+        "forgotten": sum(found.forgotten().values()),
         "queues": found.by("queue"),
         "kinds": found.by("kind"),
         "counts": [asdict(count) for count in found.counts],
@@ -165,6 +166,8 @@ def _totals(found: Stats) -> None:
     if len(body) > 1:
         body.append(["all", "", *(totals[state] or "·" for state in shown)])
     output.table(["queue", "kind", *(f"#{state}" for state in shown)], body)
+    if forgotten := sum(found.forgotten().values()):
+        output.say(f"{forgotten} of the cancelled were forgotten or purged")
 
 
 def _section(title: str, columns: list[str], rows: list[list[object]]) -> None:

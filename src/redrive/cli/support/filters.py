@@ -38,12 +38,18 @@ def _option(one: Filter) -> Any:
     return Annotated[str | None, typer.Option(one.option, metavar=one.metavar, help=one.help, rich_help_panel=panel)]
 
 
+Forgotten = Annotated[
+    bool,
+    typer.Option("--forgotten", help="Also what was forgotten or purged.", rich_help_panel="Which tasks"),
+]
+
+
 def filter_text(which: FailureFilter) -> str:
     """Returns a filter in words."""
     given = [
         f"{one.words} {getattr(which, one.field)}" for one in FAILURE_FILTERS if getattr(which, one.field) is not None
     ]
-    return ", ".join(given) or "all failures"
+    return (", ".join(given) or "all failures") + (", with what was forgotten" if which.forgotten else "")
 
 
 def matches_text(which: FailureFilter, cancelled: int) -> str:

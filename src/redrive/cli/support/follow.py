@@ -21,7 +21,7 @@ from redrive.cli.support.session import operate
 from redrive.kernel.operation import FINAL, Operation, Status, facts
 from redrive.kernel.records import Record
 from redrive.ops.operator import Operator
-from redrive.ops.retried import Retried
+from redrive.ops.retried import FailedBy, Retried
 from redrive.ops.text import counted
 
 LOOK_EVERY_S = 0.5
@@ -193,8 +193,11 @@ def _say_retried(operation: Operation, became: Retried | None) -> None:
         return
     output.say(became.told)
     if became.waits is not None:
-        output.say(f"the first that waits: {became.waits.text}")
+        output.say(f"one that waits: {became.waits.text}")
         output.say(*([] if became.waits.fix is None else [output.suggest(became.waits.fix)]))
+    output.say(*(f"  {one.n:,} failed again by {one.code}: {_cause(one)}" for one in became.causes))
+    if became.number_of_causes > len(became.causes):
+        output.say(f"  and by {became.number_of_causes - len(became.causes):,} more causes")
     output.say(*(output.suggest(f"redrive show {task_id}") for task_id in became.again))
     if became.oldest is not None:
         since = output.ago(became.oldest.started_at)
@@ -203,6 +206,10 @@ def _say_retried(operation: Operation, became: Retried | None) -> None:
         )
     if became.unfinished and operation.status in FINAL:
         output.say(output.suggest(f"look again: redrive operations show {operation.id}"))
+
+
+def _cause(one: FailedBy) -> str:
+    return output.suggest(f"redrive causes show {one.fingerprint}")
 
 
 def note_of(operation: Operation) -> str:

@@ -76,7 +76,9 @@ def retried_document(became: Retried | None) -> dict[str, Any]:
     """Returns what became of an operation's tasks as a part of its document; empty where that was not looked for."""
     if became is None:
         return {}
-    tasks = {**became.numbers, "waits_because": became.waits and became.waits.text}
+    causes = [{"fingerprint": one.fingerprint, "code": one.row and one.row.code, "n": one.n} for one in became.causes]
+    more = {"causes": causes, "number_of_causes": became.number_of_causes}
+    tasks = {**became.numbers, **more, "waits_because": became.waits and became.waits.text}
     return {"failed_again": became.failed_again, "tasks": tasks}
 
 

@@ -126,7 +126,7 @@ def _begin_here(
         _say_preview(name, seen, subject, how, ask)
         return
     also = ""
-    if action not in OF_WAITING and seen.bound.which == FailureFilter():
+    if action not in OF_WAITING and seen.bound.which.everything:
         how |= _answers(how.get("fixed"), how.get("idempotent"))
         also = _unanswered(how["fixed"], how["idempotent"])
     if not ask.json:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import Response
 
-from redrive.console.filters import PAGE_SIZE, asked_of_failures, fields, of_failures, page_number, whole_number
+from redrive.console.filters import (
+    FORGOTTEN,
+    PAGE_SIZE,
+    asked_of_failures,
+    fields,
+    of_failures,
+    page_number,
+    whole_number,
+)
 from redrive.console.page import FieldRefused, Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
@@ -88,7 +98,7 @@ async def _search(page: Page, words: str) -> Response:
 async def preview(page: ThePage) -> Response:
     """What a retry by this filter would reach, page by page; nothing is changed. The plan of its first page binds the
     others and the retry to exactly this set."""
-    which = asked_of_failures(page, "page", "plan")
+    which = asked_of_failures(page, "page", "plan", FORGOTTEN)
     number = page_number(page)
     plan = page.query.get("plan")
     found = await page.operator.failures.preview(which, page=number, page_size=PAGE_SIZE, plan=plan, most=MOST_COUNTED)
@@ -99,10 +109,11 @@ async def preview(page: ThePage) -> Response:
     return await page.render(
         "preview.html",
         which=fields(which),
+        otherwise=fields(replace(which, forgotten=None if which.forgotten else True)),
         found=found,
         tasks=[views.task(one, page.operator.sight) for one in found.tasks],
         foreseen=foreseen,
-        everything=which == EVERY_FAILURE,
+        everything=which.everything,
         options=command_options(which) or "--all",
         most_canaries=MOST_CANARIES,
     )

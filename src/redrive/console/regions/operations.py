@@ -12,10 +12,10 @@ from redrive.kernel.operation import Operation, Status
 from redrive.ops import views
 from redrive.ops.operator import Operator
 from redrive.ops.put_back import can_put_back
-from redrive.ops.retried import Retried
+from redrive.ops.retried import FailedBy, Retried
 from redrive.ops.views import View
 
-SHOWN, CAUSES_SHOWN = 20, 5
+SHOWN = 20
 
 
 @dataclass(slots=True, frozen=True)
@@ -35,16 +35,23 @@ async def look(operator: Operator, operation_id: str) -> Progress:
     record = await operator.operations.record(operation_id)
     which = FailureFilter(bulk_id=operation_id)
     listed = await operator.failures.list(which, limit=SHOWN)
-    causes = (await operator.causes.list(which, limit=CAUSES_SHOWN)).causes if listed.tasks else []
+    became = await operator.operations.retried(Operation.of(record))
     return Progress(
         views.operation(record, sight=operator.sight),
-        await operator.operations.retried(Operation.of(record)),
+        became,
         [views.task(one, operator.sight) for one in listed.tasks],
         await operator.operations.has_driver(),
         await _awaited(operator, Operation.of(record)),
-        [views.cause(one, operator.sight) for one in causes],
+        [] if became is None else [_cause(one, operator) for one in became.causes],
         can_put_back(Operation.of(record)),
     )
+
+
+def _cause(one: FailedBy, operator: Operator) -> View:
+    row = one.row
+    message = None if row is None or not operator.sight.whole else row.message
+    summary = None if row is None else row.summary
+    return View(fingerprint=one.fingerprint, n=one.n, code=one.code, message=message, summary=summary)
 
 
 async def _awaited(operator: Operator, operation: Operation) -> View | None:

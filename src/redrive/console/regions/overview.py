@@ -24,6 +24,7 @@ class Row:
     name: str
     totals: Mapping[str, int]
     dead_letters: int
+    forgotten: int  # of the cancelled
     rate: Rate
     oldest: datetime | None  # since when its first task waits; None where none does, or others stand before it
 
@@ -50,10 +51,10 @@ async def look(operator: Operator) -> Shown:
     """Returns what is wrong, the worst first, and exact totals."""
     stats = await operator.health.stats()
     findings = [*await others_away(operator), *await operator.health.examine()]
-    letters, rates = stats.dead_letters(), await operator.health.rates()
+    letters, forgotten, rates = stats.dead_letters(), stats.forgotten(), await operator.health.rates()
     oldest = await operator.health.oldest_kinds()
     kinds = [
-        Row(name, totals, letters.get(name, 0), rates.kinds.get(name, Rate()), oldest.get(name))
+        Row(name, totals, letters.get(name, 0), forgotten.get(name, 0), rates.kinds.get(name, Rate()), oldest.get(name))
         for name, totals in stats.by("kind").items()
     ]
     kinds.sort(key=lambda row: (-row.totals[State.FAILED.value], -sum(row.totals.values()), row.name))

@@ -9,7 +9,7 @@ from uuid import UUID
 if TYPE_CHECKING:
     from redrive.kernel.failed import TaskStatus
     from redrive.kernel.joins import Join
-    from redrive.kernel.reads import LetterCount, Query
+    from redrive.kernel.reads import LetterCount, Query, RetryCount
     from redrive.kernel.task import DeadLetter, Task, Timeline
 
 MOST_ENTRIES = 500  # of a task's timeline: a task may have a million attempts
@@ -33,6 +33,9 @@ class TaskReads(Protocol):
 
     async def letter_counts(self) -> list[LetterCount]:
         """Returns how many dead letters there are, per queue and kind, from totals that are kept."""
+
+    async def retry_counts(self, bulk_id: str) -> list[RetryCount]:
+        """Returns what became of the tasks of a bulk retry, from totals that are kept with their moves."""
 
     async def joins(self, join_ids: Collection[UUID]) -> list[Join]:
         """Returns those of these joins that exist, in any order."""

@@ -63,6 +63,7 @@ class Kind:
     unserved: tuple[str, ...] = ()  # queues in which tasks of it wait, and that no live worker serves
     stopped: tuple[str, ...] = ()  # queues in which tasks of it wait, and that are paused
     circuit: OpenCircuit | None = None  # that its tasks wait for
+    forgotten: int = 0  # of its cancelled tasks
 
 
 @dataclass(slots=True, frozen=True)
@@ -231,7 +232,7 @@ def _none() -> dict[str, int]:
 def _kinds(names: Sequence[str], stats: Stats) -> list[Kind]:
     overview = stats.overview
     limits = {limit.kind: limit for limit in overview.limits}
-    totals, letters = stats.by("kind"), stats.dead_letters()
+    totals, letters, forgotten = stats.by("kind"), stats.dead_letters(), stats.forgotten()
     served = {queue for row in live_workers(overview) for queue in row.queues}
     waiting: dict[str, list[str]] = {}
     for one in stats.counts:
@@ -247,6 +248,7 @@ def _kinds(names: Sequence[str], stats: Stats) -> list[Kind]:
             tuple(queue for queue in waiting.get(name, ()) if queue not in served),
             tuple(queue for queue in waiting.get(name, ()) if overview.pause_of("queue", queue) is not None),
             open_circuit(overview, name),
+            forgotten.get(name, 0),
         )
         for name in names
     ]

@@ -184,7 +184,7 @@ class FailureService(Service):
         second operator is needed is judged by what matches, not by the limit; a dry run says so."""
         who = self._session.may(Role.OPERATOR)
         meant = await self._session.known(which)
-        if meant == EVERY_FAILURE and plan is None and limit is None:
+        if meant.everything and plan is None and limit is None:
             raise InvalidInput("say which tasks", hint="a filter, taskIds, a planToken, or at least a limit")
         return await failed.retry_matching(
             self._store,

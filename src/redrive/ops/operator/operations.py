@@ -184,8 +184,8 @@ class OperationService(Service):
 
     async def _is_everything(self, which: FailureFilter, plan: str | None, seen: OperationPreview | None) -> bool:
         if seen is not None:
-            return seen.bound.which == EVERY_FAILURE
-        return which == EVERY_FAILURE if plan is None else (await plans.load(self._store, plan)).which == EVERY_FAILURE
+            return seen.bound.which.everything
+        return which.everything if plan is None else (await plans.load(self._store, plan)).which.everything
 
     def _role(self, action: Action) -> Role:
         return Role.ADMIN if action is Action.PURGE else Role.OPERATOR

@@ -172,6 +172,8 @@ def _move(t: Transition) -> dict[str, Any]:
     move |= {f"if_{meets}": INSTEAD[t.event, meets] for meets in Meets if (t.event, meets) in INSTEAD}
     if rule.quiet:
         move["quiet"] = True
+    if t.forgotten:
+        move["forgotten"] = True
     if t.failure is not None:
         f = t.failure
         move |= {

@@ -20,6 +20,7 @@ from redrive.kernel.ports.store import (
     LetterCount,
     Overview,
     Query,
+    RetryCount,
     ScheduleRow,
     WorkerLeases,
 )
@@ -195,6 +196,9 @@ class Reads:
         end: int = await self.pool.read(lambda connection: connection.fetchval(SQL["letters_end"]))
         where = filters.cancelled(which, upto=end)
         return end, 0 if where is None else (await self._where("count_cancelled", where))[0][0]
+
+    async def retry_counts(self, bulk_id: str) -> list[RetryCount]:
+        return [RetryCount(*row) for row in await self._rows("retry_counts", bulk_id)]
 
     async def letter_counts(self) -> list[LetterCount]:
         return [LetterCount(*row) for row in await self._rows("letter_counts")]

@@ -249,7 +249,7 @@ select id, state::text as state_name, kind, queue, priority, attempt_count, max_
 from redrive.task where true
 
 -- page_history: the same of finished tasks
-select id, state::text as state_name, finished_at, erased_at, created_at, last_attempt_at, lease_token, execution_ms, attempt_count, max_attempts, replay_count,
+select id, state::text as state_name, finished_at, erased_at, forgotten, created_at, last_attempt_at, lease_token, execution_ms, attempt_count, max_attempts, replay_count,
   timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key, worker_id, feature, facts, join_id,
   case when pg_column_size(payload) <= 4 * $1::bigint and octet_length(payload::text) <= $1::bigint then payload::text end as payload, payload is not null as has_payload,
   case when pg_column_size(result) <= 4 * $1::bigint and octet_length(result::text) <= $1::bigint then result::text end as result, result is not null as has_result,
@@ -282,8 +282,14 @@ select * from redrive.audit where task_id = $1 order by id desc limit $2;
 -- letters: dead letters; filters and order follow
 select * from redrive.dead_letter where true
 
--- letter_counts: how many dead letters there are, per queue and kind
-select queue, kind, dead_letters from redrive.v_counts where dead_letters <> 0 order by queue, kind;
+-- letter_counts: how many dead letters there are, and forgotten tasks, per queue and kind
+select queue, kind, dead_letters, forgotten from redrive.v_counts where dead_letters <> 0 or forgotten <> 0 order by queue, kind;
+
+-- retry_counts: what became of the tasks of a bulk retry
+select x.outcome, x.cause, sum(x.n)::bigint as n from (
+  select t.outcome, t.cause, t.n from redrive.retry_total t where t.bulk_id = $1
+  union all select d.outcome, d.cause, d.n from redrive.retry_delta d where d.bulk_id = $1
+) x group by x.outcome, x.cause having sum(x.n) <> 0;
 
 -- letters_end: the last dead letter
 select coalesce(max(seq), 0) from redrive.dead_letter;

@@ -127,8 +127,9 @@ class _Lease:
         expires = now + micros(self._want.lease)
         rowids = dumps([row[0] for row in rows])
         self._session.run(SQL["take"], str(self._token), expires, now, self._want.worker_id, rowids)
-        for (queue, kind), n in Counter((row[3], row[2]) for row in rows).items():
+        for (queue, kind, bulk_id), n in Counter((row[3], row[2], row[21]) for row in rows).items():
             self._session.tally.move(queue, kind, "queued", "running", n)
+            self._session.tally.retry(bulk_id, "running", n)
         self._rows += rows
         return rows
 
@@ -178,6 +179,7 @@ def _claimed(row: Row, token: UUID, created_at: datetime, now: int) -> Claimed:
         feature,
         join_id,
         due,
+        _,
     ) = row
     task = Claimed(
         from_text(id_),

@@ -11,13 +11,13 @@ select (select json_group_array(json_array(target, name)) from redrive_hold),
 select json_group_array(json_array(c.rowid, c.id, c.kind, c.queue, c.priority, c.position,
     case when not c.large then c.payload end, c.attempt_count, c.max_attempts, c.created_at, c.task_group, c.scope, c.trace_id,
     c.idempotency_key, c.timeout_ms, case when not c.large then c.memo end, c.replay_count, c.large, c.feature,
-    c.join_id, c.due))
+    c.join_id, c.due, c.bulk_id))
 from (
   select t.rowid, t.id, t.kind, t.queue, t.priority, t.position, t.payload, t.attempt_count, t.max_attempts, t.created_at,
     t.task_group, t.scope, coalesce(t.trace_parent, t.trace_id) as trace_id, t.idempotency_key, t.timeout_ms, t.memo, t.replay_count, t.feature, t.join_id,
     case when t.settled_token is null and t.attempt_count = 0
       then max(t.created_at, coalesce(t.run_at, 0), coalesce(t.last_replayed_at, 0)) end as due,
-    coalesce(length(t.payload), 0) + coalesce(length(t.memo), 0) > 4000 as large
+    t.last_replayed_bulk_id as bulk_id, coalesce(length(t.payload), 0) + coalesce(length(t.memo), 0) > 4000 as large
   from redrive_task t :rows) c
 
 -- open: the next of one queue where nothing is limited, held or set aside

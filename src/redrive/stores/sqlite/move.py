@@ -19,7 +19,7 @@ from redrive.stores.sqlite.claim import free_places
 from redrive.stores.sqlite.clock import HOUR, micros
 from redrive.stores.sqlite.effects import follow
 from redrive.stores.sqlite.joins import Arrivals
-from redrive.stores.sqlite.session import Row, Session, dumps
+from redrive.stores.sqlite.session import FORGOTTEN, Row, Session, dumps
 from redrive.stores.sqlite.withheld import withheld
 
 SQL = statements("redrive.stores.sqlite", "settle.sql")
@@ -54,6 +54,7 @@ class Live:
     feature: str | None
     facts: str | None
     join_id: str | None
+    retried_by: str | None
 
 
 @dataclass(slots=True)
@@ -154,6 +155,9 @@ def _apply(session: Session, moves: Sequence[Move]) -> None:
     add_audits(session, [_audit(m) for m in moves if m.t.actor is not None])
     for m in moves:
         session.tally.move(m.row.queue, m.row.kind, m.row.state, m.final)
+        if _forgotten(m):
+            session.tally.add(m.row.queue, m.row.kind, FORGOTTEN)
+        _count_retry(session, m)
     free_places(session, Counter(m.row.kind for m in moves if m.row.state == State.RUNNING))
     _follow(session, moves)
 
@@ -161,11 +165,38 @@ def _apply(session: Session, moves: Sequence[Move]) -> None:
 def _retire(session: Session, gone: Sequence[Move]) -> None:
     kept = [m for m in gone if m.final is not State.COMPLETED or m.t.keep != 0]
     rows = [
-        [m.row.id, m.final, m.t.execution_ms, m.t.reason, m.t.result, m.t.event, m.t.keep and micros(m.t.keep)]
+        [
+            m.row.id,
+            m.final,
+            m.t.execution_ms,
+            m.t.reason,
+            m.t.result,
+            m.t.event,
+            m.t.keep and micros(m.t.keep),
+            int(_forgotten(m)),
+        ]
         for m in kept
     ]
     session.run(SQL["retire"], session.now, dumps(rows))
     session.run(SQL["delete"], dumps([m.row.id for m in gone]))
+
+
+def _forgotten(m: Move) -> bool:
+    return m.t.forgotten and m.final is State.CANCELLED
+
+
+def _count_retry(session: Session, m: Move) -> None:
+    """Counts what became of a task that a bulk retry brought back. One that has failed stays so for it, whatever is
+    done with it later."""
+    by, tally = m.row.retried_by, session.tally
+    if m.t.event is Event.REDRIVE:
+        tally.retry(m.t.bulk_id, "retried")
+        tally.retry(by, "again")
+    if m.row.state == State.RUNNING:
+        tally.retry(by, "running", -1)
+    if m.t.event is not Event.REDRIVE and m.row.state != State.FAILED and m.final in (State.FAILED, *HISTORY):
+        cause = m.t.failure.fingerprint if m.final is State.FAILED and m.t.failure is not None else ""
+        tally.retry(by, m.final.value, 1, cause)
 
 
 def _follow(session: Session, moves: Sequence[Move]) -> None:
@@ -376,8 +407,11 @@ def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
     session.run(SQL["revived"], dumps([row[0] for row in rows]))
     arrivals, landed = Arrivals(), []
     for t, row in zip(chosen, rows, strict=True):
-        queue, kind, join_id, attempts, most, replays, (group, scope, trace_id), feature, facts = row[2:]
+        queue, kind, join_id, attempts, most, replays, (group, scope, trace_id), feature, facts, forgotten = row[2:]
         session.tally.move(queue, kind, "cancelled", "queued")
+        if forgotten:
+            session.tally.add(queue, kind, FORGOTTEN, -1)
+        session.tally.retry(t.bulk_id, "retried")
         session.wakes.queues.add(queue)
         if join_id is not None:
             arrivals.move(join_id, "cancelled", "queued")

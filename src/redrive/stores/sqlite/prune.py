@@ -25,6 +25,7 @@ def prune(session: Session, keep: Retention) -> Piece:
 
     session.run(SQL["prune_again"], session.now, session.now - DAY)
     session.run(SQL["prune_workers"], before(keep.worker_days))
+    session.run(SQL["prune_retries"], before(keep.dead_letter_days), ROWS_PER_PIECE)
     hours = session.run(SQL["prune_hours"], before(keep.trend_days), ROWS_PER_PIECE)
     pieces = [
         _full(session.run(SQL["prune_history"], before(keep.history_days), ROWS_PER_PIECE)),

@@ -77,6 +77,12 @@ delete from redrive_record where seq in (
     and (not ?4 or r.seq < (select max(n.seq) from redrive_record n where n.collection = ?1))
   order by r.updated_at limit ?5)
 
+-- prune_retries: what became of a retry stays as long as its operation; of those that were none, as long as dead letters
+delete from redrive_retry_total where (bulk_id, outcome, cause) in (
+  select x.bulk_id, x.outcome, x.cause from redrive_retry_total x
+  where x.begun_at < ? and not exists (select 1 from redrive_record r where r.collection = 'operation' and r.id = x.bulk_id)
+  order by x.begun_at limit ?)
+
 -- prune_hours: how failures went long ago
 delete from redrive_failure_hour where (fingerprint, hour) in (
   select fingerprint, hour from redrive_failure_hour where hour < ? order by hour limit ?)

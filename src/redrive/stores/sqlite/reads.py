@@ -22,6 +22,7 @@ from redrive.kernel.ports.store import (
     LetterCount,
     Overview,
     Query,
+    RetryCount,
     ScheduleRow,
     WorkerLeases,
 )
@@ -167,6 +168,10 @@ class Reads:
             return end, count
 
         return await self.read(look)
+
+    async def retry_counts(self, bulk_id: str) -> list[RetryCount]:
+        found = await self.read(lambda session: _rows(session, SQL["retry_counts"], [bulk_id]))
+        return [RetryCount(*row) for row in found]
 
     async def letter_counts(self) -> list[LetterCount]:
         found = await self.read(lambda session: _rows(session, SQL["letter_counts"]))
@@ -379,7 +384,7 @@ def _among_cancelled(
 
 def _of_live(session: Session, query: Query) -> Iterator[filters.Filter]:
     """Yields what to look for among live tasks: states that have few tasks one by one, each by its own index."""
-    if query.join is not None:
+    if query.by_state:
         yield from (filters.live(one) for one in by_state(query)[0])
         return
     named = [state for state in query.states if state in LIVE]

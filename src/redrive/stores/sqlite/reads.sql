@@ -38,7 +38,7 @@ select id, state, kind, queue, priority, attempt_count, max_attempts, task_group
 from redrive_task where true
 
 -- page_history: the same of finished tasks
-select id, state, finished_at, erased_at, created_at, last_attempt_at, lease_token, execution_ms, attempt_count, max_attempts, replay_count,
+select id, state, finished_at, erased_at, forgotten, created_at, last_attempt_at, lease_token, execution_ms, attempt_count, max_attempts, replay_count,
   timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key, worker_id, feature, facts, join_id,
   case when length(cast(payload as blob)) <= ?1 and json_valid(payload) then payload end as payload, payload is not null as has_payload,
   case when length(cast(result as blob)) <= ?1 and json_valid(result) then result end as result, result is not null as has_result,
@@ -74,8 +74,11 @@ select * from redrive_audit where true
 -- letters: dead letters; filters and order follow
 select * from redrive_dead_letter where true
 
--- letter_counts: how many dead letters there are, per queue and kind
-select queue, kind, dead_letters from redrive_total where dead_letters <> 0 order by queue, kind
+-- letter_counts: how many dead letters there are, and forgotten tasks, per queue and kind
+select queue, kind, dead_letters, forgotten from redrive_total where dead_letters <> 0 or forgotten <> 0 order by queue, kind
+
+-- retry_counts: what became of the tasks of a bulk retry
+select outcome, cause, n from redrive_retry_total where bulk_id = ? and n <> 0
 
 -- letters_end: the last dead letter
 select coalesce(max(seq), 0) as n from redrive_dead_letter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -19,7 +19,8 @@ from redrive.stores.sql import statements
 SQL = statements("redrive.stores.sqlite", "session.sql")
 DUE_SOON_US = 5_000_000
 BEAT_WITHIN_S = 0.02
-_COLUMN = {state.value: index for index, state in enumerate(State)}
+FORGOTTEN = "forgotten"  # counted beside the states: these are cancelled, too
+_COLUMN = {name: index for index, name in enumerate([*(state.value for state in State), FORGOTTEN])}
 
 NO_FEATURES = Features((), "sqlite")
 
@@ -29,11 +30,12 @@ Execute = Callable[[str, tuple[Any, ...]], Iterable[Any]]
 
 
 class Tally:
-    """Gathers changes of the totals, written once per transaction."""
+    """Gathers changes of the totals, written once per transaction; and what became of tasks that were retried."""
 
-    __slots__ = ("_changes",)
+    __slots__ = ("_changes", "_retries")
 
     def __init__(self) -> None:
+        self._retries: Counter[tuple[str, str, str]] = Counter()
         self._changes: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * len(_COLUMN))
 
     def add(self, queue: str, kind: str, state: str, n: int = 1) -> None:
@@ -44,7 +46,13 @@ class Tally:
         change[_COLUMN[source]] -= n
         change[_COLUMN[target]] += n
 
+    def retry(self, bulk_id: str | None, outcome: str, n: int = 1, cause: str = "") -> None:
+        """Counts tasks of a bulk retry; of others nothing."""
+        if bulk_id is not None:
+            self._retries[bulk_id, outcome, cause] += n
+
     def merge(self, other: Tally) -> None:
+        self._retries.update(other._retries)
         for key, change in other._changes.items():
             mine = self._changes[key]
             for index, n in enumerate(change):
@@ -55,6 +63,9 @@ class Tally:
         self._changes.clear()
         if rows:
             execute(SQL["totals"], (dumps(rows),))
+        if self._retries:
+            execute(SQL["retries"], (dumps([[*key, n] for key, n in self._retries.items() if n]),))
+            self._retries.clear()
 
 
 @dataclass(slots=True)

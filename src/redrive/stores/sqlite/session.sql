@@ -1,12 +1,19 @@
 -- totals: add changes to the totals
-insert into redrive_total (queue, kind, queued, delayed, running, paused, failed, completed, cancelled)
+insert into redrive_total (queue, kind, queued, delayed, running, paused, failed, completed, cancelled, forgotten)
 select json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
   json_extract(v.value, '$[3]'), json_extract(v.value, '$[4]'), json_extract(v.value, '$[5]'),
-  json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]'), json_extract(v.value, '$[8]')
+  json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]'), json_extract(v.value, '$[8]'), json_extract(v.value, '$[9]')
 from json_each(?) v where true
 on conflict (queue, kind) do update set queued = queued + excluded.queued, delayed = delayed + excluded.delayed,
   running = running + excluded.running, paused = paused + excluded.paused, failed = failed + excluded.failed,
-  completed = completed + excluded.completed, cancelled = cancelled + excluded.cancelled
+  completed = completed + excluded.completed, cancelled = cancelled + excluded.cancelled, forgotten = forgotten + excluded.forgotten
+
+-- retries: what became of retried tasks
+insert into redrive_retry_total (bulk_id, outcome, cause, n, begun_at)
+select json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'), json_extract(v.value, '$[3]'),
+  cast(strftime('%s', 'now') as integer) * 1000000
+from json_each(?) v where true
+on conflict (bulk_id, outcome, cause) do update set n = n + excluded.n
 
 -- take_positions: places at the tail of all queues
 update redrive_position set value = value + ? where one = 1 returning value

@@ -56,11 +56,15 @@ def _complete(session: Session, done: Sequence[Transition]) -> set[str]:
     count = session.run(SQL["complete"], session.now, dumps(values))
     if not count:
         return set()
-    session.run(SQL["leave"], end)
     ended = session.gathered(SQL["ended"], end)
+    if any(row[4] for row in ended):
+        for bulk_id, n in session.rows(SQL["ended_retries"], end):
+            session.tally.retry(bulk_id, "running", -n)
+            session.tally.retry(bulk_id, "completed", n)
+    session.run(SQL["leave"], end)
     places: Counter[str] = Counter()
     arrivals = Arrivals()
-    for queue, kind, join_id, n in ended:
+    for queue, kind, join_id, n, _ in ended:
         session.tally.move(queue, kind, "running", "completed", n)
         places[kind] += n
         if join_id is not None:

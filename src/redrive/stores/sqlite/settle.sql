@@ -13,9 +13,13 @@ from json_each(?2) v cross join redrive_task t
 -- history_end: where the next row of history goes
 select coalesce(max(rowid), 0) from redrive_history
 
--- ended: what was added to history since, by queue, kind and join
-select json_group_array(json_array(x.queue, x.kind, x.join_id, x.n)) from (
-  select queue, kind, join_id, count(*) as n from redrive_history where rowid > ? group by queue, kind, join_id) x
+-- ended: what was added to history since, by queue, kind and join, and whether some of it was retried
+select json_group_array(json_array(x.queue, x.kind, x.join_id, x.n, x.retried)) from (
+  select queue, kind, join_id, count(*) as n, max(replay_count) > 0 as retried from redrive_history where rowid > ? group by queue, kind, join_id) x
+
+-- ended_retries: how many of them each bulk retry brought back, before they leave
+select t.last_replayed_bulk_id, count(*) from redrive_history h cross join redrive_task t on t.id = h.id
+where h.rowid > ? and t.last_replayed_bulk_id is not null group by 1
 
 -- ended_ids: the tasks themselves
 select json_group_array(id) from redrive_history where rowid > ?
@@ -38,19 +42,19 @@ delete from redrive_task where id in (select value from json_each(?))
 select json_group_array(json_array(t.id, t.state, t.lease_token, t.lease_expires_at, t.cancel_requested_at,
   t.next_attempt_at, t.queue, t.kind, t.attempt_count, t.replay_count, t.worker_id, t.task_group, t.error_code,
   t.error_reason, t.failure_type, t.dead_reason, t.error_fingerprint, t.failed_seq, t.scope, t.max_attempts, t.trace_id,
-  t.feature, t.facts, t.join_id))
+  t.feature, t.facts, t.join_id, t.last_replayed_bulk_id))
 from redrive_task t where t.id in (select value from json_each(?))
 
 -- retire: rows on their way to history, with their payload when they can be retried from there
 insert into redrive_history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state, attempt_count,
   max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key,
-  worker_id, cancel_reason, payload, result, expires_at, feature, facts, join_id, trace_parent)
+  worker_id, cancel_reason, payload, result, expires_at, feature, facts, join_id, trace_parent, forgotten)
 select t.id, ?1, t.created_at, t.last_attempt_at, case when json_extract(v.value, '$[5]') <> 'expire' then t.lease_token end,
   json_extract(v.value, '$[2]'), json_extract(v.value, '$[1]'), t.attempt_count, t.max_attempts, t.replay_count, t.timeout_ms, t.priority, t.kind,
   t.queue, t.task_group, t.scope, t.trace_id, t.idempotency_key, t.worker_id, json_extract(v.value, '$[3]'),
   case when json_extract(v.value, '$[1]') = 'cancelled' then t.payload end, json_extract(v.value, '$[4]'),
   ?1 + json_extract(v.value, '$[6]'), t.feature, t.facts, t.join_id,
-  case when json_extract(v.value, '$[1]') = 'cancelled' then t.trace_parent end
+  case when json_extract(v.value, '$[1]') = 'cancelled' then t.trace_parent end, json_extract(v.value, '$[7]')
 from json_each(?2) v cross join redrive_task t on t.id = json_extract(v.value, '$[0]')
 
 -- move: rows that stay, in their new state
@@ -138,7 +142,7 @@ on conflict (fingerprint, hour) do update set n = n + excluded.n
 -- cancelled: finished rows that an operator may bring back. An id may be in history more than once (a caller's own, used
 -- again): its newest row counts, and none while a live task has it.
 select json_group_array(json_array(h.rowid, h.id, h.queue, h.kind, h.join_id, h.attempt_count, h.max_attempts, h.replay_count,
-  json_array(h.task_group, h.scope, h.trace_id), h.feature, h.facts)) from redrive_history h where h.id in (select value from json_each(?)) and h.state = 'cancelled'
+  json_array(h.task_group, h.scope, h.trace_id), h.feature, h.facts, h.forgotten)) from redrive_history h where h.id in (select value from json_each(?)) and h.state = 'cancelled'
   and h.erased_at is null and not exists (select 1 from redrive_task t where t.id = h.id)
   and not exists (select 1 from redrive_history n where n.id = h.id and (n.finished_at, n.rowid) > (h.finished_at, h.rowid))
 

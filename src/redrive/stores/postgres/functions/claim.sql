@@ -63,6 +63,9 @@ begin
     ), tally as (
       insert into redrive.total_delta (queue, kind, queued, running)
       select p.queue, p.kind, -count(*), count(*) from picked p group by p.queue, p.kind
+    ), retries as (
+      insert into redrive.retry_delta (bulk_id, outcome, n)
+      select p.last_replayed_bulk_id, 'running', count(*) from picked p where p.last_replayed_bulk_id is not null group by 1
     )
     select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position,
       case when pg_column_size(p.payload) > 262144 then redrive.within_limit(p.payload) else p.payload::jsonb end, p.attempt_count,
@@ -105,6 +108,9 @@ begin
       ), tally as (
         insert into redrive.total_delta (queue, kind, queued, running)
         select p.queue, p.kind, -count(*), count(*) from picked p group by p.queue, p.kind
+      ), retries as (
+        insert into redrive.retry_delta (bulk_id, outcome, n)
+        select p.last_replayed_bulk_id, 'running', count(*) from picked p where p.last_replayed_bulk_id is not null group by 1
       ), places as (
         update redrive.kind k set running = k.running + case when k.concurrency is null then 0 else n.n end,
           next_at = case when k.rate_ms is null then null else clock_timestamp() + k.rate_ms * interval '1 ms' end

@@ -11,6 +11,7 @@ declare
   v_done uuid[];
   v_kinds text[];
   v_joins uuid[];
+  v_retries text[];
 begin
   lock table redrive.move_lock in row share mode;
   with done as (
@@ -33,11 +34,17 @@ begin
     insert into redrive.total_delta (queue, kind, running, completed)
     select d.queue, d.kind, -count(*), count(*) from done d group by d.queue, d.kind
   )
-  select array_agg(d.id), array_agg(d.kind), array_agg(d.join_id) filter (where d.join_id is not null)
-  into v_done, v_kinds, v_joins from done d;
+  select array_agg(d.id), array_agg(d.kind), array_agg(d.join_id) filter (where d.join_id is not null),
+    array_agg(d.last_replayed_bulk_id) filter (where d.last_replayed_bulk_id is not null)
+  into v_done, v_kinds, v_joins, v_retries from done d;
   if v_kinds is not null and exists (select 1 from redrive.kind) then perform redrive.free_places(v_kinds); end if;
   if v_joins is not null then
     perform redrive.arrive(v_joins, null, array_fill('completed'::redrive.state, array[cardinality(v_joins)]));
+  end if;
+  if v_retries is not null then
+    insert into redrive.retry_delta (bulk_id, outcome, n)
+    select r.bulk_id, o.outcome, o.sign * count(*) from unnest(v_retries) r(bulk_id)
+    cross join (values ('running', -1), ('completed', 1)) o(outcome, sign) group by r.bulk_id, o.outcome, o.sign;
   end if;
   return v_done;
 end $$;

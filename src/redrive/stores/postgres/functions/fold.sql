@@ -18,6 +18,7 @@ declare
   v_seen text[];
   v_arrived jsonb;
   v_joins uuid[];
+  v_retries integer;
 begin
   begin
     lock table redrive.fold_lock in exclusive mode nowait;
@@ -55,20 +56,30 @@ begin
   ), sums as (
     select g.queue, g.kind, sum(g.queued) as queued, sum(g.delayed) as delayed, sum(g.running) as running,
       sum(g.paused) as paused, sum(g.failed) as failed, sum(g.completed) as completed, sum(g.cancelled) as cancelled,
-      sum(g.dead_letters) as dead_letters, count(*) as n
+      sum(g.dead_letters) as dead_letters, sum(g.forgotten) as forgotten, count(*) as n
     from gone g group by g.queue, g.kind
   ), folded as (
-    insert into redrive.total as t (queue, kind, queued, delayed, running, paused, failed, completed, cancelled, dead_letters)
+    insert into redrive.total as t (queue, kind, queued, delayed, running, paused, failed, completed, cancelled, dead_letters,
+      forgotten)
     -- Names are short, unless a row came past all checks: it must not keep the others from being counted.
     select redrive.cut(s.queue, 120), redrive.cut(s.kind, 120), sum(s.queued), sum(s.delayed), sum(s.running),
-      sum(s.paused), sum(s.failed), sum(s.completed), sum(s.cancelled), sum(s.dead_letters)
+      sum(s.paused), sum(s.failed), sum(s.completed), sum(s.cancelled), sum(s.dead_letters), sum(s.forgotten)
     from sums s group by 1, 2
     on conflict (queue, kind) do update set queued = t.queued + excluded.queued, delayed = t.delayed + excluded.delayed,
       running = t.running + excluded.running, paused = t.paused + excluded.paused, failed = t.failed + excluded.failed,
       completed = t.completed + excluded.completed, cancelled = t.cancelled + excluded.cancelled,
-      dead_letters = t.dead_letters + excluded.dead_letters
+      dead_letters = t.dead_letters + excluded.dead_letters, forgotten = t.forgotten + excluded.forgotten
   )
   select coalesce(sum(s.n), 0) into v_totals from sums s;
+  with gone as (
+    delete from redrive.retry_delta d where d.ctid = any (array(select x.ctid from redrive.retry_delta x limit p_limit))
+    returning *
+  ), folded as (
+    insert into redrive.retry_total as t (bulk_id, outcome, cause, n)
+    select g.bulk_id, g.outcome, g.cause, sum(g.n) from gone g group by g.bulk_id, g.outcome, g.cause
+    on conflict (bulk_id, outcome, cause) do update set n = t.n + excluded.n
+  )
+  select count(*) into v_retries from gone;
   with gone as (
     delete from redrive.failure_delta d where d.ctid = any (array(select x.ctid from redrive.failure_delta x limit p_limit))
     returning *
@@ -120,5 +131,5 @@ begin
     perform redrive.end_joins(v_joins);
     v_totals := v_totals + (select sum(a.n) from jsonb_to_recordset(v_arrived) a(n integer));
   end if;
-  return v_totals + v_causes + v_failed;
+  return v_totals + v_causes + v_failed + v_retries;
 end $$;

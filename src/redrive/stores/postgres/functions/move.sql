@@ -23,13 +23,14 @@ begin
       id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,
       delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
       message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, bulk_id text,
-      seen bigint, keep double precision, quiet boolean, if_cancel_requested redrive.state, if_early redrive.state, death boolean)
+      seen bigint, keep double precision, quiet boolean, if_cancel_requested redrive.state, if_early redrive.state, death boolean,
+      forgotten boolean)
   ), l as materialized (
     -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
     select t.* from redrive.task t where t.id = any (array(select v.id from v)) order by t.id for update
   ), ok as materialized (
     select v.*, l.state as was, l.queue, l.kind, l.scope, l.attempt_count, l.replay_count, l.worker_id, l.max_attempts,
-      l.task_group, l.trace_id, l.feature, l.facts, l.join_id,
+      l.task_group, l.trace_id, l.feature, l.facts, l.join_id, l.last_replayed_bulk_id as retried_by,
       f.final
     from v join l on l.id = v.id
     -- Where each move leads, by what it meets in the row: as the machine says (INSTEAD), which wrote it into the move.
@@ -42,16 +43,17 @@ begin
   ), retired as (
     delete from redrive.task t using ok
     where t.id = ok.id and t.id = any (array(select o.id from ok o where o.final in ('completed', 'cancelled')))
-    returning t.*, ok.event, ok.final, ok.ms, ok.result, ok.reason, ok.keep
+    returning t.*, ok.event, ok.final, ok.ms, ok.result, ok.reason, ok.keep,
+      ok.final = 'cancelled' and ok.forgotten is true as forgotten
   ), kept as (
     insert into redrive.history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state,
       attempt_count, max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id,
-      idempotency_key, worker_id, cancel_reason, payload, result, expires_at, feature, facts, join_id, trace_parent)
+      idempotency_key, worker_id, cancel_reason, payload, result, expires_at, feature, facts, join_id, trace_parent, forgotten)
     select r.id, v_now, r.created_at, r.last_attempt_at, case when r.event <> 'expire' then r.lease_token end, r.ms, r.final,
       r.attempt_count, r.max_attempts, r.replay_count, r.timeout_ms, r.priority, r.kind, r.queue, r.task_group, r.scope,
       r.trace_id, r.idempotency_key, r.worker_id, r.reason, case when r.final = 'cancelled' then r.payload end, r.result,
       case when r.keep is not null then v_now + make_interval(secs => r.keep) end, r.feature, r.facts, r.join_id,
-      case when r.final = 'cancelled' then r.trace_parent end
+      case when r.final = 'cancelled' then r.trace_parent end, r.forgotten
     from retired r where r.final <> 'completed' or r.keep is distinct from 0
   ), stayed as (
     update redrive.task t set
@@ -115,19 +117,31 @@ begin
     ) x where x.nth = 1
   ), tally as (
     insert into redrive.total_delta (queue, kind, queued, delayed, running, paused, failed, completed, cancelled,
-      dead_letters)
+      dead_letters, forgotten)
     select x.queue, x.kind, sum(x.n) filter (where x.state = 'queued'), sum(x.n) filter (where x.state = 'delayed'),
       sum(x.n) filter (where x.state = 'running'), sum(x.n) filter (where x.state = 'paused'),
       sum(x.n) filter (where x.state = 'failed'), sum(x.n) filter (where x.state = 'completed'),
-      sum(x.n) filter (where x.state = 'cancelled'), sum(x.letters)
+      sum(x.n) filter (where x.state = 'cancelled'), sum(x.letters), sum(x.forgotten)
     from (
-      select o.queue, o.kind, o.was as state, -1 as n, 0 as letters from ok o
+      select o.queue, o.kind, o.was as state, -1 as n, 0 as letters, 0 as forgotten from ok o
       union all
-      select o.queue, o.kind, o.final, 1, case when o.dead is not null and o.final not in ('completed', 'cancelled') then 1 else 0 end
+      select o.queue, o.kind, o.final, 1, case when o.dead is not null and o.final not in ('completed', 'cancelled') then 1 else 0 end,
+        case when o.final = 'cancelled' and o.forgotten then 1 else 0 end
       from ok o
       -- one row for each state, so that no sum is null
-      union all select distinct o.queue, o.kind, s.state, 0, 0 from ok o cross join unnest(enum_range(null::redrive.state)) s(state)
+      union all select distinct o.queue, o.kind, s.state, 0, 0, 0 from ok o cross join unnest(enum_range(null::redrive.state)) s(state)
     ) x group by x.queue, x.kind
+  ), retries as (
+    -- What became of tasks that a bulk retry brought back. One that has failed stays so for it, whatever is done with it later.
+    insert into redrive.retry_delta (bulk_id, outcome, cause, n)
+    select x.bulk_id, x.outcome, x.cause, sum(x.n) from ok o cross join lateral (values
+      (case when o.event = 'redrive' then o.bulk_id end, 'retried', '', 1),
+      (case when o.event = 'redrive' then o.retried_by end, 'again', '', 1),
+      (case when o.was = 'running' then o.retried_by end, 'running', '', -1),
+      (case when o.event <> 'redrive' and o.was <> 'failed' and o.final in ('completed', 'failed', 'cancelled') then o.retried_by end,
+        o.final::text, case when o.final = 'failed' then coalesce(o.fingerprint, '') else '' end, 1)
+    ) x(bulk_id, outcome, cause, n)
+    where (o.retried_by is not null or o.event = 'redrive') and x.bulk_id is not null group by 1, 2, 3
   ), failing as (
     insert into redrive.failed_delta (kind, queue, task_group, error_code, error_reason, failure_type, dead_reason,
       fingerprint, n)

@@ -249,6 +249,12 @@ begin
     removed := removed + v_part.removed;
     more := more or v_part.more;
   end loop;
+  -- What became of a retry stays as long as its operation; of those that were none, as long as dead letters.
+  delete from redrive.retry_total t where (t.bulk_id, t.outcome, t.cause) in (
+    select x.bulk_id, x.outcome, x.cause from redrive.retry_total x
+    where x.begun_at < (v_before ->> 'dead_letter_days')::timestamptz and not exists (
+      select 1 from redrive.record r where r.collection = 'operation' and r.id = x.bulk_id)
+    order by x.begun_at limit p_limit);
   delete from redrive.worker w where w.seen_at < (v_before ->> 'worker_days')::timestamptz;
   delete from redrive.failure_hour f where f.ctid = any (array(
     select x.ctid from redrive.failure_hour x

@@ -34,8 +34,11 @@ begin
     from old o join jsonb_to_recordset(p_moves) x(id uuid, actor text, reason text, bulk_id text) on x.id = o.id
     returning task.*
   ), tally as (
-    insert into redrive.total_delta (queue, kind, queued, cancelled)
-    select n.queue, n.kind, count(*), -count(*) from new n group by n.queue, n.kind
+    insert into redrive.total_delta (queue, kind, queued, cancelled, forgotten)
+    select o.queue, o.kind, count(*), -count(*), -count(*) filter (where o.forgotten) from old o group by o.queue, o.kind
+  ), retries as (
+    insert into redrive.retry_delta (bulk_id, outcome, n)
+    select n.last_replayed_bulk_id, 'retried', count(*) from new n where n.last_replayed_bulk_id is not null group by 1
   ), audited as (
     insert into redrive.audit (at, actor, action, reason, task_id, bulk_id, kind, scope, trace_id, before, after)
     select v_now, x.actor, x.action, x.reason, n.id, x.bulk_id, n.kind, n.scope, n.trace_id, '{"state": "cancelled"}', '{"state": "queued"}'

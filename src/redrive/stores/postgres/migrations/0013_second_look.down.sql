@@ -12,6 +12,823 @@ begin
   end loop;
 end $$;
 
+-- functions/claim.sql
+
+-- Payloads that were written past the limit are not handed out: the claim is refused, and their rows are set aside. Called
+-- for those that are large on the disk; a smaller one that is large when it is read is set aside by whoever claimed it.
+create or replace function redrive.within_limit(p_value jsonb) returns jsonb
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if octet_length(p_value::text) > 1048576 then
+    raise exception 'a payload is % bytes, over the limit of 1,048,576', octet_length(p_value::text) using
+      errcode = 'invalid_parameter_value';
+  end if;
+  return p_value;
+end $$;
+
+-- Claim up to p_want ready tasks of p_queues in order. A row of nulls means: there may be more, look again at once. The p_seg_* columns say where to start in each lane and
+-- priority range: entries before that were claimed long ago and may still lie in the index, dead.
+create or replace function redrive.claim(
+  p_worker text, p_token uuid, p_lease double precision, p_want integer, p_queues text[], p_handles text[], p_only text,
+  p_wait boolean, p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[],
+  p_seg_until integer[]
+) returns setof redrive.claimed
+language plpgsql as $$
+declare
+  v_queues text[] := p_queues;
+  v_lanes text[];
+  v_closed text[];
+  v_groups text[];
+  v_picked tid[];
+  v_set_aside boolean;
+  v_passed_by boolean := false;
+  v_contended boolean := false;
+  v_left integer := p_want;
+  v_got integer;
+begin
+  -- Limits and holds change under the exclusive lock: from the next statement on they are seen whole.
+  lock table redrive.move_lock in row share mode;
+  if exists (select 1 from redrive.hold) then
+    v_queues := array(
+      select u.q from unnest(p_queues) with ordinality u(q, o)
+      where not exists (select 1 from redrive.hold h where h.target = 'queue' and h.name = u.q) order by u.o);
+    select array_agg(h.name) filter (where h.target = 'group'), array_agg(h.name) filter (where h.target = 'kind')
+    into v_groups, v_closed from redrive.hold h;
+  end if;
+
+  v_lanes := array(select k.kind from redrive.kind k);
+  if v_groups is null and p_handles is null and p_only is null and (v_lanes = '{}' or redrive.open_lanes(v_queues, null, null,
+    v_closed, p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until) = '{}') then
+    -- Nothing but the open lane has anything to give: one statement.
+    return query
+    with picked as (
+      update redrive.task t set state = 'running', attempt_count = t.attempt_count + 1, lease_token = p_token,
+        lease_expires_at = clock_timestamp() + make_interval(secs => p_lease), last_attempt_at = clock_timestamp(),
+        worker_id = p_worker
+      where t.ctid = any (array(
+        select r.ctid from unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
+          s(queue, lane, priority, pos, until)
+        cross join lateral (
+          select c.ctid from redrive.task c
+          where c.state = 'queued' and c.queue = s.queue and c.lane = ''
+            and (c.priority, c.position) >= (s.priority, s.pos) and c.priority <= s.until
+          order by c.priority, c.position limit p_want for update skip locked
+        ) r
+        where s.lane = '' and s.queue = any (v_queues) limit p_want)) and t.kind <> all (v_lanes)
+      returning t.*
+    ), tally as (
+      insert into redrive.total_delta (queue, kind, queued, running)
+      select p.queue, p.kind, -count(*), count(*) from picked p group by p.queue, p.kind
+    )
+    select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position,
+      case when pg_column_size(p.payload) > 262144 then redrive.within_limit(p.payload) else p.payload::jsonb end, p.attempt_count,
+      p.max_attempts::integer, greatest(least(p.created_at, '9900-01-01+00'), '0100-01-01+00'), p.task_group::text, p.scope::text,
+      coalesce(p.trace_parent, p.trace_id::text), p.idempotency_key::text, p.timeout_ms::integer, p.memo, p.replay_count, p.feature, p.join_id,
+      -- As numbers: times that are infinite cannot be subtracted.
+      case when p.settled_token is null and p.attempt_count = 1 then greatest(0, least(1e9, date_part('epoch', p.last_attempt_at)
+        - date_part('epoch', greatest(p.created_at, p.run_at, p.last_replayed_at)))) end
+    from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
+    get diagnostics v_got = row_count;
+    v_left := v_left - v_got;
+    -- What is still there is locked by others or belongs into a lane by now: that is for the careful half.
+    if v_left <= 0 or v_lanes = '{}' or not exists (
+      select 1 from unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
+        s(queue, lane, priority, pos, until)
+      cross join lateral (
+        select 1 from redrive.task c
+        where c.state = 'queued' and c.queue = s.queue and c.lane = ''
+          and (c.priority, c.position) >= (s.priority, s.pos) and c.priority <= s.until
+        limit 1
+      ) r
+      where s.lane = '' and s.queue = any (v_queues)
+    ) then
+      return;
+    end if;
+  end if;
+
+  for i in 1..5 loop
+    select c.picked, c.set_aside, c.passed_by, c.contended into v_picked, v_set_aside, v_passed_by, v_contended
+    from redrive.candidates(v_left, case when i = 1 then v_left else greatest(v_left, 2000) end, p_wait, v_queues, p_handles,
+      p_only, v_closed, v_groups, p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until) c;
+    if v_picked is not null then
+      return query
+      with picked as (
+        update redrive.task t set state = 'running', attempt_count = t.attempt_count + 1, lease_token = p_token,
+          lease_expires_at = clock_timestamp() + make_interval(secs => p_lease), last_attempt_at = clock_timestamp(),
+          worker_id = p_worker
+        where t.ctid = any (v_picked)
+        returning t.*
+      ), tally as (
+        insert into redrive.total_delta (queue, kind, queued, running)
+        select p.queue, p.kind, -count(*), count(*) from picked p group by p.queue, p.kind
+      ), places as (
+        update redrive.kind k set running = k.running + case when k.concurrency is null then 0 else n.n end,
+          next_at = case when k.rate_ms is null then null else clock_timestamp() + k.rate_ms * interval '1 ms' end
+        from (select p.kind, count(*)::integer as n from picked p group by p.kind) n
+        where k.kind = n.kind and (k.concurrency is not null or k.rate_ms is not null)
+      ), probes as (
+        update redrive.circuit c set probe = p.id, token = p_token
+        from picked p join redrive.kind k on k.kind = p.kind where c.name = k.circuit
+      )
+      select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position,
+      case when pg_column_size(p.payload) > 262144 then redrive.within_limit(p.payload) else p.payload::jsonb end, p.attempt_count,
+        p.max_attempts::integer, greatest(least(p.created_at, '9900-01-01+00'), '0100-01-01+00'), p.task_group::text, p.scope::text,
+        coalesce(p.trace_parent, p.trace_id::text), p.idempotency_key::text, p.timeout_ms::integer, p.memo, p.replay_count, p.feature, p.join_id,
+      -- As numbers: times that are infinite cannot be subtracted.
+      case when p.settled_token is null and p.attempt_count = 1 then greatest(0, least(1e9, date_part('epoch', p.last_attempt_at)
+        - date_part('epoch', greatest(p.created_at, p.run_at, p.last_replayed_at)))) end
+      from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
+      get diagnostics v_got = row_count;
+      v_left := v_left - v_got;
+    end if;
+    -- Rows that were set aside or are locked by others may have hidden more behind them: look again, and further.
+    exit when v_left <= 0 or not (v_set_aside or v_contended);
+  end loop;
+  if v_left > 0 and (v_set_aside or v_passed_by or v_contended) then return next null::redrive.claimed; end if;
+end $$;
+
+-- functions/complete.sql
+
+-- Completion, the common end: rows leave for history. Answers the ids that were completed; the rest lost their lease.
+-- No "state = 'running'" here: the planner would read the lease index, dead entries and all. A token exists only
+-- while a task runs, so the token alone is the fence. Tasks that a feature reacts to are moved by "move".
+-- p_keep: seconds that a task is kept in history; null: as long as all others, 0: it leaves nothing.
+create or replace function redrive.complete(p_ids uuid[], p_tokens uuid[], p_ms real[], p_results jsonb[],
+  p_keep double precision[] default null) returns uuid[]
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_done uuid[];
+  v_kinds text[];
+  v_joins uuid[];
+begin
+  lock table redrive.move_lock in row share mode;
+  with done as (
+    delete from redrive.task t
+    where t.id = any (p_ids) and ((t.id, t.lease_token) in (select u.i, u.k from unnest(p_ids, p_tokens) u(i, k))) is true
+      and t.feature is null
+    returning t.*
+  ), kept as (
+    insert into redrive.history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state,
+      attempt_count, max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id,
+      idempotency_key, worker_id, result, expires_at, join_id)
+    select d.id, clock_timestamp(), d.created_at, d.last_attempt_at, d.lease_token, v.ms, 'completed',
+      d.attempt_count, d.max_attempts, d.replay_count, d.timeout_ms, d.priority, d.kind, d.queue, d.task_group, d.scope,
+      d.trace_id, d.idempotency_key, d.worker_id, v.result,
+      case when v.keep is not null then clock_timestamp() + make_interval(secs => v.keep) end, d.join_id
+    from done d join unnest(p_ids, p_tokens, p_ms, p_results, p_keep) v(id, token, ms, result, keep)
+      on v.id = d.id and v.token = d.lease_token
+    where v.keep is distinct from 0
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, running, completed)
+    select d.queue, d.kind, -count(*), count(*) from done d group by d.queue, d.kind
+  )
+  select array_agg(d.id), array_agg(d.kind), array_agg(d.join_id) filter (where d.join_id is not null)
+  into v_done, v_kinds, v_joins from done d;
+  if v_kinds is not null and exists (select 1 from redrive.kind) then perform redrive.free_places(v_kinds); end if;
+  if v_joins is not null then
+    perform redrive.arrive(v_joins, null, array_fill('completed'::redrive.state, array[cardinality(v_joins)]));
+  end if;
+  return v_done;
+end $$;
+
+-- functions/move.sql
+
+-- Every other transition, as decided by the state machine: requeue, fail, cancel, pause, resume, retry by an operator.
+-- Each element is applied if the row is in one of its source states and the fence holds. Returns the ids moved, and what is
+-- known about those that a feature reacts to (the caller does, in this transaction). If there are any, members of joins have
+-- not arrived yet: the caller says so when the features have added theirs ("arrive_now"). Tasks of features that are not
+-- among p_features are left to a process that knows them, unless the move is a quiet one. "instead": by id, where moves led
+-- that met something in their row and so led elsewhere than asked.
+create or replace function redrive.move(p_moves jsonb, p_features text[] default '{}', out moved uuid[], out landed jsonb,
+  out members jsonb, out instead jsonb)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_kinds text[];
+  v_due jsonb;
+  v_wake jsonb;
+  v_revived record;
+begin
+  lock table redrive.move_lock in row share mode;
+  if p_moves @? '$[*].former' then p_moves := redrive.with_known_causes(p_moves); end if;
+  with v as materialized (
+    select * from jsonb_to_recordset(p_moves) x(
+      id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,
+      delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
+      message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, bulk_id text,
+      seen bigint, keep double precision, quiet boolean, if_cancel_requested redrive.state, if_early redrive.state, death boolean)
+  ), l as materialized (
+    -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
+    select t.* from redrive.task t where t.id = any (array(select v.id from v)) order by t.id for update
+  ), ok as materialized (
+    select v.*, l.state as was, l.queue, l.kind, l.scope, l.attempt_count, l.replay_count, l.worker_id, l.max_attempts,
+      l.task_group, l.trace_id, l.feature, l.facts, l.join_id,
+      f.final
+    from v join l on l.id = v.id
+    -- Where each move leads, by what it meets in the row: as the machine says (INSTEAD), which wrote it into the move.
+    cross join lateral (select coalesce(
+      case when l.cancel_requested_at is not null then v.if_cancel_requested end,
+      case when l.next_attempt_at > v_now then v.if_early end, v.target) as final) f
+    where l.state::text = any (v.sources) and (not v.fenced or l.lease_token = v.token)
+      and (not v.expired or l.lease_expires_at <= v_now) and (v.seen is null or l.failed_seq is not distinct from v.seen)
+      and (l.feature is null or l.feature = any (p_features) or v.quiet) and f.final <> l.state
+  ), retired as (
+    delete from redrive.task t using ok
+    where t.id = ok.id and t.id = any (array(select o.id from ok o where o.final in ('completed', 'cancelled')))
+    returning t.*, ok.event, ok.final, ok.ms, ok.result, ok.reason, ok.keep
+  ), kept as (
+    insert into redrive.history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state,
+      attempt_count, max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id,
+      idempotency_key, worker_id, cancel_reason, payload, result, expires_at, feature, facts, join_id, trace_parent)
+    select r.id, v_now, r.created_at, r.last_attempt_at, case when r.event <> 'expire' then r.lease_token end, r.ms, r.final,
+      r.attempt_count, r.max_attempts, r.replay_count, r.timeout_ms, r.priority, r.kind, r.queue, r.task_group, r.scope,
+      r.trace_id, r.idempotency_key, r.worker_id, r.reason, case when r.final = 'cancelled' then r.payload end, r.result,
+      case when r.keep is not null then v_now + make_interval(secs => r.keep) end, r.feature, r.facts, r.join_id,
+      case when r.final = 'cancelled' then r.trace_parent end
+    from retired r where r.final <> 'completed' or r.keep is distinct from 0
+  ), stayed as (
+    update redrive.task t set
+      state = ok.final,
+      position = case when ok.final = 'queued' then nextval('redrive.position') else t.position end,
+      lane = coalesce((select k.kind from redrive.kind k where k.kind = t.kind), ''),
+      next_attempt_at = case
+        when ok.event in ('pause', 'resume') and ok.final <> 'queued' then t.next_attempt_at
+        when ok.final = 'delayed' then v_now + make_interval(secs => ok.delay) end,
+      -- A worker that was lost uses up no attempt of what it had: another one is allowed in its place.
+      deaths = case when ok.event = 'redrive' then 0 when ok.death then t.deaths + 1 else t.deaths end,
+      apart = false,
+      max_attempts = case when ok.event = 'redrive' then greatest(t.max_attempts - t.deaths, 1)
+        when ok.death then least(t.max_attempts + 1, 1000000) else t.max_attempts end,
+      attempt_count = case ok.attempts when '-1' then t.attempt_count - 1 when 'reset' then 0 else t.attempt_count end,
+      lease_token = null, lease_expires_at = null, worker_id = null, cancel_requested_at = null,
+      settled_token = case when ok.fenced and ok.event <> 'expire' then ok.token else t.settled_token end,
+      paused_by = case when ok.final = 'paused' then ok.actor end,
+      memo = case when ok.event = 'redrive' then null else coalesce(ok.memo, t.memo) end,
+      progress = case when ok.event in ('redrive', 'retry', 'expire') then null else t.progress end,
+      error_code = case when ok.event = 'redrive' then null else coalesce(ok.code, t.error_code) end,
+      error_reason = case when ok.event = 'redrive' then null else coalesce(ok.cause, t.error_reason) end,
+      failure_type = case when ok.event = 'redrive' then null else coalesce(ok.type, t.failure_type) end,
+      error_message = case when ok.event = 'redrive' then null else coalesce(ok.message, t.error_message) end,
+      error_stack = case when ok.event = 'redrive' then null when ok.code is null then t.error_stack else ok.stack end,
+      error_fingerprint = case when ok.event = 'redrive' then null else coalesce(ok.fingerprint, t.error_fingerprint) end,
+      error_summary = case when ok.event = 'redrive' then null when ok.code is null then t.error_summary else ok.summary end,
+      failed_at = case when ok.final = 'failed' then v_now end,
+      failed_seq = case when ok.final = 'failed' then nextval('redrive.failed_seq') end,
+      dead_reason = case when ok.final = 'failed' then ok.dead end,
+      replay_count = t.replay_count + case when ok.event = 'redrive' then 1 else 0 end,
+      last_replayed_at = case when ok.event = 'redrive' then v_now else t.last_replayed_at end,
+      last_replayed_by = case when ok.event = 'redrive' then ok.actor else t.last_replayed_by end,
+      last_replayed_reason = case when ok.event = 'redrive' then ok.reason else t.last_replayed_reason end,
+      last_replayed_bulk_id = case when ok.event = 'redrive' then ok.bulk_id else t.last_replayed_bulk_id end
+    from ok
+    where t.id = ok.id and t.id = any (array(select o.id from ok o where o.final not in ('completed', 'cancelled')))
+    returning t.*, ok.dead
+  ), tries as (
+    insert into redrive.attempt (task_id, at, lease_token, execution_ms, attempt, replay, code, reason, failure_type,
+      message, stack, fingerprint, worker_id, error_summary)
+    select o.id, v_now, case when o.event <> 'expire' then o.token end, o.ms, o.attempt_count, o.replay_count, o.code, o.cause, o.type, o.message, o.stack,
+      o.fingerprint, o.worker_id, o.summary
+    from ok o where o.code is not null
+  ), letters as (
+    insert into redrive.dead_letter (task_id, dead_at, attempt_count, max_attempts, replay_count, reason, kind, queue,
+      task_group, scope, trace_id, payload, error_code, error_reason, failure_type, error_message, error_fingerprint,
+      error_summary)
+    select m.id, v_now, m.attempt_count, m.max_attempts, m.replay_count, m.dead, m.kind, m.queue, m.task_group, m.scope,
+      m.trace_id, m.payload, m.error_code, m.error_reason, m.failure_type, m.error_message, m.error_fingerprint, m.error_summary
+    from stayed m where m.dead is not null
+  ), causes as (
+    insert into redrive.failure_delta (fingerprint, n, code, reason, failure_type, message, kind, sample_task, sample_scope,
+      at, error_summary)
+    -- All of one row, the first: a message beside the sample of another task would be judged by the wrong payload.
+    select x.fingerprint, x.n, x.code, x.cause, x.type, x.message, x.kind, x.id, x.scope, v_now, x.summary
+    from (
+      select o.*, count(*) over (partition by o.fingerprint, o.kind) as n,
+        row_number() over (partition by o.fingerprint, o.kind order by o.id) as nth
+      from ok o where o.code is not null
+    ) x where x.nth = 1
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, queued, delayed, running, paused, failed, completed, cancelled,
+      dead_letters)
+    select x.queue, x.kind, sum(x.n) filter (where x.state = 'queued'), sum(x.n) filter (where x.state = 'delayed'),
+      sum(x.n) filter (where x.state = 'running'), sum(x.n) filter (where x.state = 'paused'),
+      sum(x.n) filter (where x.state = 'failed'), sum(x.n) filter (where x.state = 'completed'),
+      sum(x.n) filter (where x.state = 'cancelled'), sum(x.letters)
+    from (
+      select o.queue, o.kind, o.was as state, -1 as n, 0 as letters from ok o
+      union all
+      select o.queue, o.kind, o.final, 1, case when o.dead is not null and o.final not in ('completed', 'cancelled') then 1 else 0 end
+      from ok o
+      -- one row for each state, so that no sum is null
+      union all select distinct o.queue, o.kind, s.state, 0, 0 from ok o cross join unnest(enum_range(null::redrive.state)) s(state)
+    ) x group by x.queue, x.kind
+  ), failing as (
+    insert into redrive.failed_delta (kind, queue, task_group, error_code, error_reason, failure_type, dead_reason,
+      fingerprint, n)
+    select x.kind, x.queue, coalesce(x.task_group, ''), x.error_code, x.error_reason, x.failure_type, x.dead_reason,
+      x.error_fingerprint, sum(x.n)
+    from (
+      select m.kind, m.queue, m.task_group, m.error_code, m.error_reason, m.failure_type, m.dead_reason,
+        m.error_fingerprint, 1 as n
+      from stayed m where m.state = 'failed'
+      union all
+      select l.kind, l.queue, l.task_group, l.error_code, l.error_reason, l.failure_type, l.dead_reason,
+        l.error_fingerprint, -1
+      from ok o join l on l.id = o.id where o.was = 'failed'
+    ) x group by x.kind, x.queue, x.task_group, x.error_code, x.error_reason, x.failure_type, x.dead_reason, x.error_fingerprint
+  ), audited as (
+    insert into redrive.audit (at, actor, action, reason, task_id, bulk_id, kind, scope, trace_id, before, after)
+    select v_now, o.actor, o.action, o.reason, o.id, o.bulk_id, l.kind, l.scope, l.trace_id,
+      jsonb_build_object('state', o.was, 'attempt_count', o.attempt_count), jsonb_build_object('state', o.final)
+    from ok o join l on l.id = o.id where o.actor is not null
+  )
+  select (select array_agg(o.id) from ok o),
+    (select array_agg(o.kind) from ok o where o.was = 'running'),
+    (select jsonb_object_agg(w.queue, w.due) from (
+      select m.queue, min(m.next_attempt_at) as due from stayed m where m.state = 'delayed' group by m.queue) w),
+    (select jsonb_object_agg(w.queue, w.position) from (
+      select m.queue, min(m.position) as position from stayed m where m.state = 'queued' group by m.queue) w),
+    (select jsonb_agg(jsonb_build_object('id', o.join_id, 'was', o.was, 'now', o.final)) from ok o where o.join_id is not null),
+    (select jsonb_agg(redrive.landing(o.id, o.was, o.final, o.kind, o.queue, o.attempt_count, o.max_attempts, o.replay_count,
+      o.task_group, o.scope, o.trace_id, o.feature, o.facts, o.join_id)) from ok o where o.feature is not null and o.quiet is not true),
+    (select jsonb_object_agg(o.id, o.final) from ok o where o.final <> o.target)
+  into moved, v_kinds, v_due, v_wake, members, landed, instead;
+
+  if v_kinds is not null and exists (select 1 from redrive.kind) then perform redrive.free_places(v_kinds); end if;
+  if v_wake is not null then
+    perform redrive.wake(w.key, w.value::bigint) from jsonb_each_text(v_wake) w;
+  end if;
+  if v_due is not null then
+    perform redrive.wake_due(w.key, w.value::timestamptz) from jsonb_each_text(v_due) w;
+  end if;
+  moved := coalesce(moved, '{}');
+  if p_moves @? '$[*] ? (@.event == "redrive")' then
+    select * into v_revived from redrive.revive(p_moves, moved, p_features);
+    moved := moved || v_revived.revived;
+    landed := coalesce(landed || v_revived.landed, landed, v_revived.landed);
+    members := coalesce(members || v_revived.members, members, v_revived.members);
+  end if;
+  if members is not null and landed is null then
+    perform redrive.arrive_now(members);
+    members := null;
+  end if;
+end $$;
+
+-- What a reaction is told about a task.
+create or replace function redrive.landing(p_id uuid, p_was redrive.state, p_now redrive.state, p_kind text, p_queue text, p_attempts integer,
+  p_max_attempts integer, p_replays integer, p_group text, p_scope text, p_trace text, p_feature text, p_facts jsonb, p_join uuid) returns jsonb
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+  select jsonb_build_object('id', p_id, 'was', p_was, 'state', p_now, 'kind', p_kind, 'queue', p_queue, 'attempts', p_attempts,
+    'max_attempts', p_max_attempts, 'replays', p_replays, 'group', p_group, 'scope', p_scope, 'trace_id', p_trace,
+    'feature', p_feature, 'facts', p_facts, 'join', p_join)
+$$;
+
+-- functions/revive.sql
+
+-- An operator's retry of a cancelled task: back from history into the live table. An id may be in history more than once
+-- (a caller's own, used again): its newest row counts, and none while a live task has it.
+create or replace function redrive.revive(p_moves jsonb, p_moved uuid[], p_features text[], out revived uuid[], out landed jsonb,
+  out members jsonb)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_ids uuid[] := array(
+    select x.id from jsonb_to_recordset(p_moves) x(id uuid, event text, seen bigint)
+    where x.event = 'redrive' and x.seen is null and x.id <> all (p_moved));
+begin
+  if cardinality(v_ids) = 0 then
+    revived := '{}';
+    return;
+  end if;
+  with newest as materialized (
+    select distinct on (h.id) h.id, h.tableoid as part, h.ctid as place from redrive.history h
+    where h.id = any (v_ids) and not exists (select 1 from redrive.task t where t.id = h.id)
+    order by h.id, h.finished_at desc
+  ), old as (
+    delete from redrive.history h using newest n
+    where h.id = n.id and h.tableoid = n.part and h.ctid = n.place and h.state = 'cancelled' and h.erased_at is null
+      and (h.feature is null or h.feature = any (p_features)) returning h.*
+  ), new as (
+    insert into redrive.task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane,
+      task_group, scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by,
+      last_replayed_reason, last_replayed_bulk_id, feature, facts, join_id, trace_parent)
+    select o.id, o.created_at, nextval('redrive.position'), 'queued', o.max_attempts, o.timeout_ms, o.priority, o.kind,
+      o.queue, coalesce((select k.kind from redrive.kind k where k.kind = o.kind), ''), o.task_group, o.scope, o.trace_id,
+      o.idempotency_key, o.payload, o.replay_count + 1, v_now, x.actor, x.reason, x.bulk_id,
+      o.feature, o.facts, o.join_id, o.trace_parent
+    from old o join jsonb_to_recordset(p_moves) x(id uuid, actor text, reason text, bulk_id text) on x.id = o.id
+    returning task.*
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, queued, cancelled)
+    select n.queue, n.kind, count(*), -count(*) from new n group by n.queue, n.kind
+  ), audited as (
+    insert into redrive.audit (at, actor, action, reason, task_id, bulk_id, kind, scope, trace_id, before, after)
+    select v_now, x.actor, x.action, x.reason, n.id, x.bulk_id, n.kind, n.scope, n.trace_id, '{"state": "cancelled"}', '{"state": "queued"}'
+    from new n join jsonb_to_recordset(p_moves) x(id uuid, actor text, action text, reason text, bulk_id text) on x.id = n.id
+    where x.actor is not null
+  ), woken as (
+    select redrive.wake(n.queue, min(n.position)) from new n group by n.queue
+  )
+  select coalesce(array_agg(n.id), '{}'), 
+    jsonb_agg(jsonb_build_object('id', n.join_id, 'was', 'cancelled', 'now', 'queued')) filter (where n.join_id is not null),
+    jsonb_agg(redrive.landing(n.id, 'cancelled', 'queued', n.kind, n.queue, n.attempt_count, n.max_attempts, n.replay_count,
+      n.task_group, n.scope, n.trace_id, n.feature, n.facts, n.join_id)) filter (where n.feature is not null)
+  into revived, members, landed from new n cross join (select count(*) from woken) w;
+end $$;
+
+-- functions/fold.sql
+
+-- Dead letters that are removed, by whoever it is, leave the totals with it.
+create or replace function redrive.letters_gone() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into redrive.total_delta (queue, kind, dead_letters)
+  select g.queue, g.kind, -count(*) from gone g group by g.queue, g.kind;
+  return null;
+end $$;
+
+-- Fold appended deltas into totals, a piece at a time. Readers always see total + deltas, before and after.
+create or replace function redrive.fold(p_limit integer) returns integer
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_totals integer;
+  v_causes integer;
+  v_failed integer;
+  v_changed text[];
+  v_seen text[];
+  v_arrived jsonb;
+  v_joins uuid[];
+begin
+  begin
+    lock table redrive.fold_lock in exclusive mode nowait;
+  exception when lock_not_available then
+    return 0;  -- somebody else is at it
+  end;
+  with gone as (
+    delete from redrive.failed_delta d where d.ctid = any (array(select x.ctid from redrive.failed_delta x limit p_limit))
+    returning *
+  ), sums as (
+    select g.kind, g.queue, g.task_group, g.error_code, g.error_reason, g.failure_type, g.dead_reason, g.fingerprint,
+      sum(g.n) as n, count(*) as many
+    from gone g group by g.kind, g.queue, g.task_group, g.error_code, g.error_reason, g.failure_type, g.dead_reason, g.fingerprint
+  ), folded as (
+    insert into redrive.failed_total as t (kind, queue, task_group, error_code, error_reason, failure_type, dead_reason,
+      fingerprint, n)
+    select s.kind, s.queue, s.task_group, s.error_code, s.error_reason, s.failure_type, s.dead_reason, s.fingerprint, s.n
+    from sums s where s.n <> 0
+    on conflict (fingerprint, kind, queue, task_group, error_code, error_reason, failure_type, dead_reason)
+    do update set n = t.n + excluded.n
+  ), summed as (
+    insert into redrive.failed_sum as m (dimension, value, n)
+    select v.dimension, v.value, sum(s.n) from sums s cross join lateral (values ('total', ''), ('kind', s.kind), ('queue', s.queue), ('group', s.task_group),
+      ('code', s.error_code), ('type', s.failure_type), ('reason', s.dead_reason), ('cause', s.fingerprint)) v(dimension, value)
+    group by 1, 2 having sum(s.n) <> 0
+    on conflict (dimension, value) do update set n = m.n + excluded.n
+  )
+  select coalesce(sum(s.many), 0), array_agg(distinct s.fingerprint) into v_failed, v_changed from sums s;
+  -- What nobody is any more would only be added up.
+  delete from redrive.failed_total t where t.n = 0;
+  delete from redrive.failed_sum m where m.n = 0;
+  with gone as (
+    delete from redrive.total_delta d where d.ctid = any (array(select x.ctid from redrive.total_delta x limit p_limit))
+    returning *
+  ), sums as (
+    select g.queue, g.kind, sum(g.queued) as queued, sum(g.delayed) as delayed, sum(g.running) as running,
+      sum(g.paused) as paused, sum(g.failed) as failed, sum(g.completed) as completed, sum(g.cancelled) as cancelled,
+      sum(g.dead_letters) as dead_letters, count(*) as n
+    from gone g group by g.queue, g.kind
+  ), folded as (
+    insert into redrive.total as t (queue, kind, queued, delayed, running, paused, failed, completed, cancelled, dead_letters)
+    -- Names are short, unless a row came past all checks: it must not keep the others from being counted.
+    select redrive.cut(s.queue, 120), redrive.cut(s.kind, 120), sum(s.queued), sum(s.delayed), sum(s.running),
+      sum(s.paused), sum(s.failed), sum(s.completed), sum(s.cancelled), sum(s.dead_letters)
+    from sums s group by 1, 2
+    on conflict (queue, kind) do update set queued = t.queued + excluded.queued, delayed = t.delayed + excluded.delayed,
+      running = t.running + excluded.running, paused = t.paused + excluded.paused, failed = t.failed + excluded.failed,
+      completed = t.completed + excluded.completed, cancelled = t.cancelled + excluded.cancelled,
+      dead_letters = t.dead_letters + excluded.dead_letters
+  )
+  select coalesce(sum(s.n), 0) into v_totals from sums s;
+  with gone as (
+    delete from redrive.failure_delta d where d.ctid = any (array(select x.ctid from redrive.failure_delta x limit p_limit))
+    returning *
+  ), hours as (
+    insert into redrive.failure_hour as h (fingerprint, hour, n)
+    select g.fingerprint, date_trunc('hour', g.at, 'UTC'), sum(g.n) from gone g group by 1, 2
+    on conflict (fingerprint, hour) do update set n = h.n + excluded.n
+  ), sums as (
+    select g.fingerprint, sum(g.n) as n, min(g.at) as first_seen, max(g.at) as last_seen from gone g group by g.fingerprint
+  ), folded as (
+    insert into redrive.failure_group as f (fingerprint, n, code, reason, failure_type, message, kind, sample_task,
+      sample_scope, error_summary, first_seen, last_seen)
+    -- Message, kind, sample and summary are those of one failure, the latest.
+    select s.fingerprint, s.n, l.code, l.reason, l.failure_type, l.message, l.kind, l.sample_task, l.sample_scope, l.error_summary,
+      s.first_seen, s.last_seen
+    from sums s join (
+      select distinct on (g.fingerprint) g.* from gone g order by g.fingerprint, g.at desc, g.sample_task
+    ) l on l.fingerprint = s.fingerprint
+    on conflict (fingerprint) do update set n = f.n + excluded.n, code = excluded.code, reason = excluded.reason,
+      failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task,
+      sample_scope = excluded.sample_scope, error_summary = excluded.error_summary,
+      last_seen = greatest(f.last_seen, excluded.last_seen)
+  )
+  select coalesce(sum(s.n), 0), array_agg(s.fingerprint) into v_causes, v_seen from sums s;
+  update redrive.failure_group f set failing = x.n
+  from (
+    select distinct u.fingerprint, coalesce(m.n, 0) as n from unnest(v_changed || v_seen) u(fingerprint)
+    left join redrive.failed_sum m on m.dimension = 'cause' and m.value = u.fingerprint) x
+  where f.fingerprint = x.fingerprint and f.failing <> x.n;
+  -- Of joins that nobody holds: one that a handler's transaction has must not hold up all others. Of those that are gone nothing
+  -- is left to add to.
+  v_joins := array(
+    select j.id from redrive.task_join j
+    where j.id = any (array(select distinct d.join_id from redrive.join_delta d)) order by j.id for update skip locked);
+  delete from redrive.join_delta d where not exists (select 1 from redrive.task_join j where j.id = d.join_id);
+  with gone as (
+    delete from redrive.join_delta d where d.ctid = any (array(
+      select x.ctid from redrive.join_delta x where x.join_id = any (v_joins) limit p_limit))
+    returning *
+  )
+  select jsonb_agg(s.*) into v_arrived from (
+    select g.join_id, sum(g.completed) as completed, sum(g.failed) as failed, sum(g.cancelled) as cancelled, count(*) as n
+    from gone g group by g.join_id) s;
+  if v_arrived is not null then
+    update redrive.task_join j set completed = j.completed + a.completed, failed = j.failed + a.failed,
+      cancelled = j.cancelled + a.cancelled
+    from jsonb_to_recordset(v_arrived) a(join_id uuid, completed bigint, failed bigint, cancelled bigint)
+    where j.id = any (v_joins) and a.join_id = j.id;
+    perform redrive.end_joins(v_joins);
+    v_totals := v_totals + (select sum(a.n) from jsonb_to_recordset(v_arrived) a(n integer));
+  end if;
+  return v_totals + v_causes + v_failed;
+end $$;
+
+-- functions/prune.sql
+
+-- Is a task still to be found, live or finished? What belongs to it stays as long.
+create or replace function redrive.is_kept(p_task uuid) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+  select exists (select 1 from redrive.task t where t.id = p_task)
+    or exists (select 1 from redrive.history h where h.id = p_task)
+$$;
+
+-- Where the last piece ended; a day after its beginning a pass starts over, for tasks that have left meanwhile.
+create or replace function redrive.prune_from(p_name text) returns redrive.pruned
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_from redrive.pruned;
+begin
+  insert into redrive.pruned (name, began) values (p_name, clock_timestamp()) on conflict do nothing;
+  update redrive.pruned p set began = clock_timestamp(), at = default, seq = default, key = default
+  where p.name = p_name and p.began < clock_timestamp() - interval '1 day';
+  select * into v_from from redrive.pruned p where p.name = p_name for update;
+  return v_from;
+end $$;
+
+-- A key is kept as long as its task is in the live table, however old.
+create or replace function redrive.prune_keys(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('key');
+begin
+  with piece as materialized (
+    select k.* from redrive.idempotency_key k
+    where (k.created_at, k.key) > (v_from.at, v_from.key) and k.created_at < p_before
+    order by k.created_at, k.key limit p_limit
+  ), gone as (
+    delete from redrive.idempotency_key ik where ik.key = any (array(
+      select p.key from piece p where not exists (select 1 from redrive.task t where t.id = p.task_id)))
+    returning 1
+  ), last as (
+    update redrive.pruned r set at = p.created_at, key = p.key
+    from (select x.created_at, x.key from piece x order by x.created_at desc, x.key desc limit 1) p where r.name = 'key'
+  )
+  select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
+end $$;
+
+-- The failed attempts of a task stay as long as the task can be found.
+create or replace function redrive.prune_attempts(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('attempt');
+begin
+  with piece as materialized (
+    select a.seq, a.at, a.task_id from redrive.attempt a
+    where (a.at, a.seq) > (v_from.at, v_from.seq) and a.at < p_before order by a.at, a.seq limit p_limit
+  ), gone as (
+    delete from redrive.attempt a where a.seq = any (array(
+      select p.seq from piece p where not redrive.is_kept(p.task_id)))
+    returning 1
+  ), last as (
+    update redrive.pruned r set at = p.at, seq = p.seq
+    from (select x.at, x.seq from piece x order by x.at desc, x.seq desc limit 1) p where r.name = 'attempt'
+  )
+  select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
+end $$;
+
+-- A join is kept as long as one of its members is live, which may be retried and arrive again, or is the end of another join.
+create or replace function redrive.prune_joins(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('join');
+  v_after constant uuid := coalesce(nullif(v_from.key, ''), '00000000-0000-0000-0000-000000000000')::uuid;
+begin
+  with piece as materialized (
+    select j.id, j.created_at, j.ended_at from redrive.task_join j
+    where (j.created_at, j.id) > (v_from.at, v_after) and j.created_at < p_before order by j.created_at, j.id limit p_limit
+  ), gone as (
+    delete from redrive.task_join j where j.id = any (array(
+      -- One that has not ended waits for somebody: whoever opened it closes it.
+      select p.id from piece p where p.ended_at < p_before
+        and p.id not in (select d.join_id from redrive.join_delta d)
+        and not exists (select 1 from redrive.task t where t.join_id = p.id)
+        and not exists (select 1 from redrive.task_join i where i.on_complete ->> 'join' = p.id::text)))
+    returning 1
+  ), last as (
+    update redrive.pruned r set at = p.created_at, key = p.id::text
+    from (select x.created_at, x.id from piece x order by x.created_at desc, x.id desc limit 1) p where r.name = 'join'
+  )
+  select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
+end $$;
+
+-- In the order they were written, which is that of their times: no index by time has to be kept for it.
+create or replace function redrive.prune_dead_letters(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('dead_letter');
+begin
+  removed := 0;
+  more := false;
+  if (select d.dead_at from redrive.dead_letter d where d.seq > v_from.seq order by d.seq limit 1) < p_before is not true then
+    return;
+  end if;
+  with piece as materialized (
+    select x.seq, x.task_id from (
+      select d.seq, d.dead_at, d.task_id from redrive.dead_letter d where d.seq > v_from.seq order by d.seq limit p_limit) x
+    where x.dead_at < p_before
+  ), gone as (
+    delete from redrive.dead_letter d where d.seq = any (array(
+      select p.seq from piece p where not redrive.is_kept(p.task_id)))
+    returning 1
+  ), last as (
+    update redrive.pruned r set seq = (select max(p.seq) from piece p) where r.name = 'dead_letter'
+  )
+  select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
+end $$;
+
+-- Causes by which nothing is failed any more, with their hours and what people said about them.
+create or replace function redrive.prune_causes(p_before timestamptz, p_noted_before timestamptz, p_limit integer,
+  out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('cause');
+  v_gone text[];
+begin
+  with piece as materialized (
+    select g.fingerprint, g.last_seen from redrive.failure_group g
+    where (g.last_seen, g.fingerprint) > (v_from.at, v_from.key) and g.last_seen < p_before
+    order by g.last_seen, g.fingerprint limit p_limit
+  ), gone as (
+    delete from redrive.failure_group g where g.fingerprint = any (array(
+      select p.fingerprint from piece p
+      where not exists (select 1 from redrive.failed_total t where t.fingerprint = p.fingerprint and t.n <> 0)
+        and p.fingerprint not in (select d.fingerprint from redrive.failed_delta d)
+        and p.fingerprint not in (select d.fingerprint from redrive.failure_delta d)
+        and (p.last_seen < p_noted_before or not exists (
+          select 1 from redrive.record r where r.collection = 'cause' and r.id = p.fingerprint))))
+    returning g.fingerprint
+  ), last as (
+    update redrive.pruned r set at = p.last_seen, key = p.fingerprint
+    from (select x.last_seen, x.fingerprint from piece x order by x.last_seen desc, x.fingerprint desc limit 1) p
+    where r.name = 'cause'
+  )
+  select (select array_agg(g.fingerprint) from gone g), (select count(*) >= p_limit from piece) into v_gone, more;
+  removed := coalesce(cardinality(v_gone), 0);
+  if removed > 0 then
+    delete from redrive.failure_hour h where h.fingerprint = any (v_gone);
+    delete from redrive.record r where r.collection = 'cause' and r.id = any (v_gone);
+  end if;
+end $$;
+
+-- Small documents: those that said themselves until when, and those of collections with a rule.
+create or replace function redrive.prune_records(p_rules jsonb, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_rule record;
+  v_n integer;
+begin
+  delete from redrive.record r where r.ctid = any (array(
+    select x.ctid from redrive.record x where x.expires_at < v_now order by x.expires_at limit p_limit));
+  get diagnostics removed = row_count;
+  more := removed >= p_limit;
+  for v_rule in
+    select * from jsonb_to_recordset(p_rules) x(collection text, days double precision, states text[], keep_last boolean)
+  loop
+    delete from redrive.record r where r.ctid = any (array(
+      select x.ctid from redrive.record x
+      where x.collection = v_rule.collection and x.updated_at < v_now - make_interval(secs => v_rule.days * 86400)
+        and (v_rule.states is null or x.state = any (v_rule.states))
+        and (not v_rule.keep_last or x.seq < (
+          select max(n.seq) from redrive.record n where n.collection = v_rule.collection))
+      order by x.updated_at limit p_limit));
+    get diagnostics v_n = row_count;
+    removed := removed + v_n;
+    more := more or v_n >= p_limit;
+  end loop;
+end $$;
+
+-- The product's own time series, by the length of their rows; and sheets that nobody has added up for as long.
+create or replace function redrive.prune_series(p_before jsonb, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_resolution text;
+  v_n integer;
+begin
+  removed := 0;
+  more := false;
+  foreach v_resolution in array array['minute', 'hour', 'day'] loop
+    delete from redrive.series s where s.ctid = any (array(
+      select x.ctid from redrive.series x
+      where x.resolution = v_resolution and x.at < (p_before ->> format('series_%s_days', v_resolution))::timestamptz
+      order by x.at limit p_limit));
+    get diagnostics v_n = row_count;
+    more := more or v_n >= p_limit;
+  end loop;
+  delete from redrive.series_sheet s where s.at < (p_before ->> 'series_minute_days')::timestamptz;
+end $$;
+
+-- Remove what is past its keep (redrive.kernel.retention.Retention, as JSON). Bounded, so that it never holds locks for
+-- long; "more" means "call again".
+create or replace function redrive.prune(p_keep jsonb, p_limit integer, out removed integer, out more boolean)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_before jsonb := (select jsonb_object_agg(k.key, v_now - make_interval(secs => k.value::double precision * 86400))
+    from jsonb_each_text(p_keep - 'records') k);
+  v_part record;
+  v_hours integer;
+  v_until timestamptz;
+  v_full boolean;
+  v_short integer;
+begin
+  delete from redrive.history_default h where h.ctid = any (array(
+    select d.ctid from redrive.history_default d
+    where d.finished_at < (v_before ->> 'history_days')::timestamptz order by d.finished_at limit p_limit));
+  get diagnostics removed = row_count;
+  more := removed >= p_limit;
+  -- Kinds that say how long: up to the time of the last one of a piece, through the index of each day.
+  select least(max(x.expires_at), v_now), count(*) >= p_limit into v_until, v_full from (
+    select h.expires_at from redrive.history h
+    where h.expires_at < v_now order by h.expires_at limit p_limit) x;
+  if v_until is not null then
+    delete from redrive.history h where h.expires_at <= v_until;
+    get diagnostics v_short = row_count;
+    removed := removed + v_short;
+    more := more or v_full;
+  end if;
+  for v_part in
+    select * from redrive.prune_keys((v_before ->> 'key_days')::timestamptz, p_limit)
+    union all select * from redrive.prune_attempts((v_before ->> 'attempt_days')::timestamptz, p_limit)
+    union all select * from redrive.prune_joins((v_before ->> 'history_days')::timestamptz, p_limit)
+    union all select * from redrive.prune_dead_letters((v_before ->> 'dead_letter_days')::timestamptz, p_limit)
+    union all select * from redrive.prune_causes((v_before ->> 'cause_days')::timestamptz,
+      least((v_before ->> 'cause_days')::timestamptz, (v_before ->> 'noted_cause_days')::timestamptz), p_limit)
+    union all select * from redrive.prune_records(p_keep -> 'records', p_limit)
+    union all select * from redrive.prune_series(v_before, p_limit)
+  loop
+    removed := removed + v_part.removed;
+    more := more or v_part.more;
+  end loop;
+  delete from redrive.worker w where w.seen_at < (v_before ->> 'worker_days')::timestamptz;
+  delete from redrive.failure_hour f where f.ctid = any (array(
+    select x.ctid from redrive.failure_hour x
+    where x.hour < (v_before ->> 'trend_days')::timestamptz order by x.hour limit p_limit));
+  get diagnostics v_hours = row_count;
+  more := more or v_hours >= p_limit;
+end $$;
+
 -- functions/erase.sql
 
 -- Personal data goes: of finished tasks what they carried, of their attempts and dead letters what was said, their keys, and
@@ -98,4 +915,18 @@ begin
 end $$;
 
 -- Up to here written by ./dev docs.
-select 1; -- the first real statement takes the place of this
+drop index redrive.task_retried;
+drop table redrive.retry_total;
+drop table redrive.retry_delta;
+drop view redrive.v_counts;
+alter table redrive.total_delta drop column forgotten;
+alter table redrive.total drop column forgotten;
+alter table redrive.history drop column forgotten;
+create view redrive.v_counts as
+  select x.queue, x.kind, sum(x.queued)::bigint as queued, sum(x.delayed)::bigint as delayed,
+    sum(x.running)::bigint as running, sum(x.paused)::bigint as paused, sum(x.failed)::bigint as failed,
+    sum(x.completed)::bigint as completed, sum(x.cancelled)::bigint as cancelled,
+    sum(x.dead_letters)::bigint as dead_letters
+  from (select * from redrive.total union all select * from redrive.total_delta) x
+  group by x.queue, x.kind;
+create trigger read_only instead of insert or update or delete on redrive.v_counts for each row execute function redrive.refuse_change();

@@ -1,1 +1,9 @@
-select 1; -- the first real statement takes the place of this
+drop index redrive_task_retried;
+drop table redrive_retry_total;
+drop view redrive_v_counts;
+create view redrive_v_counts as
+  select x.queue, x.kind, x.queued, x.delayed, x.running, x.paused, x.failed, x.completed, x.cancelled,
+    x.dead_letters
+  from redrive_total x;
+alter table redrive_total drop column forgotten;
+alter table redrive_history drop column forgotten;

@@ -1,1 +1,31 @@
-select 1; -- the first real statement takes the place of this
+-- What was forgotten or purged is told apart from what somebody cancelled, and counted: a retry by a filter leaves it alone.
+alter table redrive_history add column forgotten integer not null default 0;
+alter table redrive_total add column forgotten integer not null default 0;
+drop view redrive_v_counts;
+create view redrive_v_counts as
+  select x.queue, x.kind, x.queued, x.delayed, x.running, x.paused, x.failed, x.completed, x.cancelled,
+    x.dead_letters, x.forgotten
+  from redrive_total x;
+-- Of what was cancelled before, the audit log knows.
+update redrive_history set forgotten = 1 where state = 'cancelled' and (
+  select a.action in ('TASK_FORGET', 'TASK_FORGET_BATCH_ITEM', 'TASK_PURGE_BATCH_ITEM') from redrive_audit a
+  where a.task_id = redrive_history.id and a.action in ('TASK_FORGET', 'TASK_FORGET_BATCH_ITEM', 'TASK_PURGE_BATCH_ITEM',
+    'TASK_CANCEL', 'TASK_CANCEL_REQUEST', 'TASK_CANCEL_BATCH_ITEM')
+  order by a.id desc limit 1);
+update redrive_total set forgotten = (
+  select count(*) from redrive_history h
+  where h.state = 'cancelled' and h.forgotten and h.queue = redrive_total.queue and h.kind = redrive_total.kind)
+where cancelled > 0;
+
+-- What became of the tasks of each bulk retry, changed in the same transaction as they.
+create table redrive_retry_total (
+  bulk_id   text not null,
+  outcome   text not null,                         -- retried, running, completed, failed, cancelled, again (by another retry)
+  cause     text not null,                         -- of what failed: its fingerprint
+  n         integer not null,
+  begun_at  integer not null,
+  primary key (bulk_id, outcome, cause)
+) strict, without rowid;
+create index redrive_retry_total_begun on redrive_retry_total (begun_at);
+-- Tasks of a retry, by state; those that were never retried are not in it.
+create index redrive_task_retried on redrive_task (last_replayed_bulk_id, state, id) where last_replayed_bulk_id is not null;
