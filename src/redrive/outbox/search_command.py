@@ -24,7 +24,13 @@ def search(
     json: Json = False,
 ) -> None:
     """Search the documents of a projection, where its sink can: full text and search servers."""
-    hits = operate(url, app, lambda own: own.of(OutboxService).search(projection, text, limit))
+
+    async def look(service: OutboxService) -> tuple[list[dict[str, Any]], str | None]:
+        return await service.search(projection, text, limit), await service.search_gap(projection, text)
+
+    hits, gap = operate(url, app, lambda own: look(own.of(OutboxService)))
+    if gap is not None:
+        output.warn(gap)
     if json:
         output.emit_list(hits)
         return

@@ -17,7 +17,8 @@ from redrive.outbox.event_counts import event_counts
 from redrive.outbox.open_operations import under_way
 from redrive.outbox.projections import projection_in, projections_of
 from redrive.outbox.replay import ReplayPlan
-from redrive.outbox.sink import Searchable
+from redrive.outbox.sink import PairIndex, Searchable
+from redrive.outbox.sinks.text_words import query_of
 
 MOST_HITS = 1000
 
@@ -61,6 +62,19 @@ class OutboxService(Service):
             )
         hits = await sink.search(text, limit)
         return [{"key": hit.key, "score": round(hit.score, 6), "document": hit.document} for hit in hits]
+
+    async def search_gap(self, projection: str | None, text: str) -> str | None:
+        """Returns what a search for a text leaves out, and the command that brings it: an index from before Chinese,
+        Japanese and Korean were found has them only in what was written since."""
+        self._session.may(Role.OPERATOR)
+        one = projection_in(self._session.registry, projection)
+        sink = one.sink_to_look_at()
+        if not query_of(text).runs or not isinstance(sink, PairIndex) or await sink.finds_pairs():
+            return None
+        return (
+            "this index was made by an earlier version: it finds Chinese, Japanese and Korean only in what was written "
+            f"since; for all of it: redrive outbox rebuild {one.name}"
+        )
 
     async def plan_replay(self, projections: Sequence[str] = (), limit: int = replay.DEFAULT_LIMIT) -> ReplayPlan:
         """Returns what a replay of these projections' failed events would be about (of none named: of all), and whether

@@ -138,6 +138,15 @@ class Searchable(Protocol):
 
 
 @runtime_checkable
+class PairIndex(Protocol):
+    """A sink that finds Chinese, Japanese and Korean by pairs of characters, which earlier versions did not write."""
+
+    async def finds_pairs(self) -> bool:
+        """Returns whether the live index was made by a version that writes them; else a rebuild brings them."""
+        ...
+
+
+@runtime_checkable
 class Pruned(Protocol):
     """A sink that keeps versions of what was deleted, and does not have to for ever."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import unicodedata
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,44 @@ async def test_words_are_found_and_forgotten(sink: Any) -> None:
     await sink.write([upsert(1, 2, {"title": "red hen"}), delete(2, 2)])
     assert await sink.search("fox") == [] and len(await sink.search("hen")) == 1
     assert len(await sink.search("hen", limit=1)) == 1 and await sink.search("';--") == []
+
+
+LANGUAGES = {
+    "zh": "失败管理：任务重试和失败任务。FTS5索引",
+    "ja": "東京タワーの検索、ﾃﾞｰﾀベース々",
+    "ja2": "東京と京都へ行く",
+    "ko": "실패한 작업을 다시 시도",
+    "ko2": unicodedata.normalize("NFD", "데이터베이스"),
+    "de": "„Größere Bücher“ über Straßen",
+    "de2": unicodedata.normalize("NFD", "Äpfel und Öl"),
+    "rare": "𠮷野家",
+    "hi": "हिन्दी में",
+    "ru": "«Поиск» по тексту: www.example.org",
+}
+
+
+async def test_chinese_japanese_and_korean_are_found_by_any_part_of_a_run(sink: Any) -> None:
+    await sink.write([upsert(key, 1, {"title": text}) for key, text in LANGUAGES.items()])
+    asked = {
+        **{"失败": "zh", "失败管理": "zh", "败管": "zh", "管理 重试": "zh", "失": "zh", "理": "zh", "引": "zh", "务重试和": "zh"},
+        **{"FTS5": "zh", "fts5索引": "zh", "ＦＴＳ５": "zh", "失管": "", "管理失败": "", "败管败": ""},
+        **{"東京": "ja ja2", "タワー": "ja", "京都": "ja2", "東京都": "", "データ": "ja", "ﾃﾞｰﾀ": "ja", "々": "ja", "検索、": "ja"},
+        **{"실패": "ko", "작업": "ko", "도": "ko", "시도 실패": "ko", "이터": "ko2", "데이터베이스": "ko2"},
+        **{unicodedata.normalize("NFD", "실패한"): "ko", "𠮷": "rare", "𠮷野": "rare", "野家": "rare", "家": "rare"},
+        **{"bücher": "de", "BÜCHER größere": "de", unicodedata.normalize("NFD", "Bücher"): "de", "Äpfel öl": "de2", "Büch": ""},
+        **{"हिन्दी": "hi", "ПОИСК": "ru", "www.example.org": "ru"},
+    }
+    found = {text: {hit.document["title"] for hit in await sink.search(text)} for text in asked}
+    assert found == {text: {LANGUAGES[key] for key in keys.split()} for text, keys in asked.items()}
+    await sink.write([upsert("zh", 2, {"title": "重试"}), delete("ko", 2)])
+    assert await sink.search("失败") == [] and await sink.search("작업") == [] and len(await sink.search("重试")) == 1
+    assert await sink.finds_pairs()
+
+
+async def test_a_run_is_found_behind_the_last_position_that_an_index_counts(sink: Any) -> None:
+    """A tsvector counts 16,383 positions, and 256 of one word."""
+    await sink.write([upsert("long", 1, {"text": "管理" * 9_000 + "失败记录表"}), upsert("short", 1, {"text": "记录"})])
+    assert [hit.key for hit in await sink.search("失败记录")] == ["note:long"]
 
 
 async def test_keys_are_in_byte_order_and_ranges_have_digests(sink: Any) -> None:

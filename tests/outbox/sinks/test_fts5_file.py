@@ -103,6 +103,10 @@ async def test_a_file_from_before_times_were_kept(tmp_path: Path) -> None:
     assert await sink.write([change("a", Op.UPSERT, 4), change("b", Op.UPSERT, 1)]) != []
     assert [one.key async for one in sink.scan()] == ["note:b"]
     assert await sink.prune(-1, 10) == 1
+    assert not await sink.finds_pairs(), "what it had is not found by pairs of characters"
+    await sink.create("next")
+    await sink.swap("next")
+    assert await sink.finds_pairs()
     await sink.close()
 
 

@@ -53,6 +53,10 @@ async def test_tables_from_before_times_were_kept(empty_postgres_url: str) -> No
     await sink.create("r1")
     await sink.swap("r1")
     assert [one.key async for one in sink.scan()] == ["note:2"]
+    assert not await sink.finds_pairs(), "what it had is not found by pairs of characters"
+    await sink.create("r2")
+    await sink.swap("r2")
+    assert await sink.finds_pairs()
     await sink.close()
 
 

@@ -7,7 +7,6 @@ Several processes may write to one file.
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -20,9 +19,9 @@ from redrive.outbox.event import Event
 from redrive.outbox.sink import Digest, Hit, Stored
 from redrive.outbox.sinks.fts5_file import Fts5File, transaction
 from redrive.outbox.sinks.fts5_indexes import Fts5Indexes, checked
+from redrive.outbox.sinks.text_words import Query, pairs_of, query_of
 from redrive.outbox.verdict import Verdict
 
-_WORD = re.compile(r"\w+")
 PAGE = 1000
 
 
@@ -116,15 +115,18 @@ class Fts5:
 
     async def search(self, text: str, limit: int = 10) -> list[Hit]:
         """Returns documents that have all of these words."""
-        words = " ".join(f'"{word}"' for word in _WORD.findall(text))
-        if not words or not self._file.is_there():
+        asked = _match(query_of(text))
+        if not asked or not self._file.is_there():
             return []
 
         def find(db: sqlite3.Connection) -> list[Hit]:
-            rows = self._indexes.execute(db, "search", None, words, limit)
+            rows = self._indexes.execute(db, "search", None, asked, limit)
             return [Hit(key, score, json.loads(document)) for key, score, document in rows]
 
         return await self._file.run(find)
+
+    async def finds_pairs(self) -> bool:
+        return not self._file.is_there() or await self._file.run(self._indexes.has_pairs)
 
     async def get(self, key: str, index: str | None = None) -> Any:
         """Returns the document of a key; None where there is none, or it was deleted."""
@@ -140,3 +142,10 @@ class Fts5:
             return self._indexes.execute(db, "scan", index, after, before, PAGE).fetchall()
 
         return await self._file.run(read)
+
+
+def _match(query: Query) -> str:
+    """Returns the query in FTS5's language: all of the words, runs as phrases of their pairs, single characters by
+    prefix."""
+    runs = (f'"{run}" *' if len(run) == 1 else f'"{" ".join(pairs_of(run))}"' for run in query.runs)
+    return " ".join([*(f'"{word}"' for word in query.words), *runs])

@@ -10,7 +10,7 @@ create table if not exists {docs} (
   version     integer not null,
   deleted     integer not null default 0,
   routing     text,
-  body        text not null default '',
+  body        text not null default '', -- runs of CJK as pairs
   document    text,
   deleted_at  integer
 )
@@ -71,6 +71,9 @@ select key, version from {docs} where key in (select value from json_each(?)) an
 select key from (select key, row_number() over (order by key) as n from {docs} where not deleted),
   (select max(count(*) / ?1, ?2) as size from {docs} where not deleted)
 where n % size = 0 order by key
+
+-- pairs: whether an index was made by a version that cuts runs of Chinese, Japanese and Korean: the text of its table says so
+select sql like '%runs of CJK as pairs%' from sqlite_master where type = 'table' and name = ?
 
 -- there: whether an index was made
 select 1 from sqlite_master where type = 'table' and name = ?

@@ -66,6 +66,11 @@ class Fts5Indexes:
             db.execute(self._sql("deleted_index", index))
         self._made.add(index)
 
+    def has_pairs(self, db: sqlite3.Connection) -> bool:
+        """Returns whether all that the live index has was written as pairs of characters."""
+        row = db.execute(_sql("pairs", ""), (f"{self._name}_{self.live(db)}_docs",)).fetchone()
+        return row is not None and bool(row[0])
+
     def execute(self, db: sqlite3.Connection, statement: str, index: str | None, *args: Any) -> sqlite3.Cursor:
         """Runs a statement about an index; None: the live one."""
         return db.execute(self._sql(statement, self._chosen(db, index)), args)

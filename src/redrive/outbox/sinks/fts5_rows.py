@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from redrive.outbox.event import Event, Op
+from redrive.outbox.sinks.text_words import indexed_text
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode  # one, not one for each document
 
@@ -16,7 +17,7 @@ def row_of(event: Event) -> tuple[str, int, int, str | None, str, str | None]:
     if event.op is Op.DELETE:
         return event.key, event.version, 1, event.routing, "", None
     document = _encode(event.payload)
-    return event.key, event.version, 0, event.routing, "\n".join(_texts(event.payload)), document
+    return event.key, event.version, 0, event.routing, indexed_text("\n".join(_texts(event.payload))), document
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -21,6 +21,7 @@ from redrive.outbox.event import Event, Op
 from redrive.outbox.sink import Digest, Hit, NoSuchIndex, Stored
 from redrive.outbox.sinks.find_refused import Unfit, find_refused
 from redrive.outbox.sinks.search_server import Clients
+from redrive.outbox.sinks.text_words import indexed_document, pairs_of, query_of
 from redrive.outbox.verdict import Done, Superseded, Verdict
 from redrive.stores.sql import statements
 
@@ -28,6 +29,7 @@ _NAME = re.compile(r"(?:[a-z_][a-z0-9_]{0,30}\.)?[a-z_][a-z0-9_]{0,30}")
 _INDEX = re.compile(r"[a-z0-9_]{1,25}")
 _LANGUAGE = re.compile(r"[a-z_][a-z0-9_.]{0,60}")
 FIRST, MARK = "live", "redrive outbox "
+PAIRS = "runs of CJK as pairs"
 PAGE = 1000
 TIMEOUT_S = 60.0
 DIGESTS_S = 300.0  # all documents are read
@@ -138,9 +140,16 @@ class PostgresText:
 
     async def search(self, text: str, limit: int = 10) -> list[Hit]:
         """Returns documents that have all of these words."""
-        query = _sql("search").format(table=await self._table(None))
-        rows = await (await self._pool()).fetch(query, text, self._language, limit)
+        statement, query = _sql("search").format(table=await self._table(None)), query_of(text)
+        runs = [" <-> ".join(pairs_of(run)) if len(run) > 1 else f"{run}:*" for run in query.runs]
+        arguments = query.text, self._language, limit, " & ".join(runs).replace("<->", "&"), " & ".join(runs), query.runs
+        rows = await (await self._pool()).fetch(statement, *arguments)
         return [Hit(row["key"], row["score"], json.loads(row["document"])) for row in rows]
+
+    async def finds_pairs(self) -> bool:
+        async with (await self._pool()).acquire() as connection:
+            live = await self._live(connection)
+            return live is None or await connection.fetchval(_sql("live"), self._of(live)) == PAIRS
 
     async def get(self, key: str, index: str | None = None) -> Any:
         """Returns the document of a key; None where there is none, or it was deleted."""
@@ -188,6 +197,7 @@ class PostgresText:
                 "deleted": event.op is Op.DELETE,
                 "routing": event.routing,
                 "document": None if event.op is Op.DELETE else event.payload,
+                "found_by": None if event.op is Op.DELETE else _found_by(event.payload),
             }
             for event in events
         ]
@@ -210,7 +220,9 @@ class PostgresText:
 
     async def _create(self, connection: Any, index: str) -> None:
         table = self._of(index)
-        await connection.execute(_sql("table").format(table=table))
+        if await connection.fetchval("select to_regclass($1)::text", table) is None:
+            await connection.execute(_sql("table").format(table=table))
+            await connection.execute(_sql("cut").format(table=table, mark=f"'{PAIRS}'"))
         for kind in ("words", "deletions"):
             name = f"{table.rpartition('.')[2]}_{kind}"
             await connection.execute(_sql(kind).format(table=table, index=name))
@@ -226,6 +238,12 @@ class PostgresText:
 def _new_pool(url: str) -> Any:
     """Without prepared statements, which a pooler in between may not keep; a request is one large statement."""
     return asyncpg.create_pool(url, min_size=0, max_size=CONNECTIONS, statement_cache_size=0, command_timeout=TIMEOUT_S)
+
+
+def _found_by(document: Any) -> Any:
+    """Returns what a document is found by; None: by itself."""
+    indexed = indexed_document(document)
+    return None if indexed == document else indexed
 
 
 def _checked(index: str) -> str:

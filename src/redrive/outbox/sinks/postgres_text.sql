@@ -38,14 +38,17 @@ create or replace view {live} as select key, version, deleted, routing, document
 -- mark: says which it is
 comment on view {live} is {mark}
 
+-- cut: says that runs of Chinese, Japanese and Korean are kept as pairs; a table from before does not say so
+comment on table {table} is {mark}
+
 -- drop: an index that is not live
 drop table if exists {table}
 
 -- write: newer versions; returns the keys of those that were
 insert into {table} as d (key, version, deleted, routing, document, words)
 select x.key, x.version, x.deleted, x.routing, x.document,
-  case when not x.deleted then jsonb_to_tsvector($2::text::regconfig, x.document, '["string", "numeric"]') end
-from jsonb_to_recordset($1::text::jsonb) x(key text, version bigint, deleted boolean, routing text, document jsonb)
+  case when not x.deleted then jsonb_to_tsvector($2::text::regconfig, coalesce(x.found_by, x.document), '["string", "numeric"]') end
+from jsonb_to_recordset($1::text::jsonb) x(key text, version bigint, deleted boolean, routing text, document jsonb, found_by jsonb)
 on conflict (key) do update set version = excluded.version, deleted = excluded.deleted, routing = excluded.routing,
   document = excluded.document, words = excluded.words, written_at = now()
 where d.version < excluded.version
@@ -74,9 +77,16 @@ select case when cardinality($1::text[]) > 0 then width_bucket(key, $1::text[]) 
   sum(('x' || substr(md5(key || E'\n' || version), 1, 16))::bit(64)::bigint::numeric)::text as total
 from {table} where not deleted group by 1
 
--- search: documents that have all of these words, the best ones first
-select key, ts_rank(words, q) as score, document::text as document
-from {table}, plainto_tsquery($2::text::regconfig, $1) q where words @@ q and not deleted order by score desc, key limit $3
+-- search: documents that have all of these words and runs of characters, the best ones first. A tsvector counts positions up to 16,383,
+-- and 256 for a word, so where a document has all pairs of a run but not as a phrase, its text is looked at
+with q as materialized (
+  select plainto_tsquery($2::text::regconfig, $1) && to_tsquery($2::text::regconfig, $4) as pairs,
+    to_tsquery($2::text::regconfig, $5) as phrases)
+select key, ts_rank(words, q.pairs) as score, document::text as document
+from {table}, q
+where words @@ q.pairs and not deleted
+  and ($5 = '' or words @@ q.phrases or not exists (select from unnest($6::text[]) run where strpos(document::text, run) = 0))
+order by score desc, key limit $3
 
 -- get: one document
 select document::text from {table} where key = $1 and not deleted
