@@ -142,7 +142,14 @@ class PostgresText:
         """Returns documents that have all of these words."""
         statement, query = _sql("search").format(table=await self._table(None)), query_of(text)
         runs = [" <-> ".join(pairs_of(run)) if len(run) > 1 else f"{run}:*" for run in query.runs]
-        arguments = query.text, self._language, limit, " & ".join(runs).replace("<->", "&"), " & ".join(runs), query.runs
+        arguments = (
+            query.text,
+            self._language,
+            limit,
+            " & ".join(runs).replace("<->", "&"),
+            " & ".join(runs),
+            query.runs,
+        )
         rows = await (await self._pool()).fetch(statement, *arguments)
         return [Hit(row["key"], row["score"], json.loads(row["document"])) for row in rows]
 
