@@ -70,7 +70,7 @@ def _twice(account: Account, world: World, rows: list[Row], events: list[dict[st
     twice = {found for counts in (places, booked, accepted) for found, n in counts.items() if n > 1}
     account.count("committed twice", sorted(twice))
     # The booking and the completion are one transaction: neither exists without the other.
-    completed = {row.id for row in rows if row.kind == "LEDGER" and row.state == "completed"}
+    completed = {row.id for row in rows if row.kind in ("LEDGER", "GATED_LEDGER") and row.state == "completed"}
     account.count("torn", sorted(completed ^ set(booked)))
 
 

@@ -10,6 +10,7 @@ import asyncio
 import os
 import select
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -28,6 +29,9 @@ INSERT = {
     "postgresql": "insert into public.ledger (task_id, token, attempt) values ($1, $2, $3)",
     "sqlite": "insert into ledger (task_id, token, attempt) values (?, ?, ?)",
 }
+
+if "STORM_HOST" in os.environ:  # as if this worker were on a host of its own
+    socket.gethostname = lambda: os.environ["STORM_HOST"]
 
 app = App()
 _insert = INSERT["sqlite" if app.url.startswith("sqlite") else "postgresql"]
@@ -88,6 +92,33 @@ async def blocking(ctx: Context, n: int, ms: float = 500) -> None:
     """Holds the event loop: nothing else of its worker moves meanwhile."""
     with recorded(ctx):
         _pause(ms / 1000)
+
+
+async def _gate() -> None:
+    """Returns when the storm says so."""
+    while not (DIRECTORY / "open").exists():  # noqa: ASYNC110 (nobody tells of files)
+        await asyncio.sleep(0.2)
+
+
+@app.task("GATED", max_attempts=1)
+async def gated(ctx: Context, n: int, ms: float = 0) -> None:
+    """Runs until the storm lets it go. It may be tried but once: that its worker is lost must not use that up."""
+    with recorded(ctx):
+        await _gate()
+
+
+@app.task("LIMITED", concurrency=2, **POLICY)
+async def limited(ctx: Context, n: int, ms: float = 0) -> None:
+    """Two at a time: while both are on workers that are gone, nothing of this kind moves."""
+    with recorded(ctx):
+        await _gate()
+
+
+@app.task("GATED_LEDGER", **POLICY)
+async def gated_ledger(ctx: Context, n: int, ms: float = 0) -> None:
+    """Whoever was taken for dead meanwhile would book it a second time."""
+    await _gate()
+    await ledger(ctx, n)
 
 
 @app.task("THREAD", **POLICY)

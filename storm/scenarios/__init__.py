@@ -5,6 +5,7 @@ from __future__ import annotations
 from storm.scenario import Scenario
 from storm.scenarios.chaos import Chaos
 from storm.scenarios.clock import WrongClock
+from storm.scenarios.deaths import DEATHS
 from storm.scenarios.disk import PostgresDiskFull, ServerDiskFull, SqliteDiskFull
 from storm.scenarios.herd import Herd
 from storm.scenarios.killed import EverythingKilled, KilledAgainAndAgain, OneKilled
@@ -26,6 +27,7 @@ ALL: tuple[type[Scenario], ...] = (
     OneKilled,
     KilledAgainAndAgain,
     EverythingKilled,
+    *DEATHS,
     Poison,
     SqlitePoison,
     Paused,

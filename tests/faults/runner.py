@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -86,6 +87,8 @@ def start(given: dict[str, Any]) -> None:
     threading.Thread(target=_follow, args=(int(os.environ["FAULT_PARENT"]),), daemon=True).start()
     import pydantic.main  # noqa: F401 (built before the clock is replaced: pydantic looks at datetime's identity)
 
+    if "FAULT_HOST" in os.environ:  # as if it were on a host of its own, where nobody here could see that it is gone
+        socket.gethostname = lambda: os.environ["FAULT_HOST"]
     if given.get("skew"):
         skew_clock(given["skew"])
     for name, value in given.get("constants", {}).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 
 import pytest
 
@@ -21,7 +22,7 @@ SETTINGS = {"TASK_WORKER_LEASE_MS": "600000", "TASK_WORKER_DEAD_AFTER_MS": str(r
 
 def test_what_a_killed_worker_had_runs_again_long_before_its_lease_ends(store: World) -> None:
     task = store.enqueue("GATED")
-    first = store.worker("first", env=SETTINGS)
+    first = store.worker("first", env={**SETTINGS, "FAULT_HOST": "elsewhere"})
     store.wait_effect(task, "start")
     second = store.worker("second", env=SETTINGS)
     first.kill()
@@ -32,6 +33,44 @@ def test_what_a_killed_worker_had_runs_again_long_before_its_lease_ends(store: W
     assert (said["dead"], said["tasks"]) == ("first", 1)
     second.wait_for("task.requeued", task_id=task.id, held_by="first")
     assert store.account([task.id]) == {"completed": 1}
+
+
+def test_whoever_is_left_takes_over_from_all_others(store: World) -> None:
+    """Most of the fleet is gone, which may be the network: it takes longer, and no task is blamed for it."""
+    tasks = [store.enqueue("GATED", max_attempts=1) for _ in range(4)]
+    dead = [store.worker(f"w{n}", env={**SETTINGS, "FAULT_HOST": f"host{n}"}, concurrency=2) for n in range(2)]
+    for task in tasks:
+        store.wait_effect(task, "start")
+    for worker in dead:
+        worker.kill()
+    last = store.worker("last", env=SETTINGS)
+    store.open()
+    store.wait_completed([task.id for task in tasks], timeout=60)
+    assert {(said["dead"], said["cut_off"]) for said in last.wait_for("worker.declared_dead", count=2)} == {
+        ("w0", True),
+        ("w1", True),
+    }
+    assert {store.get(task).attempt_count for task in tasks} == {1}
+    handed_back = Counter(str(task.id) for task in tasks)
+    assert store.account([task.id for task in tasks], handed_back=handed_back) == {"completed": 4}
+
+
+def test_processes_that_are_gone_from_this_machine_are_not_waited_for(store: World) -> None:
+    """Neither a lease nor a beat that is missing could tell of it before the end of this test."""
+    settings = {**SETTINGS, "TASK_WORKER_DEAD_AFTER_MS": "600000"}
+    tasks = [store.enqueue("GATED") for _ in range(4)]
+    dead = [store.worker(f"w{n}", env=settings, concurrency=2) for n in range(2)]
+    for task in tasks:
+        store.wait_effect(task, "start")
+    for worker in dead:
+        worker.kill()
+        worker.wait()
+    store.open()
+    last = store.worker("last", env=settings)
+    store.wait_completed([task.id for task in tasks], timeout=60)
+    assert {said["dead"] for said in last.wait_for("worker.buried", count=2)} == {"w0", "w1"}
+    assert {store.get(task).attempt_count for task in tasks} == {2}
+    assert store.account([task.id for task in tasks]) == {"completed": 4}
 
 
 def test_a_process_that_takes_the_name_over_frees_what_the_first_had(store: World) -> None:

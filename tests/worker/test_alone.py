@@ -6,7 +6,7 @@ import pytest
 
 from redrive import Context, State
 from redrive.kernel.commit import Commit
-from redrive.kernel.ports.store import Beat, ClaimRequest, Judgement, Store
+from redrive.kernel.ports.store import Beat, ClaimRequest, Judgement, Process, Store
 from redrive.testing.conformance.harness import JUDGEMENT
 from tests.worker.conftest import MakeApp, drain
 
@@ -31,7 +31,7 @@ async def test_suspects_of_one_claim_are_handed_back_before_one_of_them_begins(m
 
 async def _die_with_all(store: Store, judgement: Judgement) -> None:
     """Lets a worker claim everything, and end."""
-    await store.beat(Beat("dead", "host", 1, ("default",), 4, 0, "0", 0.0, 1.5, 1.0, judgement))
+    await store.beat(Beat("dead", Process("host", 1), ("default",), 4, 0, "0", 0.0, 1.5, 1.0, judgement))
     cycle = await store.cycle(Commit(), ClaimRequest("dead", ("default",), SUSPECTS, 600.0))
     assert len(cycle.claimed) == SUSPECTS
-    assert await store.bury("dead", "host", 1) == SUSPECTS
+    assert await store.bury("dead", Process("host", 1)) == SUSPECTS

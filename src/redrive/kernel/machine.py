@@ -276,7 +276,8 @@ class ExpiredLease(Lease):
     seconds: float = 0.0  # how long ago the attempt began
     # Workers that were lost while they had the task, before this one; None: whoever had it is not known to be dead.
     deaths: int | None = None
-    apart: bool = False  # whoever had it has not begun it
+    # What became of whoever had it is none of its doing: it was not begun, or most of the fleet fell silent at once.
+    blameless: bool = False
 
 
 def reject(task_id: UUID, why: str) -> Transition:
@@ -313,8 +314,8 @@ def settle(lease: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Tra
         case Expired(limit=limit):
             if not isinstance(lease, ExpiredLease) or lease.deaths is None:
                 return _expire(lease, limit)
-            if lease.apart:
-                why = "its worker was lost before it was begun"
+            if lease.blameless:
+                why = "its worker was lost, which is none of its doing"
                 return _move(lease, Event.RELEASE, State.QUEUED, reason=why, expired=True)
             return _lose(lease, limit, lease.deaths + 1, policy, jitter)
         case Retry() | Fail():

@@ -177,11 +177,15 @@ def _lost(found: Sequence[Lost], now: datetime, queue: str | None) -> list[Findi
             "lost_tasks",
             f"{counted(one.tasks)} of queue {one.queue} {'is' if one.tasks == 1 else 'are'} held by worker"
             f" {one.worker.id}, which {one.worker_told(now)}: {one.return_told(now)}",
-            f"redrive list --state running --queue {shlex.quote(one.queue)}; TASK_WORKER_LEASE_MS makes this shorter",
+            f"redrive list --state running --queue {shlex.quote(one.queue)}; {_sooner(one.worker)} makes this shorter",
             ("worker", one.worker.id),
         )
         for one in meant[:SHOWN]
     ]
+
+
+def _sooner(worker: WorkerRow) -> str:
+    return "TASK_WORKER_DEAD_AFTER_MS" if worker.hears else "TASK_WORKER_LEASE_MS"
 
 
 def _silent(worker: WorkerRow, now: datetime) -> Finding:

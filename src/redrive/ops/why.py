@@ -16,7 +16,7 @@ from redrive.kernel.task import State, Task
 from redrive.ops import handler_notes
 from redrive.ops.circuits import told
 from redrive.ops.text import span
-from redrive.ops.workers import OUTSIDE, is_lost, live_workers
+from redrive.ops.workers import DECLARED_DEAD, OUTSIDE, is_lost, live_workers
 
 UNTAKEN = timedelta(seconds=30)  # a task that is due for so long, while workers are free, is handled by none of them
 RESTARTED = timedelta(seconds=5)  # a worker may claim a moment before its first heartbeat is written
@@ -74,7 +74,8 @@ def _lost(task: Task, overview: Overview) -> list[Reason]:
     if ends is None:
         return []
     if ends <= now:
-        text = f"its lease ended {_span((now - ends).total_seconds())} ago; {_then(task)} as soon as a worker looks"
+        ended = f"its lease ended {_span((now - ends).total_seconds())} ago"
+        text = f"{ended}; {_then(task, worker)} as soon as a worker looks"
         return [Reason("lease_over", text), *_unserved(task, overview)]
     if worker is None:
         return []
@@ -87,8 +88,8 @@ def _lost(task: Task, overview: Overview) -> list[Reason]:
     return [
         Reason(
             "lost_worker",
-            f"its worker {worker.id} {gone}; the lease ends at {_at(ends)}"
-            f" (in {_span((ends - now).total_seconds())}), then {_then(task)}",
+            f"its worker {worker.id} {gone}; {f'{DECLARED_DEAD}, or ' if worker.hears else ''}the lease ends at"
+            f" {_at(ends)} (in {_span((ends - now).total_seconds())}), then {_then(task, worker)}",
         ),
         *_unserved(task, overview),
     ]
@@ -114,11 +115,16 @@ def _restarted(task: Task, worker: WorkerRow) -> bool:
     return task.last_attempt_at is not None and task.last_attempt_at < worker.started_at - RESTARTED
 
 
-def _then(task: Task) -> str:
-    """Returns what becomes of it when its lease is recovered."""
+def _then(task: Task, worker: WorkerRow | None) -> str:
+    """Returns what becomes of it when its lease is recovered. A worker that beat and was lost uses up no attempt."""
     if task.cancel_requested_at is not None:
         return "it is cancelled"
-    return "it is tried again" if task.attempt_count < task.max_attempts else "it fails: its attempts are used up"
+    spared = worker is not None and worker.hears
+    return (
+        "it is tried again"
+        if spared or task.attempt_count < task.max_attempts
+        else "it fails: its attempts are used up"
+    )
 
 
 def _unserved(task: Task, overview: Overview) -> list[Reason]:

@@ -15,6 +15,8 @@ from redrive.ops.text import span
 # A heartbeat is written every few seconds at most: after so long, or after three intervals, it is overdue.
 QUIET, WRITTEN = timedelta(seconds=10), timedelta(seconds=4)
 GONE_AFTER = timedelta(seconds=30)  # or twice the time after which it is overdue
+# What ends the leases of a silent worker that used to beat.
+DECLARED_DEAD = "a live worker declares it dead, by default within 75 s"
 OUTSIDE, ABROAD = "http", timedelta(minutes=15)  # the host of those who claim from outside; they come now and then
 
 
@@ -71,8 +73,8 @@ def fell_silent(worker: WorkerRow, now: datetime) -> bool:
 
 @dataclass(slots=True, frozen=True)
 class Lost:
-    """Tasks that run on a worker of which nothing is heard; they come back when their leases end. ``restarted``: it
-    runs again, and knows nothing of them."""
+    """Tasks that run on a worker of which nothing is heard; they come back when others declare it dead, or when their
+    leases end. ``restarted``: it runs again, and knows nothing of them."""
 
     worker: WorkerRow
     queue: str
@@ -92,7 +94,8 @@ class Lost:
         lease, they = ("its lease", "it comes") if self.tasks == 1 else ("their leases", "they come")
         if self.last_ends > now:
             ends = "ends" if self.tasks == 1 else "end"
-            return f"{they} back when {lease} {ends}, in {span(self.last_ends - now)} at the latest"
+            judged = f"{DECLARED_DEAD}, or " if self.worker.hears else ""
+            return f"{they} back when {judged}{lease} {ends}, in {span(self.last_ends - now)} at the latest"
         ended = span(now - self.last_ends)
         return f"{lease} ended {ended} ago, and {they} back as soon as a live worker looks"
 

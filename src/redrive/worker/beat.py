@@ -1,7 +1,7 @@
 """Beats: tells the store that this worker lives, from a thread of its own, whatever its event loop is doing.
 
 The thread has a little loop and a connection of its own. It keeps leases, too, while the worker's loop stands still,
-and looks at who else has fallen silent.
+and looks at who else has fallen silent, or is gone from this machine.
 """
 
 from __future__ import annotations
@@ -9,18 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import random
-import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
-from redrive.kernel.ports.store import Beat, Heard, Judgement, Store
+from redrive.kernel.ports.store import Beat, Heard, Judgement, Process, Store
 from redrive.settings import Settings
 from redrive.version import __version__
 from redrive.worker.config import WorkerConfig
+from redrive.worker.machine import is_gone, this_process
 from redrive.worker.run import Run, RunState
 from redrive.worker.state import WorkerState
 
@@ -84,7 +83,9 @@ class Beats:
         """Beats once on the worker's own loop, so that it is missed from its first claim on; then from the thread."""
         self._worker_loop = asyncio.get_running_loop()
         with contextlib.suppress(StoreUnavailable, StoreUnusable):  # the ticker meets the same, and says so
-            self._heed(await self._store.beat(self._beat()))
+            heard = await self._store.beat(self._beat())
+            self._heed(heard)
+            await self._bury(self._store, heard.neighbours)
         self._thread = threading.Thread(target=self._main, name="redrive-beat", daemon=True)
         self._thread.start()
 
@@ -132,13 +133,15 @@ class Beats:
         turn."""
         began = time.monotonic()
         self._ask(began)
-        self._heed(await store.beat(self._beat()))
+        heard = await store.beat(self._beat())
+        self._heed(heard)
         await self._keep(store)
         if self._failing:
             self._failing = False
             self._tell(self._on_contact)
         if self._judge_at is not None and time.monotonic() >= self._judge_at:
             await self._judge(store)
+        await self._bury(store, heard.neighbours)
         wait = max(began + self.interval - time.monotonic(), 0.0)
         return wait if self._judge_at is None else min(wait, max(self._judge_at - time.monotonic(), 0.01))
 
@@ -163,13 +166,14 @@ class Beats:
     async def _judge(self, store: Store) -> None:
         self._judge_at = None
         dead = await store.judge(self._config.id, self._judgement)
-        for name, tasks in dead.items():
+        for name, one in dead.items():
             logger.warning(
-                "worker %s has been silent for more than %g s: its %d tasks go back",
+                "worker %s has been silent for more than %g s%s: its %d tasks go back",
                 name,
                 self._judgement.dead_after,
-                tasks,
-                extra=self._fields("declared_dead", dead=name, tasks=tasks),
+                ", and most others with it" if one.cut_off else "",
+                one.tasks,
+                extra=self._fields("declared_dead", dead=name, tasks=one.tasks, cut_off=one.cut_off),
             )
         if dead:
             self._tell(self._on_dead)
@@ -177,6 +181,24 @@ class Beats:
             # Somebody is silent, and it is not for us to say so: most of the fleet is, or we were away. Asking again at
             # once would keep a fleet busy that is just coming back.
             self._no_judgement_before = time.monotonic() + self.interval
+
+    async def _bury(self, store: Store, neighbours: Mapping[str, Process]) -> None:
+        """Ends the leases of workers whose processes are gone from this machine: nobody has to wait for their
+        silence."""
+        for name, process in neighbours.items():
+            if not is_gone(process):
+                continue
+            tasks = await store.bury(name, process)
+            if tasks is None:  # somebody else has seen it, too
+                continue
+            logger.warning(
+                "the process of worker %s (%d) has ended without a word: its %d tasks go back",
+                name,
+                process.pid,
+                tasks,
+                extra=self._fields("buried", dead=name, tasks=tasks),
+            )
+            self._tell(self._on_dead)
 
     async def _keep(self, store: Store) -> None:
         """Renews leases that the loop should have renewed: it stands still, and what it runs goes on."""
@@ -218,8 +240,7 @@ class Beats:
         stalled = now - self._asked if self._asked > self._answered else 0.0
         return Beat(
             config.id,
-            socket.gethostname(),
-            os.getpid(),
+            this_process(),
             config.options.queues,
             config.options.concurrency,
             len(self._runs),

@@ -8,7 +8,8 @@ import socket
 
 from redrive.app import Served
 from redrive.errors import RedriveError
-from redrive.worker.sessions import session_ends
+from redrive.kernel.ports.store import Process
+from redrive.worker.machine import session_ends
 
 logger = logging.getLogger("redrive.supervisor")
 # As long as a supervisor waits for it before it starts the process again. Without it, others notice after a while.
@@ -27,7 +28,7 @@ class Burials:
             async with asyncio.timeout(PATIENCE_S):
                 if not await session_ends(pid, PATIENCE_S):
                     return
-                tasks = await self._served.bound().bury(name, socket.gethostname(), pid)
+                tasks = await self._served.bound().bury(name, Process(socket.gethostname(), pid))
         except (RedriveError, TimeoutError):
             return
         if tasks:

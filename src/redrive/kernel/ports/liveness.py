@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, Self
 from uuid import UUID
 
@@ -25,12 +25,31 @@ class Judgement:
 
 
 @dataclass(slots=True, frozen=True)
+class Process:
+    """A process, as its machine tells it from others. ``machine``: where its pid means the same process (boot and
+    namespaces); ``birth``: which of those that had this pid it is. Both are None where the system does not tell."""
+
+    host: str
+    pid: int
+    machine: str | None = None
+    birth: int | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Dead:
+    """How many tasks a worker had that was declared dead. ``cut_off``: so many were silent that it may have been the
+    network."""
+
+    tasks: int
+    cut_off: bool = False
+
+
+@dataclass(slots=True, frozen=True)
 class Beat:
     """A sign of life that does not depend on what a worker runs: a thread of its own sends it."""
 
     worker_id: str
-    host: str
-    pid: int
+    process: Process
     queues: tuple[str, ...]
     concurrency: int
     running: int
@@ -48,12 +67,14 @@ class Beat:
 
 @dataclass(slots=True, frozen=True)
 class Heard:
-    """What a beat returns. ``silent_in``: seconds until somebody else is to be judged, if that is before the next beat;
-    ``declared``: it had been declared dead meanwhile; ``drain``: somebody has asked it to end."""
+    """What a beat returns. ``silent_in``: seconds until somebody may be judged, if that is before the next beat;
+    ``declared``: it had been declared dead meanwhile; ``drain``: somebody has asked it to end; ``neighbours``: workers
+    of the same machine, whose processes this one can look for."""
 
     silent_in: float | None = None
     declared: bool = False
     drain: bool = False
+    neighbours: Mapping[str, Process] = field(default_factory=dict)
 
 
 class Liveness(Protocol):
@@ -65,9 +86,13 @@ class Liveness(Protocol):
 
     async def beat(self, beat: Beat) -> Heard: ...
 
-    async def judge(self, worker_id: str, by: Judgement) -> Mapping[str, int]:
-        """Ends the leases of workers that are silent, and returns how many each of them had; recovery does the rest.
-        ``worker_id`` is who judges: it must have beaten without a gap for as long as silence takes."""
+    async def judge(self, worker_id: str, by: Judgement) -> Mapping[str, Dead]:
+        """Ends the leases of workers that are silent, and returns those; recovery does the rest. ``worker_id`` is who
+        judges: it must have beaten without a gap for as long as silence takes. Where those who
+        may have been cut off (two beats late by now, or back from a gap only since then) are more than those who have
+        been heard all that time, it may be the network: then four times as long must have passed since the last of
+        those that are late was heard and since the judge's beats began, and no task is held responsible for what became
+        of its worker."""
 
     async def deaths(self, ids: Sequence[UUID]) -> Mapping[UUID, int]:
         """Returns which of these tasks were aboard workers that were lost, and how many."""
@@ -76,6 +101,6 @@ class Liveness(Protocol):
         """Notes of tasks that their worker has not begun them and has them wait, or that it begins them now. If it dies
         meanwhile, that is none of their doing."""
 
-    async def bury(self, worker_id: str, host: str, pid: int) -> int:
-        """Ends the leases of a worker whose process is known to be gone; returns how many. Another process under the
-        same name keeps its own."""
+    async def bury(self, worker_id: str, process: Process) -> int | None:
+        """Ends the leases of a worker whose process is known to be gone; returns how many. None if the worker is
+        another process by now, or was declared dead before."""

@@ -13,7 +13,7 @@ from redrive.kernel.ports.audit import AuditReads
 from redrive.kernel.ports.failures import FailureReads
 from redrive.kernel.ports.features import FeatureReads
 from redrive.kernel.ports.health import HealthReads
-from redrive.kernel.ports.liveness import Beat, Heard, Judgement, Liveness
+from redrive.kernel.ports.liveness import Beat, Dead, Heard, Judgement, Liveness, Process
 from redrive.kernel.ports.records import RecordReads
 from redrive.kernel.ports.series import SeriesReads
 from redrive.kernel.ports.tasks import MOST_ENTRIES, TaskReads
@@ -50,6 +50,7 @@ __all__ = [
     "ClaimRequest",
     "Count",
     "Cycle",
+    "Dead",
     "Heard",
     "Heartbeat",
     "HoldRow",
@@ -58,6 +59,7 @@ __all__ = [
     "LimitRow",
     "Migrations",
     "Overview",
+    "Process",
     "Query",
     "RetryCount",
     "ScheduleRow",

@@ -82,13 +82,14 @@ select * from redrive.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $1
   $19);
 
 -- beat: a worker's own beat, apart from its ticks
-select silent_in, declared, drain from redrive.beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
+select silent_in, declared, drain, neighbours
+from redrive.worker_beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
 
 -- judge: leases of workers that are silent end
-select worker, tasks from redrive.judge($1, $2, $3);
+select worker, tasks, cut_off from redrive.judge_silent($1, $2, $3);
 
 -- bury: leases of a worker whose process is gone end
-select redrive.bury($1, $2, $3);
+select redrive.bury_process($1, $2, $3, $4, $5);
 
 -- deaths: which of these tasks were aboard workers that were lost
 select t.id, t.deaths from redrive.task t where t.id = any ($1) and t.deaths > 0;

@@ -20,9 +20,11 @@ from redrive.kernel.ports.store import (
     Capabilities,
     ClaimRequest,
     Cycle,
+    Dead,
     Heard,
     Heartbeat,
     Judgement,
+    Process,
     TickResult,
     Transaction,
     Wake,
@@ -164,9 +166,9 @@ class PostgresStore(Reads, Series):
     async def beat(self, given: Beat) -> Heard:
         return await beat(self.pool, given)
 
-    async def judge(self, worker_id: str, by: Judgement) -> Mapping[str, int]:
+    async def judge(self, worker_id: str, by: Judgement) -> Mapping[str, Dead]:
         rows = await fetch(self.pool, "judge", worker_id, by.dead_after_ms, by.lease_ms)
-        return {row["worker"]: row["tasks"] for row in rows}
+        return {row["worker"]: Dead(row["tasks"], row["cut_off"]) for row in rows}
 
     async def deaths(self, ids: Sequence[UUID]) -> Mapping[UUID, int]:
         return {row["id"]: row["deaths"] for row in await fetch(self.pool, "deaths", list(ids))}
@@ -174,8 +176,10 @@ class PostgresStore(Reads, Series):
     async def set_apart(self, leases: Sequence[tuple[UUID, UUID]], apart: bool) -> None:
         await value(self.pool, "set_apart", [id_ for id_, _ in leases], [token for _, token in leases], apart)
 
-    async def bury(self, worker_id: str, host: str, pid: int) -> int:
-        return int(await value(self.pool, "bury", worker_id, host, pid))
+    async def bury(self, worker_id: str, process: Process) -> int | None:
+        given = (process.host, process.pid, process.machine, process.birth)
+        found: int | None = await value(self.pool, "bury", worker_id, *given)
+        return found
 
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         match duty:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import datetime
 
 from redrive.errors import RedriveError
@@ -99,13 +101,13 @@ class Ticks:
 
 
 async def beat(pool: Pool, given: Beat) -> Heard:
-    by = given.judgement
+    by, process = given.judgement, given.process
     (row,) = await fetch(
         pool,
         "beat",
         given.worker_id,
-        given.host,
-        given.pid,
+        process.host,
+        process.pid,
         list(given.queues),
         given.concurrency,
         given.running,
@@ -116,8 +118,12 @@ async def beat(pool: Pool, given: Beat) -> Heard:
         round(given.stalled * 1000),
         by.dead_after_ms,
         by.lease_ms,
+        process.machine,
+        process.birth,
     )
-    return Heard(row["silent_in"], row["declared"], row["drain"])
+    found = json.loads(row["neighbours"] or "{}")
+    neighbours = {id_: replace(process, pid=pid, birth=birth) for id_, (pid, birth) in found.items()}
+    return Heard(row["silent_in"], row["declared"], row["drain"], neighbours)
 
 
 def _columns(pairs: Collection[tuple[str, str]]) -> tuple[list[str], list[str]]:

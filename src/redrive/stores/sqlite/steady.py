@@ -97,7 +97,7 @@ def follow(session: Session, boot: str, apart: int) -> None:
 def _shift(session: Session, step: int) -> None:
     leases = session.run(SQL["shift_leases"], step)
     session.run(SQL["shift_waits"], step, session.now)
-    session.run(SQL["shift_workers"], session.now)
+    session.run(SQL["shift_workers"], session.now, step)
     logger.warning(
         "the machine's clock was set by %.0f s: %d leases keep what was left of them",
         step / SECOND,

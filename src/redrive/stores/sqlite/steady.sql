@@ -21,4 +21,5 @@ update redrive_task set next_attempt_at = next_attempt_at + ?
 where state = 'delayed' and next_attempt_at is not null and (last_attempt_at is not null or created_at > ?)
 
 -- shift_workers: nobody was seen later than now, nor is it known any more who was silent for how long
-update redrive_worker set seen_at = min(seen_at, ?1), beating_since = case when beating_since is not null then ?1 end
+update redrive_worker set seen_at = min(seen_at, ?1), beating_since = case when beating_since is not null then ?1 end,
+  cut_off_at = cut_off_at + ?2

@@ -25,9 +25,11 @@ from redrive.kernel.ports.store import (
     Capabilities,
     ClaimRequest,
     Cycle,
+    Dead,
     Heard,
     Heartbeat,
     Judgement,
+    Process,
     TickResult,
     Wake,
 )
@@ -195,7 +197,7 @@ class SqliteStore(Reads, Series):
     async def beat(self, given: Beat) -> Heard:
         return await self._writer.run(lambda session: beat.beat(session, given))
 
-    async def judge(self, worker_id: str, by: Judgement) -> Mapping[str, int]:
+    async def judge(self, worker_id: str, by: Judgement) -> Mapping[str, Dead]:
         return await self._writer.run(lambda session: beat.judge(session, worker_id, by))
 
     async def deaths(self, ids: Sequence[UUID]) -> Mapping[UUID, int]:
@@ -204,8 +206,8 @@ class SqliteStore(Reads, Series):
     async def set_apart(self, leases: Sequence[tuple[UUID, UUID]], apart: bool) -> None:
         await self._writer.run(lambda session: beat.set_apart(session, leases, apart))
 
-    async def bury(self, worker_id: str, host: str, pid: int) -> int:
-        return await self._writer.run(lambda session: beat.bury(session, worker_id, host, pid))
+    async def bury(self, worker_id: str, process: Process) -> int | None:
+        return await self._writer.run(lambda session: beat.bury(session, worker_id, process))
 
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         match duty:

@@ -125,9 +125,9 @@ def expired(session: Session, limit: int, feature: str | None) -> list[ExpiredLe
             ms and ms / 1000,
             (session.now - (began or session.now)) / SECOND,
             deaths,
-            bool(apart),
+            bool(blameless),
         )
-        for id_, token, attempt, most, worker, feature, kind, queue, trace, ms, began, deaths, apart in rows
+        for id_, token, attempt, most, worker, feature, kind, queue, trace, ms, began, deaths, blameless in rows
     ]
 
 

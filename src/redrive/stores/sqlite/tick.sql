@@ -1,6 +1,8 @@
--- beat: a write a few times a minute is enough to be seen alive
-update redrive_worker set seen_at = ?, running = ?, stopping = ? 
-where id = ? and (seen_at < ? or stopping <> ? or (stopping and running <> ?))
+-- beat: a write a few times a minute is enough to be seen alive; back from a gap, it ticks before it beats, and the gap is one
+-- all the same
+update redrive_worker set seen_at = ?1, running = ?2, stopping = ?3,
+  beating_since = case when seen_at < ?1 - 2000 * beats_ms then ?1 else beating_since end
+where id = ?4 and (seen_at < ?5 or stopping <> ?6 or (stopping and running <> ?7))
 
 -- join: a worker seen for the first time, or another process under the same name; whether it beats apart from its ticks,
 -- its first beat will say
@@ -8,7 +10,7 @@ insert into redrive_worker (id, host, pid, queues, concurrency, running, version
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set host = excluded.host, pid = excluded.pid,
   queues = excluded.queues, concurrency = excluded.concurrency, running = excluded.running, version = excluded.version,
   started_at = excluded.started_at, seen_at = excluded.seen_at, stopping = excluded.stopping, beat_ms = excluded.beat_ms,
-  beats_ms = null, beating_since = null, dead_at = null, drain_at = null, drain_by = null, drain_reason = null
+  beats_ms = null, beating_since = null, machine = null, birth = null, dead_at = null, drain_at = null, drain_by = null, drain_reason = null
 where (host, pid, queues) <> (excluded.host, excluded.pid, excluded.queues)
 
 -- sheet_new: unless it was sent again because the answer was lost
@@ -53,10 +55,12 @@ select min(at) from (
   union all select min(until) from redrive_circuit where open and until > ?)
 
 -- expired: leases that ran out, of tasks of one feature or of none, with the workers that were lost while they had the
--- task; null where whoever had it is no worker that beats: then nobody knows whether it died
+-- task; null where whoever had it is no worker that beats: then nobody knows whether it died. Then whether what became of it is none
+-- of the task's doing: it had not begun it, or so many were silent with it that it may have been the network
 select id, lease_token, attempt_count, max_attempts, worker_id, feature, kind, queue, trace_id, timeout_ms, last_attempt_at,
   case when exists (select 1 from redrive_worker w where w.id = redrive_task.worker_id and w.beats_ms is not null)
-    then redrive_task.deaths end, apart
+    then redrive_task.deaths end,
+  apart or exists (select 1 from redrive_worker w where w.id = redrive_task.worker_id and w.cut_off_at = lease_expires_at)
 from redrive_task where state = 'running' and lease_expires_at <= ? and feature is ? order by lease_expires_at limit ?
 
 -- any_record: is there a document of this collection and state

@@ -29,6 +29,7 @@ from redrive.kernel.ports.store import (
     Heard,
     Heartbeat,
     Judgement,
+    Process,
     Query,
     Store,
     TickResult,
@@ -199,12 +200,15 @@ class Harness(ABC):
         worker: str = "w1",
         *,
         pid: int = 1,
+        birth: int | None = None,
+        host: str = "host",
         age: float = 0.0,
         store: Store | None = None,
         every: float = BEAT,
         judgement: Judgement = JUDGEMENT,
     ) -> Heard:
-        beat = Beat(worker, "host", pid, ("default",), 4, 0, "0", age, 1.5, every, judgement)
+        process = Process(host, pid, None if birth is None else "boot", birth)
+        beat = Beat(worker, process, ("default",), 4, 0, "0", age, 1.5, every, judgement)
         return await (store or self.store).beat(beat)
 
     async def let_beat(self, seconds: float, *workers: str) -> None:

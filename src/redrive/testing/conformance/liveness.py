@@ -5,11 +5,17 @@ from __future__ import annotations
 from redrive.kernel.commit import Drain
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
-from redrive.kernel.ports.store import Heartbeat
+from redrive.kernel.ports.store import Dead, Heartbeat, Judgement, Process
 from redrive.kernel.task import Claimed, State
 from redrive.testing.conformance.harness import DEAD_AFTER, JUDGEMENT, LEASE, Harness, failing
 
 LONG = 600.0
+LONG_LEASES = Judgement(DEAD_AFTER, LONG)  # nobody of the fleet is forgotten while a test lasts
+
+
+async def judge(harness: Harness, worker: str, by: Judgement = JUDGEMENT) -> dict[str, int]:
+    """Lets a worker judge; returns how many tasks each of the dead had."""
+    return {name: dead.tasks for name, dead in (await harness.store.judge(worker, by)).items()}
 
 
 class TestLiveness:
@@ -23,11 +29,11 @@ class TestLiveness:
         held = [await self._held_by(harness, "dead") for _ in range(2)]
         other = await self._held_by(harness, "judge")
         await harness.let_beat(DEAD_AFTER + 1, "judge")
-        assert await harness.store.judge("judge", JUDGEMENT) == {"dead": 2}
+        assert await judge(harness, "judge") == {"dead": 2}
         assert await harness.recover() == {task.id for task in held}
         assert [await harness.state(task.id) for task in (*held, other)] == [State.QUEUED, State.QUEUED, State.RUNNING]
         assert not await harness.settle(held[0], Completed()), "its token is worth nothing any more"
-        assert await harness.store.judge("judge", JUDGEMENT) == {}, "once"
+        assert await judge(harness, "judge") == {}, "once"
         await harness.check_totals()
 
     async def test_it_is_known_when_somebody_is_to_be_judged(self, harness: Harness) -> None:
@@ -35,18 +41,18 @@ class TestLiveness:
         assert (await harness.beat("judge")).silent_in is None
         await harness.let_beat(12.5, "judge")
         soon = (await harness.beat("judge")).silent_in
-        assert soon is not None and 2 < soon < 2.6
+        assert soon is not None and 0 < soon < 2.6
         await harness.advance(3)
         now = (await harness.beat("judge")).silent_in
         assert now is not None and now < 0
-        await harness.store.judge("judge", JUDGEMENT)
+        await judge(harness, "judge")
         assert (await harness.beat("judge")).silent_in is None
 
     async def test_one_that_beats_keeps_its_leases(self, harness: Harness) -> None:
         await harness.beat("w1")
         held = await self._held_by(harness, "w1")
         await harness.let_beat(4 * DEAD_AFTER, "w1", "judge")
-        assert await harness.store.judge("judge", JUDGEMENT) == {}
+        assert await judge(harness, "judge") == {}
         assert await harness.settle(held, Completed())
 
     async def test_a_judge_must_have_beaten_without_a_gap(self, harness: Harness) -> None:
@@ -55,25 +61,122 @@ class TestLiveness:
         await self._held_by(harness, "dead")
         await harness.let_beat(12, "judge")
         await harness.advance(9)
-        assert await harness.store.judge("judge", JUDGEMENT) == {}, "it was silent itself"
+        assert await judge(harness, "judge") == {}, "it was silent itself"
         await harness.beat("judge")
-        assert await harness.store.judge("judge", JUDGEMENT) == {}, "nor does it know who was cut off with it"
+        assert await judge(harness, "judge") == {}, "nor does it know who was cut off with it"
         await harness.let_beat(DEAD_AFTER + 1, "judge")
-        assert await harness.store.judge("judge", JUDGEMENT) == {"dead": 1}
-        assert await harness.store.judge("stranger", JUDGEMENT) == {}
+        assert await judge(harness, "judge") == {"dead": 1}
+        assert await judge(harness, "stranger") == {}
 
-    async def test_when_most_are_silent_leases_decide(self, harness: Harness) -> None:
+    async def test_a_tick_does_not_hide_a_gap(self, harness: Harness) -> None:
+        """Whoever comes back may tick before it beats."""
+        for name in ("a", "b", "c", "gone"):
+            await harness.beat(name)
+        await harness.let_beat(20, "a", "b", "c", "gone")
+        await harness.let_beat(20, "a", "b")
+        await harness.tick("c")
+        await harness.beat("c")
+        assert await judge(harness, "c") == {}, "it was away itself"
+        assert await judge(harness, "a") == {"gone": 0}
+
+    async def test_when_most_are_silent_nobody_is_judged_for_a_minute(self, harness: Harness) -> None:
+        """It may be the network. Then all of them are, and no task is held responsible."""
+        await harness.limit("A", concurrency=3)
+        for name in ("a", "b", "c", "judge"):
+            await harness.beat(name)
+        held = [await self._held_by(harness, name) for name in ("a", "b")]
+        await harness.let_beat(20, "c", "judge")
+        held.append(await self._held_by(harness, "c"))
+        waits = await harness.enqueue(max_attempts=1)
+        await harness.let_beat(48, "judge")  # the first two have been silent for 68 s by now
+        assert await judge(harness, "judge", LONG_LEASES) == {}
+        heard = await harness.beat("judge", judgement=LONG_LEASES)
+        assert heard.silent_in is None, "not before the next beat"
+        await harness.let_beat(8, "judge")
+        heard = await harness.beat("judge", judgement=LONG_LEASES)
+        assert heard.silent_in is not None and heard.silent_in <= 4, "it is known when"
+        await harness.advance(4)
+        await harness.beat("judge", judgement=LONG_LEASES)
+        assert not await harness.claim(), "the dead have all places of this kind"
+        assert await harness.store.judge("judge", LONG_LEASES) == {name: Dead(1, True) for name in ("a", "b", "c")}
+        assert await harness.recover() == {task.id for task in held}
+        assert await harness.store.deaths([task.id for task in held]) == {}
+        for task in held:
+            row = await harness.task(task.id)
+            assert (row.state, row.attempt_count, row.max_attempts) == (State.QUEUED, 0, 3), "as if it had been stopped"
+            assert not await harness.settle(task, Completed())
+        assert {claimed.id for claimed in await harness.claim(4)} <= {waits, *(task.id for task in held)}
+        await harness.check_totals()
+
+    async def test_of_two_one_may_say_that_the_other_is_dead(self, harness: Harness) -> None:
         for name in ("a", "b", "judge"):
             await harness.beat(name)
         held = [await self._held_by(harness, name) for name in ("a", "b")]
         await harness.let_beat(DEAD_AFTER + 1, "judge")
-        assert await harness.store.judge("judge", JUDGEMENT) == {}
+        assert await judge(harness, "judge") == {}
         await harness.beat("b")
-        assert await harness.store.judge("judge", JUDGEMENT) == {"a": 1}
+        assert await judge(harness, "judge") == {}, "a might come back as well"
+        await harness.let_beat(DEAD_AFTER + 1, "b", "judge")
+        assert await harness.store.judge("judge", JUDGEMENT) == {"a": Dead(1, False)}
         assert await harness.recover() == {held[0].id}
-        # Of two, one may say that the other is dead.
+        assert await harness.store.deaths([held[0].id]) == {held[0].id: 1}
         await harness.let_beat(DEAD_AFTER + 1, "judge")
-        assert await harness.store.judge("judge", JUDGEMENT) == {"b": 1}
+        assert await judge(harness, "judge") == {"b": 1}
+
+    async def test_a_newcomer_judges_when_it_has_beaten_for_a_minute(self, harness: Harness) -> None:
+        for name in ("a", "b", "c"):
+            await harness.beat(name)
+            await self._held_by(harness, name)
+        await harness.advance(120)
+        await harness.let_beat(44, "new")
+        assert await judge(harness, "new", LONG_LEASES) == {}
+        await harness.let_beat(20, "new")
+        assert await judge(harness, "new", LONG_LEASES) == {"a": 1, "b": 1, "c": 1}
+
+    async def test_the_first_of_many_to_be_missed_is_not_judged(self, harness: Harness) -> None:
+        """All are cut off at once, and their last beats were not at one time."""
+        names = [f"w{n}" for n in range(4)]
+        for name in names:
+            await harness.beat(name)
+            await harness.advance(1)
+        await self._held_by(harness, "w0")
+        await harness.let_beat(20, "judge", *names)
+        for name in names:
+            await harness.beat(name)
+            await harness.advance(1)
+            await harness.beat("judge")
+        for _ in range(20):
+            await harness.advance(2)
+            await harness.beat("judge")
+            assert await judge(harness, "judge", LONG_LEASES) == {}
+        await harness.let_beat(24, "judge")
+        assert (await judge(harness, "judge", LONG_LEASES)).keys() == set(names)
+
+    async def test_those_who_come_back_one_after_the_other_are_not_judged(self, harness: Harness) -> None:
+        """Half of them are heard of again; the other half would be a moment later."""
+        names = [f"w{n}" for n in range(9)]
+        for name in (*names, "judge"):
+            await harness.beat(name)
+        await self._held_by(harness, "w8")
+        await harness.let_beat(48, "judge")
+        for name in names[:8]:
+            await harness.beat(name)
+            assert await judge(harness, "judge", LONG_LEASES) == {}
+        # Who is heard of no more is dead as soon as the others are known to be well.
+        await harness.let_beat(DEAD_AFTER + 1, "judge", *names[:8])
+        assert await judge(harness, "judge", LONG_LEASES) == {"w8": 1}
+
+    async def test_a_lease_that_was_kept_after_all_counts_when_its_worker_dies(self, harness: Harness) -> None:
+        for name in ("a", "b", "judge"):
+            await harness.beat(name)
+        held = await self._held_by(harness, "a")
+        await harness.let_beat(64, "judge")
+        assert await judge(harness, "judge", LONG_LEASES) == {"a": 1, "b": 0}
+        assert (await harness.beat("a")).declared
+        assert await harness.renew(held, LONG)
+        assert await harness.store.bury("a", Process("host", 1)) == 1
+        assert await harness.recover() == {held.id}
+        assert await harness.store.deaths([held.id]) == {held.id: 1}
 
     async def test_those_who_are_long_gone_are_not_most(self, harness: Harness) -> None:
         for name in ("a", "b", "c", "judge"):
@@ -82,7 +185,7 @@ class TestLiveness:
         await harness.beat("new")
         held = await self._held_by(harness, "new")
         await harness.let_beat(DEAD_AFTER + 1, "judge")
-        assert await harness.store.judge("judge", JUDGEMENT) == {"new": 1}
+        assert await judge(harness, "judge") == {"new": 1}
         assert await harness.recover() == {held.id}
 
     async def test_a_renewal_in_between_keeps_the_lease(self, harness: Harness) -> None:
@@ -90,7 +193,7 @@ class TestLiveness:
         await harness.beat("judge")
         held = await self._held_by(harness, "slow")
         await harness.let_beat(DEAD_AFTER + 1, "judge")
-        assert await harness.store.judge("judge", JUDGEMENT) == {"slow": 1}
+        assert await judge(harness, "judge") == {"slow": 1}
         assert await harness.renew(held, LONG)
         assert await harness.recover() == set()
         assert await harness.settle(held, Completed())
@@ -100,14 +203,14 @@ class TestLiveness:
         await harness.beat("judge")
         held = await self._held_by(harness, "paused")
         await harness.let_beat(DEAD_AFTER + 1, "judge")
-        await harness.store.judge("judge", JUDGEMENT)
+        await judge(harness, "judge")
         await harness.recover()
         assert (await harness.beat("paused")).declared
         assert not await harness.renew(held)
         assert not (await harness.beat("paused")).declared
         # It counts again, and can be lost again.
         await harness.let_beat(DEAD_AFTER + 1, "judge")
-        assert await harness.store.judge("judge", JUDGEMENT) == {"paused": 0}
+        assert await judge(harness, "judge") == {"paused": 0}
 
     async def test_who_only_ticks_is_left_to_its_leases(self, harness: Harness) -> None:
         """A worker of the version before, or an executor: its silence may be that of its loop."""
@@ -116,7 +219,7 @@ class TestLiveness:
         await self._held_by(harness, "old")
         await harness.let_beat(4 * DEAD_AFTER, "judge")
         assert (await harness.beat("judge")).silent_in is None
-        assert await harness.store.judge("judge", JUDGEMENT) == {}
+        assert await judge(harness, "judge") == {}
 
     async def test_an_old_worker_under_a_name_that_used_to_beat(self, harness: Harness) -> None:
         await harness.beat("w1", pid=7)
@@ -125,7 +228,7 @@ class TestLiveness:
             await harness.store.tick(Heartbeat("w1", "host", 8, ("default",), 4, 0, "0", {}))
         await harness.beat("judge")
         await harness.let_beat(DEAD_AFTER + 5, "judge")
-        assert await harness.store.judge("judge", JUDGEMENT) == {}
+        assert await judge(harness, "judge") == {}
 
     async def test_one_that_said_goodbye_is_not_missed(self, harness: Harness) -> None:
         for name in ("a", "b", "judge"):
@@ -135,7 +238,7 @@ class TestLiveness:
         await harness.beat("new")
         await self._held_by(harness, "new")
         await harness.let_beat(DEAD_AFTER + 1, "judge")
-        assert await harness.store.judge("judge", JUDGEMENT) == {"new": 1}
+        assert await judge(harness, "judge") == {"new": 1}
 
     async def test_what_another_process_had_under_this_name_is_freed(self, harness: Harness) -> None:
         await harness.beat("w1", pid=1)
@@ -145,10 +248,10 @@ class TestLiveness:
         assert first.silent_in is not None and 14 < first.silent_in <= 15
         own = await self._held_by(harness, "w1")
         for n in range(1, 5):
-            assert await harness.store.judge("w1", JUDGEMENT) == {}
+            assert await judge(harness, "w1") == {}
             await harness.advance(4)
             await harness.beat("w1", pid=2, age=4.0 * n)
-        assert await harness.store.judge("w1", JUDGEMENT) == {"w1": 1}
+        assert await judge(harness, "w1") == {"w1": 1}
         assert await harness.recover() == {held.id}
         assert await harness.settle(own, Completed())
 
@@ -166,7 +269,7 @@ class TestLiveness:
             if heard.silent_in <= 0:
                 break
         assert age == 26.0, "as soon as it has beaten for long enough"
-        assert await harness.store.judge("w1", JUDGEMENT) == {"w1": 1}
+        assert await judge(harness, "w1") == {"w1": 1}
         assert await harness.recover() == {held.id}
 
     async def test_two_processes_of_one_name_do_not_bury_each_other(self, harness: Harness) -> None:
@@ -175,19 +278,51 @@ class TestLiveness:
             for pid in (1, 2):
                 await harness.beat("twin", pid=pid)
                 held.append(await self._held_by(harness, "twin"))
-            assert await harness.store.judge("twin", JUDGEMENT) == {}
+            assert await judge(harness, "twin") == {}
             await harness.advance(4)
         assert await harness.recover() == set()
 
     async def test_a_process_that_was_seen_to_end_is_buried_at_once(self, harness: Harness) -> None:
         await harness.beat("child", pid=1)
         held = await self._held_by(harness, "child")
-        assert await harness.store.bury("child", "host", 2) == 0, "that is another process"
+        assert await harness.store.bury("child", Process("host", 2)) is None, "that is another process"
         assert await harness.recover() == set()
-        assert await harness.store.bury("child", "host", 1) == 1
+        assert await harness.store.bury("child", Process("host", 1)) == 1
         assert await harness.recover() == {held.id}
-        assert await harness.store.bury("nobody", "host", 1) == 0
+        assert await harness.store.bury("nobody", Process("host", 1)) is None
         assert await harness.settle(await harness.claim_one(), Completed())
+
+    async def test_workers_of_one_machine_know_each_others_processes(self, harness: Harness) -> None:
+        await harness.beat("stopped", pid=5, birth=50)
+        await harness.tick("stopped", stopping=True)
+        await harness.beat("old", pid=6)
+        await harness.beat("elsewhere", pid=7, birth=70, host="another")
+        await harness.beat("dead", pid=8, birth=80)
+        held = await self._held_by(harness, "dead")
+        found = (await harness.beat("w1", pid=9, birth=90)).neighbours
+        assert found == {"dead": Process("host", 8, "boot", 80)}
+        assert (await harness.beat("old", pid=6)).neighbours == {}, "it does not know where it is"
+        later = Process("host", 8, "boot", 81)
+        assert await harness.store.bury("dead", later) is None, "the pid is another's by now"
+        assert await harness.recover() == set()
+        assert await harness.store.bury("dead", found["dead"]) == 1
+        assert await harness.store.bury("dead", found["dead"]) is None, "once"
+        assert await harness.recover() == {held.id}
+        assert await harness.store.deaths([held.id]) == {held.id: 1}, "it is certain, so it counts"
+        assert (await harness.beat("w1", pid=9, birth=90)).neighbours == {}
+
+    async def test_a_process_of_the_same_name_host_and_pid_is_another_by_its_birth(self, harness: Harness) -> None:
+        """As in a container that was started anew."""
+        await harness.beat("w1", birth=10)
+        held = await self._held_by(harness, "w1")
+        await harness.advance(3)
+        for n in range(5):
+            assert await harness.recover() == set()
+            await harness.beat("w1", birth=20, age=4.0 * n)
+            await harness.advance(4)
+        await harness.beat("w1", birth=20, age=20)
+        assert await judge(harness, "w1") == {"w1": 1}
+        assert await harness.recover() == {held.id}
 
     async def _die(self, harness: Harness, task: Claimed) -> None:
         """Lets the worker of a task die, and recovers it; a retry that waits is promoted."""

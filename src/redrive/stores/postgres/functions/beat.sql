@@ -1,11 +1,13 @@
--- A worker's own beat, which comes apart from its ticks and from what it runs. "silent_in": seconds until somebody else will
--- have been silent for so long that he is to be judged; null while all are heard of. "declared": it had been declared dead.
--- "drain": somebody has asked it to end. p_age: seconds since this process became a worker, so that whatever was claimed
--- under its name before then is another process's.
-create or replace function redrive.beat(
+-- A worker's own beat, which comes apart from its ticks and from what it runs. "silent_in": seconds until somebody may be judged,
+-- if that is before the next beat. "declared": it had been declared dead. "drain": somebody has asked it to end. "neighbours": the
+-- other workers whose processes this one can look for. p_age: seconds since this process became a worker, so that whatever was
+-- claimed under its name before then is another process's. p_machine, p_birth: where a pid means the same process, and which of
+-- those that had this pid it is; null where the system does not tell.
+create or replace function redrive.worker_beat(
   p_worker text, p_host text, p_pid integer, p_queues text[], p_concurrency integer, p_running integer, p_version text,
   p_age double precision, p_tick_ms integer, p_beats_ms integer, p_stalled_ms integer, p_dead_after_ms integer, p_lease_ms integer,
-  out silent_in double precision, out declared boolean, out drain boolean
+  p_machine text, p_birth bigint,
+  out silent_in double precision, out declared boolean, out drain boolean, out neighbours jsonb
 ) language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
@@ -14,10 +16,12 @@ declare
   v_row redrive.worker;
 begin
   select w.* into v_row from redrive.worker w where w.id = p_worker for no key update;
-  if found and v_row.host = p_host and v_row.pid = p_pid then
+  -- In containers host and pid are often the same for the next process.
+  if found and v_row.host = p_host and v_row.pid = p_pid
+    and coalesce(v_row.machine = p_machine, true) and coalesce(v_row.birth = p_birth, true) then
     declared := v_row.dead_at is not null;
     update redrive.worker w set seen_at = v_now, running = p_running, started_at = least(w.started_at, v_started),
-      beats_ms = p_beats_ms, stalled_ms = p_stalled_ms, dead_at = null,
+      beats_ms = p_beats_ms, stalled_ms = p_stalled_ms, dead_at = null, machine = p_machine, birth = p_birth,
       -- Two beats late, it may have been cut off, and others with it: it cannot tell who was silent.
       beating_since = case when w.beats_ms is null or w.beating_since > v_now
         or w.seen_at < v_now - make_interval(secs => 2 * p_beats_ms / 1000.0) then v_now else w.beating_since end
@@ -25,27 +29,43 @@ begin
     drain := v_row.drain_at is not null;
   else
     insert into redrive.worker (id, host, pid, queues, concurrency, running, version, started_at, seen_at, stopping, beat_ms,
-      beats_ms, beating_since, stalled_ms)
+      beats_ms, beating_since, stalled_ms, machine, birth)
     values (p_worker, p_host, p_pid, p_queues, p_concurrency, p_running, p_version, v_started, v_now, false, p_tick_ms,
-      p_beats_ms, v_now, p_stalled_ms)
+      p_beats_ms, v_now, p_stalled_ms, p_machine, p_birth)
     -- Another process under the same name.
     on conflict (id) do update set host = excluded.host, pid = excluded.pid, queues = excluded.queues,
       concurrency = excluded.concurrency, running = excluded.running, version = excluded.version,
       started_at = excluded.started_at, seen_at = excluded.seen_at, stopping = excluded.stopping,
       beat_ms = excluded.beat_ms, beats_ms = excluded.beats_ms, beating_since = excluded.beating_since,
-      stalled_ms = excluded.stalled_ms, dead_at = null, drain_at = null, drain_by = null, drain_reason = null;
+      stalled_ms = excluded.stalled_ms, machine = excluded.machine, birth = excluded.birth,
+      dead_at = null, drain_at = null, drain_by = null, drain_reason = null;
     declared := false;
     drain := false;
   end if;
   silent_in := (
-    select min(extract(epoch from f.silent_at - v_now)) from redrive.fleet(p_dead_after_ms, p_lease_ms, v_now) f
-    where f.id <> p_worker and f.silent_at <= v_now + make_interval(secs => p_beats_ms / 1000.0));
+    select extract(epoch from s.judged_at - v_now) from redrive.silent(p_worker, p_dead_after_ms, p_lease_ms, v_now) s
+    where s.judged_at <= v_now + make_interval(secs => p_beats_ms / 1000.0));
   -- What another process had under this name, which is silent if nobody has taken the name back for so long.
   if p_age <= (p_dead_after_ms + p_lease_ms) / 1000.0 and redrive.left_behind(p_worker, v_now) then
     silent_in := least(silent_in, greatest(p_dead_after_ms, 3 * p_beats_ms) / 1000.0 - (
       select extract(epoch from v_now - greatest(w.started_at, w.beating_since)) from redrive.worker w where w.id = p_worker));
   end if;
+  neighbours := (
+    select jsonb_object_agg(w.id, jsonb_build_array(w.pid, w.birth)) from redrive.worker w
+    where w.machine = p_machine and w.host = p_host and w.birth is not null and w.id <> p_worker
+      and w.dead_at is null and not (w.stopping and w.running = 0)
+      and w.seen_at > v_now - make_interval(secs => (p_dead_after_ms + p_lease_ms) / 1000.0));
 end $$;
+
+-- The same, of workers that do not say which process they are.
+create or replace function redrive.beat(
+  p_worker text, p_host text, p_pid integer, p_queues text[], p_concurrency integer, p_running integer, p_version text,
+  p_age double precision, p_tick_ms integer, p_beats_ms integer, p_stalled_ms integer, p_dead_after_ms integer, p_lease_ms integer,
+  out silent_in double precision, out declared boolean, out drain boolean
+) language sql security definer set search_path = pg_catalog, pg_temp as $$
+  select b.silent_in, b.declared, b.drain from redrive.worker_beat(p_worker, p_host, p_pid, p_queues, p_concurrency, p_running,
+    p_version, p_age, p_tick_ms, p_beats_ms, p_stalled_ms, p_dead_after_ms, p_lease_ms, null, null) b
+$$;
 
 -- Who counts when it is judged who is silent, and from when on each of them would be: those that beat apart from their loop
 -- and were not declared dead, but for those that have said goodbye. What somebody had who was last seen longer ago than a
@@ -56,6 +76,31 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select w.id, w.seen_at + make_interval(secs => greatest(p_dead_after_ms, 3 * w.beats_ms) / 1000.0) from redrive.worker w
   where w.beats_ms is not null and w.dead_at is null and not (w.stopping and w.running = 0)
     and w.seen_at > p_now - make_interval(secs => (p_dead_after_ms + p_lease_ms) / 1000.0)
+$$;
+
+-- Who of the fleet is silent, and from when on this worker may declare them dead ("judged_at"; while nobody is silent, when
+-- somebody will be). As a rule as soon as it has itself beaten without a gap for as long as silence takes. But where those who
+-- may have been cut off (two beats late by now, or back from a gap only since then) are more than those who have been heard all
+-- that time, it may be the network ("cut_off"): then four times that long must have passed since the youngest of those that are
+-- late was heard and since the judge's beats began, so that nobody is taken for dead who was away for a while, be it the first
+-- of many to be missed or the last of many to come back. The same for SQLite: stores/sqlite/beat.py.
+create or replace function redrive.silent(p_worker text, p_dead_after_ms integer, p_lease_ms integer, p_now timestamptz,
+  out ids text[], out judged_at timestamptz, out cut_off boolean)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select g.silent, case when g.silent is null then g.next when g.few then greatest(g.next, g.since + g.patience)
+      else greatest(g.heard, g.since) + 4 * g.patience end, g.silent is not null and not g.few
+  from (
+    select p.patience, array_agg(f.id) filter (where f.silent_at <= p_now) as silent,
+      min(f.silent_at) filter (where f.id <> p_worker) as next,
+      max(w.seen_at) filter (where l.late) as heard,
+      coalesce(min(w.beating_since) filter (where f.id = p_worker), 'infinity') as since,
+      count(*) filter (where l.late or (w.beating_since > p_now - p.patience and w.beating_since > w.started_at + p.patience))
+        <= count(*) filter (where not l.late and w.beating_since <= p_now - p.patience) as few
+    from (select make_interval(secs => p_dead_after_ms / 1000.0) as patience) p
+      cross join redrive.fleet(p_dead_after_ms, p_lease_ms, p_now) f join redrive.worker w on w.id = f.id
+      cross join lateral (select w.seen_at < p_now - make_interval(secs => 2 * w.beats_ms / 1000.0) as late) l
+    group by p.patience
+  ) g
 $$;
 
 -- Whether something runs that was claimed under this name before the process that has it now became a worker.
@@ -70,34 +115,40 @@ $$;
 
 -- Ends the leases of workers that are silent, and returns how many each of them had; recovery does the rest, fenced by their
 -- tokens, and a renewal that comes before it keeps its lease. Nobody is declared dead while the judge has not itself beaten
--- without a gap for as long as that takes, nor while most are silent at once: then it is the network, and leases decide.
-create or replace function redrive.judge(p_worker text, p_dead_after_ms integer, p_lease_ms integer)
-returns table (worker text, tasks integer)
+-- without a gap for as long as that takes. "cut_off": so many are silent that it may be the network: leases that end at that
+-- moment (worker.cut_off_at) are not held against their tasks.
+create or replace function redrive.judge_silent(p_worker text, p_dead_after_ms integer, p_lease_ms integer)
+returns table (worker text, tasks integer, cut_off boolean)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_now constant timestamptz := clock_timestamp();
   v_since constant timestamptz := v_now - make_interval(secs => p_dead_after_ms / 1000.0);
-  v_count integer;
-  v_silent text[];
+  v_silent record;
   v_started timestamptz;
 begin
   if not exists (
     select 1 from redrive.worker w where w.id = p_worker and w.beats_ms is not null and w.beating_since <= v_since
       and w.seen_at > v_now - make_interval(secs => 2 * w.beats_ms / 1000.0))
   then return; end if;
-  select count(*), coalesce(array_agg(f.id) filter (where f.silent_at <= v_now), '{}') into v_count, v_silent
-  from redrive.fleet(p_dead_after_ms, p_lease_ms, v_now) f;
-  if 2 * cardinality(v_silent) <= v_count then
-    for worker in select w.id from redrive.worker w where w.id = any (v_silent) order by w.id for update skip locked loop
+  select s.* into v_silent from redrive.silent(p_worker, p_dead_after_ms, p_lease_ms, v_now) s;
+  cut_off := v_silent.cut_off;
+  if v_silent.judged_at <= v_now then
+    for worker in
+      select w.id from redrive.worker w where w.id = any (v_silent.ids)
+        -- Somebody else may have been quicker, or itself.
+        and w.dead_at is null and w.seen_at + make_interval(secs => greatest(p_dead_after_ms, 3 * w.beats_ms) / 1000.0) <= v_now
+      order by w.id for update skip locked
+    loop
       tasks := redrive.end_leases(worker, 'infinity', v_now);
-      -- What is left is in the hands of a transaction that may never end: it is looked at again.
-      if not exists (
-        select 1 from redrive.task t where t.state = 'running' and t.lease_expires_at > v_now and t.worker_id = worker)
-      then update redrive.worker w set dead_at = v_now where w.id = worker; end if;
+      update redrive.worker w set cut_off_at = case when v_silent.cut_off and tasks > 0 then v_now else w.cut_off_at end,
+        -- What is left is in the hands of a transaction that may never end: it is looked at again.
+        dead_at = case when not redrive.has_leases(w.id, v_now) then v_now end
+      where w.id = worker;
       return next;
     end loop;
   end if;
+  cut_off := false;
   -- What another process had under a name that has been taken over since: that one would have taken it back by now.
   for worker, v_started in
     select w.id, w.started_at from redrive.worker w
@@ -107,6 +158,19 @@ begin
     if tasks > 0 then return next; end if;
   end loop;
 end $$;
+
+create or replace function redrive.judge(p_worker text, p_dead_after_ms integer, p_lease_ms integer)
+returns table (worker text, tasks integer)
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  select j.worker, j.tasks from redrive.judge_silent(p_worker, p_dead_after_ms, p_lease_ms) j
+$$;
+
+-- Whether a worker has leases that have not ended.
+create or replace function redrive.has_leases(p_worker text, p_now timestamptz) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+  select exists (
+    select 1 from redrive.task t where t.state = 'running' and t.lease_expires_at > p_now and t.worker_id = p_worker)
+$$;
 
 -- Ends the leases that a worker has had since before p_before. What somebody is at just now is his to settle.
 create or replace function redrive.end_leases(p_worker text, p_before timestamptz, p_now timestamptz) returns integer
@@ -123,16 +187,27 @@ begin
   return v_count;
 end $$;
 
--- Ends the leases of a worker whose process is known to be gone: whoever started it has seen it end. Returns how many.
-create or replace function redrive.bury(p_worker text, p_host text, p_pid integer) returns integer
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+-- Ends the leases of a worker whose process is known to be gone: whoever started it has seen it end, or somebody on the same
+-- machine has looked. Returns how many; null if the worker is another process by now, or is declared dead already.
+create or replace function redrive.bury_process(p_worker text, p_host text, p_pid integer, p_machine text, p_birth bigint)
+returns integer language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_now constant timestamptz := clock_timestamp();
+  v_count integer;
 begin
-  update redrive.worker w set dead_at = v_now where w.id = p_worker and w.host = p_host and w.pid = p_pid;
-  if not found then return 0; end if;
-  return redrive.end_leases(p_worker, 'infinity', v_now);
+  perform 1 from redrive.worker w
+  where w.id = p_worker and w.host = p_host and w.pid = p_pid and w.dead_at is null
+    and (p_machine is null or w.machine = p_machine) and (p_birth is null or w.birth = p_birth) for update;
+  if not found then return null; end if;
+  v_count := redrive.end_leases(p_worker, 'infinity', v_now);
+  update redrive.worker w set dead_at = v_now where w.id = p_worker and not redrive.has_leases(p_worker, v_now);
+  return v_count;
 end $$;
+
+create or replace function redrive.bury(p_worker text, p_host text, p_pid integer) returns integer
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  select coalesce(redrive.bury_process(p_worker, p_host, p_pid, null, null), 0)
+$$;
 
 -- Notes of tasks under these leases that their worker has not begun them and has them wait, or that it begins them now: if it
 -- dies meanwhile, that is none of their doing.

@@ -18,7 +18,9 @@ declare
   v_back integer := 0;
 begin
   -- A write a few times a minute is enough to be seen alive.
-  update redrive.worker w set seen_at = v_now, running = p_running, stopping = p_stopping
+  update redrive.worker w set seen_at = v_now, running = p_running, stopping = p_stopping,
+    -- Back from a gap, it ticks before it beats; the gap is one all the same.
+    beating_since = case when w.seen_at < v_now - make_interval(secs => 2 * w.beats_ms / 1000.0) then v_now else w.beating_since end
   where w.id = p_worker and (w.seen_at < v_now - interval '4 s' or w.stopping <> p_stopping
     or (p_stopping and w.running <> p_running));
   if not found and not exists (
@@ -32,7 +34,7 @@ begin
       started_at = excluded.started_at, seen_at = excluded.seen_at, stopping = excluded.stopping,
       beat_ms = excluded.beat_ms,
       -- Whether it beats apart from its ticks, its first beat will say.
-      beats_ms = null, beating_since = null, dead_at = null, drain_at = null, drain_by = null, drain_reason = null;
+      beats_ms = null, beating_since = null, machine = null, birth = null, dead_at = null, drain_at = null, drain_by = null, drain_reason = null;
   end if;
   if p_sheet_id is not null then
     -- Sent again because the answer was lost, it is the one that was taken last.

@@ -1,3 +1,7 @@
+alter table redrive_worker drop column cut_off_at;
+alter table redrive_worker drop column birth;
+alter table redrive_worker drop column machine;
+
 drop index redrive_task_retried;
 drop table redrive_retry_total;
 drop view redrive_v_counts;
