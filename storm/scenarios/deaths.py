@@ -96,7 +96,8 @@ class Deaths(Scenario):
         until(lambda: world.sql(running) == [(count,)], f"{count} tasks run", START, 0.2)
 
     def kill(self, world: World, names: list[str]) -> float:
-        """Returns when the last one died, or when the newcomer was started."""
+        """Returns when the last one died, or when the newcomer became a worker: a busy machine takes its time to start
+        a process."""
         for name in names:
             time.sleep(self.random.random())
             world.fleet.kill(name)
@@ -104,8 +105,11 @@ class Deaths(Scenario):
         (world.directory / "open").touch()
         for n in range(self.newcomers):
             time.sleep(self.random.random())
-            since = time.time()
-            self.launch(world, f"n{n}", "b")
+            name = self.launch(world, f"n{n}", "b")
+            world.fleet.workers = {name: world.fleet.workers[name]}
+            world.wait_beating(self.victims + 1 + n, START)
+            at = "extract(epoch from max(started_at))::float8" if world.postgres else "max(started_at) / 1e6"
+            since = float(world.sql(f"select {at} from {world.table('worker')}")[0][0])
         return since
 
 
