@@ -8,7 +8,7 @@ import socket
 
 from redrive.app import Served
 from redrive.errors import RedriveError
-from redrive.kernel.ports.store import Process
+from redrive.kernel.ports.liveness import Process
 from redrive.worker.machine import session_ends
 
 logger = logging.getLogger("redrive.supervisor")
