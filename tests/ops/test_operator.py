@@ -94,6 +94,15 @@ async def test_names_are_checked_and_declared_ones_known(harness: Harness) -> No
     assert {queue.name: queue.paused is not None for queue in await own.control.queues()}["far"]
 
 
+async def test_an_executor_gets_what_is_due_with_its_first_claim(harness: Harness) -> None:
+    """Of a queue that no worker serves."""
+    task_id = await harness.enqueue(queue="outside", delay=60)
+    assert await executor.claim(harness.store, "farm", ["outside"], 1, 60) == []
+    await harness.advance(61)
+    (claimed,) = await executor.claim(harness.store, "farm", ["outside"], 1, 60)
+    assert claimed.id == task_id
+
+
 async def test_an_executor_is_alive_to_everybody_or_to_nobody(harness: Harness) -> None:
     own = operator(harness)
     await executor.claim(harness.store, "outside", ["default"], 1, 60)

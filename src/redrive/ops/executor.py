@@ -34,6 +34,9 @@ _REASON = re.compile(r"[a-z][a-z0-9_]{0,49}\Z")
 async def claim(
     store: Store, worker_id: str, queues: Sequence[str], count: int, lease: float, kinds: Sequence[str] | None = None
 ) -> list[Claimed]:
+    """Claims what is ready now: what has become due since somebody last looked, too. An executor's queues may have no
+    worker that would promote it."""
+    await _show(store, worker_id, tuple(queues), count)
     want = ClaimRequest(worker_id, tuple(queues), count, lease, None if kinds is None else tuple(kinds))
     found = await _known(store, (await store.cycle(Commit(), want)).claimed)
     for task in found:
@@ -41,9 +44,7 @@ async def claim(
         tally.started += 1
         if task.waited is not None:
             tally.waited(task.waited)
-    claimed = await _readable(store, found)
-    await _show(store, worker_id, tuple(queues), count)
-    return claimed
+    return await _readable(store, found)
 
 
 async def _known(store: Store, claimed: list[Claimed]) -> list[Claimed]:
@@ -81,8 +82,9 @@ async def _readable(store: Store, claimed: list[Claimed]) -> list[Claimed]:
 
 
 async def _show(store: Store, worker_id: str, queues: tuple[str, ...], count: int) -> None:
-    """Lists whoever asks for work among the workers, one row for each set of queues, and sends what this process has
-    counted for executors. What was claimed stays claimed, also if this cannot be written down."""
+    """Ticks for whoever asks for work: lists it among the workers, one row for each set of queues, promotes what is due
+    in them, and sends what this process has counted for executors. It may claim, also if this cannot be written
+    down."""
     name = f"{worker_id} ({', '.join(queues)})"[:MAX_TEXT]
     table = _counted(store)
     sheet = TallySheet(secrets.token_hex(8), write(table)) if table else None
