@@ -129,6 +129,7 @@ class App:
                     )
             taken.update(feature.services)
             self.registry.reserved.add(feature.name, feature.reserved_kinds)
+            self.registry.max_deaths.update(feature.max_deaths)
             if feature.kinds is not None:
                 feature.kinds.add_to(partial(self.register_for, feature.name))
             if feature.declare is not None:

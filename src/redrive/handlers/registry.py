@@ -80,6 +80,8 @@ class Registry:
     hooks: dict[str, list[Hook]] = field(default_factory=dict)  # by the name of their event
     reserved: ReservedKinds = field(default_factory=ReservedKinds)  # those that producers may not enqueue
     brought: set[str] = field(default_factory=set)  # kinds that come with features
+    # By what kinds begin with: how many dead workers in a row fail a task, where that is a feature's to say.
+    max_deaths: dict[str, int | None] = field(default_factory=dict)
     # Told of tasks that recovery took back, many at once: the kind of each, and whether it had passed its time limit.
     told_reclaimed: list[Callable[[Sequence[tuple[str, bool]]], None]] = field(default_factory=list)
     # Duties that depend on what the application declares: asked for when a worker is made.
@@ -98,6 +100,13 @@ class Registry:
     def queue_of(self, kind: str, declared: str) -> str:
         """Returns the queue of a kind: its route's, else the one it was declared with."""
         return declared if self.routing is None else self.routing.queue_of(kind) or declared
+
+    def max_deaths_of(self, kind: str, usual: int) -> int | None:
+        """Returns how many dead workers in a row fail a task of this kind; None where that is no number of them."""
+        for begins, most in self.max_deaths.items():
+            if kind.startswith(begins):
+                return None if most is None else max(most, usual)
+        return usual
 
     def known(self, kind: str) -> Handler | Declared | None:
         return self.handlers.get(kind) or self.declared.get(kind)

@@ -93,10 +93,14 @@ TABLE: dict[Event, Rule] = {
         (_S.DELAYED, _S.QUEUED),
         True,
         Attempts.KEEP,
-        "the attempt failed and attempts remain; it waits for its backoff",
+        "the attempt failed and attempts remain; it waits for its backoff; earlier deaths of workers count no more",
     ),
     Event.SNOOZE: Rule(
-        (_S.RUNNING,), (_S.DELAYED, _S.QUEUED), True, Attempts.GIVE_BACK, "the handler wants to be run again later"
+        (_S.RUNNING,),
+        (_S.DELAYED, _S.QUEUED),
+        True,
+        Attempts.GIVE_BACK,
+        "the handler wants to be run again later; earlier deaths of workers count no more",
     ),
     Event.RELEASE: Rule(
         (_S.RUNNING,), (_S.QUEUED,), True, Attempts.GIVE_BACK, "the worker hands it back unfinished, as at shutdown"
@@ -205,7 +209,8 @@ class Policy:
     max_attempts: int = 5
     backoff: Backoff = field(default_factory=Backoff)
     history: float | None = None  # seconds that completed tasks are kept; None: as long as all others, 0: not at all
-    max_deaths: int = 3  # a task that was aboard so many workers that were lost is failed
+    # A task that was aboard so many workers in a row that were lost is failed; None: something else bounds it.
+    max_deaths: int | None = 3
 
 
 # Not frozen: a frozen dataclass costs several microseconds to make, and one of each is made per task.
@@ -274,7 +279,8 @@ class ExpiredLease(Lease):
     trace_id: str | None = None
     timeout: float | None = None  # the task's own limit
     seconds: float = 0.0  # how long ago the attempt began
-    # Workers that were lost while they had the task, before this one; None: whoever had it is not known to be dead.
+    # Workers in a row that were lost while they had the task, before this one; None: whoever had it is not known to be
+    # dead.
     deaths: int | None = None
     # What became of whoever had it is none of its doing: it was not begun, or most of the fleet fell silent at once.
     blameless: bool = False
@@ -388,7 +394,7 @@ def _retry_or_fail(lease: Lease, cause: Failure, policy: Policy, jitter: float, 
 def _lose(lease: Lease, limit: float | None, deaths: int, policy: Policy, jitter: float) -> Transition:
     """Returns the transition of a task whose worker was lost. That uses up none of its attempts, since it may have been
     a neighbour's doing; a task that was aboard too many lost workers is taken for what they died of."""
-    if deaths >= policy.max_deaths:
+    if policy.max_deaths is not None and deaths >= policy.max_deaths:
         cause = _lost(lease, deaths)
         dead = DeadReason.NON_RETRYABLE
         return _move(lease, Event.EXPIRE, State.FAILED, failure=cause, dead=dead, expired=True, death=True)

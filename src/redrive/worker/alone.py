@@ -1,7 +1,8 @@
 """Holds back tasks that are suspected of killing their workers, until nothing else runs here.
 
 Who was aboard when a worker died may have been the reason, or a neighbour of it. A task that has but one death left
-runs alone: if its worker dies again, it was this one, and no other is condemned with it.
+runs alone: if its worker dies again, it was this one, and no other is condemned with it. One that no number of deaths
+fails runs alone after two.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from redrive.worker.run import Run, RunState
 from redrive.worker.state import WorkerState
 
 MANY = 1 << 20
+SUSPECT_AFTER = 2  # deaths in a row, where no usual number of them is final
 
 
 class Alone:
@@ -34,7 +36,9 @@ class Alone:
         start: Callable[[Run], None],
         end: Callable[[Run], None],
     ) -> None:
-        self._most_deaths = config.settings.max_worker_deaths
+        self._max_deaths = config.settings.max_worker_deaths
+        self._least = min(SUSPECT_AFTER, max(self._max_deaths - 1, 1))  # deaths that make any task a suspect
+        self._registry = config.registry
         self._store = store
         self._life = state.life
         self._runs = state.runs
@@ -49,7 +53,7 @@ class Alone:
     async def suspects(self, tasks: Sequence[Claimed]) -> frozenset[UUID]:
         """Returns those that another dead worker would make final. Only tasks with as many attempts behind them can be,
         so that most claims cost nothing."""
-        old = [task for task in tasks if task.attempt >= self._most_deaths > 1]
+        old = [task for task in tasks if task.attempt > self._least and task.attempt > self._bound(task.kind) > 0]
         found: frozenset[UUID] = frozenset()
         if old:
             try:
@@ -57,9 +61,14 @@ class Alone:
             except RedriveError:
                 found = frozenset(task.id for task in old)  # to be alone harms nobody
             else:
-                found = frozenset(id_ for id_, count in deaths.items() if count >= self._most_deaths - 1)
+                found = frozenset(task.id for task in old if deaths.get(task.id, 0) >= self._bound(task.kind))
         self.most = 1 if found else min(2 * self.most, MANY)
         return found
+
+    def _bound(self, kind: str) -> int:
+        """Returns after how many deaths in a row a task of this kind runs alone; 0: never, as the first one fails it."""
+        most = self._registry.max_deaths_of(kind, self._max_deaths)
+        return SUSPECT_AFTER if most is None or most > self._max_deaths else most - 1
 
     def add(self, run: Run) -> None:
         """Takes a suspect, to be begun when it is alone. Others are there to take care of a second one."""

@@ -63,10 +63,10 @@ update redrive_task set
   position = coalesce(v.position, redrive_task.position),
   lane = coalesce((select k.kind from redrive_kind k where k.kind = redrive_task.kind), ''),
   next_attempt_at = v.next_attempt_at,
-  attempt_count = v.attempt_count,
+  attempt_count = max(v.attempt_count - case when v.event in ('snooze', 'retry') then redrive_task.deaths else 0 end, 0),
   apart = 0,
-  deaths = case when v.event = 'redrive' then 0 else redrive_task.deaths + v.death end,
-  max_attempts = case when v.event = 'redrive' then max(redrive_task.max_attempts - redrive_task.deaths, 1)
+  deaths = case when v.event in ('redrive', 'snooze', 'retry') then 0 else redrive_task.deaths + v.death end,
+  max_attempts = case when v.event in ('redrive', 'snooze', 'retry') then max(redrive_task.max_attempts - redrive_task.deaths, 1)
     else min(redrive_task.max_attempts + v.death, 1000000) end,
   settled_token = coalesce(v.settled_token, redrive_task.settled_token), lease_token = null, lease_expires_at = null, worker_id = null, cancel_requested_at = null,
   paused_by = v.paused_by,

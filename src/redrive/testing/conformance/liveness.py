@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from redrive.kernel.commit import Drain
 from redrive.kernel.machine import Event
-from redrive.kernel.outcome import Completed
+from redrive.kernel.outcome import Completed, Outcome, Retry, Snooze
 from redrive.kernel.ports.store import Dead, Heartbeat, Judgement, Process
 from redrive.kernel.task import Claimed, State
-from redrive.testing.conformance.harness import DEAD_AFTER, JUDGEMENT, LEASE, Harness, failing
+from redrive.testing.conformance.harness import DEAD_AFTER, JUDGEMENT, LEASE, RETRY_AT_ONCE, Harness, failing
 
 LONG = 600.0
 LONG_LEASES = Judgement(DEAD_AFTER, LONG)  # nobody of the fleet is forgotten while a test lasts
@@ -356,6 +358,27 @@ class TestLiveness:
         task = await harness.task(claimed.id)
         assert (task.attempt_count, task.max_attempts) == (0, 10), "an operator gives it all of them again"
         assert await harness.store.deaths([claimed.id]) == {}
+        await harness.check_totals()
+
+    @pytest.mark.parametrize("outcome", [Snooze(0), RETRY_AT_ONCE])
+    async def test_deaths_count_in_a_row(self, harness: Harness, outcome: Outcome) -> None:
+        """What lands in between says that its worker lived; progress does not, which a poison task could report."""
+        await harness.enqueue(max_attempts=10)
+        for used in (0, 1):
+            for _ in range(2):
+                await self._die(harness, await harness.claim_one(worker="dead", lease=LONG))
+            claimed = await harness.claim_one()
+            assert await harness.store.deaths([claimed.id]) == {claimed.id: 2}
+            assert await harness.settle(claimed, outcome)
+            task = await harness.task(claimed.id)
+            retried = used + 1 if isinstance(outcome, Retry) else 0
+            assert (task.attempt_count, task.max_attempts) == (retried, 10), "what died with its workers is given back"
+            assert await harness.store.deaths([claimed.id]) == {}
+        for _ in range(3):
+            claimed = await harness.claim_one(worker="dead", lease=LONG)
+            await harness.store.renew([(claimed.id, claimed.token)], LONG, {claimed.id: '{"percent": 50}'})
+            await self._die(harness, claimed)
+        assert (await harness.task(claimed.id)).error_reason == "worker_lost"
         await harness.check_totals()
 
     async def test_what_was_not_begun_is_handed_back(self, harness: Harness) -> None:

@@ -35,7 +35,10 @@ def standard_duties(
     settings = config.settings
     retention = retention or Retention(settings.history_days, settings.key_days)
     every, limits = settings.recovery_interval, TimeLimits(config)
-    policy = Policy(backoff=settings.backoff, max_deaths=settings.max_worker_deaths)
+
+    def policy(kind: str) -> Policy:
+        deaths = config.registry.max_deaths_of(kind, settings.max_worker_deaths)
+        return Policy(backoff=settings.backoff, max_deaths=deaths)
 
     def recover(feature: str | None = None) -> Recovery:
         return Recovery(settings.recovery_batch_size, report, limits, policy, feature, config.registry.told_reclaimed)

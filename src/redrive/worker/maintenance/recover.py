@@ -32,7 +32,7 @@ class Recovery:
         leases_at_once: int,
         report: Report,
         limits: TimeLimits,
-        policy: Policy,
+        policy: Callable[[str], Policy],
         feature: str | None = None,
         told: Sequence[Callable[[Sequence[tuple[str, bool]]], None]] = (),
     ) -> None:
@@ -53,7 +53,7 @@ class Recovery:
             if not leases:
                 return
             transitions = [
-                settle(lease, Expired(self._passed_limit(lease)), self._policy, random.random())  # noqa: S311 (no secret)
+                settle(lease, Expired(self._passed_limit(lease)), self._policy(lease.kind), random.random())  # noqa: S311 (no secret)
                 for lease in leases
             ]
             applied = await store.apply(Commit(transitions=transitions))

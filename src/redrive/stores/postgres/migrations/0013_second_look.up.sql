@@ -311,11 +311,13 @@ begin
         when ok.event in ('pause', 'resume') and ok.final <> 'queued' then t.next_attempt_at
         when ok.final = 'delayed' then v_now + make_interval(secs => ok.delay) end,
       -- A worker that was lost uses up no attempt of what it had: another one is allowed in its place.
-      deaths = case when ok.event = 'redrive' then 0 when ok.death then t.deaths + 1 else t.deaths end,
+      -- What died with its worker before an attempt that a worker lived through is given back: deaths count in a row.
+      deaths = case when ok.event in ('redrive', 'snooze', 'retry') then 0 when ok.death then t.deaths + 1 else t.deaths end,
       apart = false,
-      max_attempts = case when ok.event = 'redrive' then greatest(t.max_attempts - t.deaths, 1)
+      max_attempts = case when ok.event in ('redrive', 'snooze', 'retry') then greatest(t.max_attempts - t.deaths, 1)
         when ok.death then least(t.max_attempts + 1, 1000000) else t.max_attempts end,
-      attempt_count = case ok.attempts when '-1' then t.attempt_count - 1 when 'reset' then 0 else t.attempt_count end,
+      attempt_count = case ok.attempts when '-1' then greatest(t.attempt_count - 1 - case when ok.event = 'snooze' then t.deaths else 0 end, 0)
+        when 'reset' then 0 else t.attempt_count - case when ok.event = 'retry' then t.deaths else 0 end end,
       lease_token = null, lease_expires_at = null, worker_id = null, cancel_requested_at = null,
       settled_token = case when ok.fenced and ok.event <> 'expire' then ok.token else t.settled_token end,
       paused_by = case when ok.final = 'paused' then ok.actor end,
