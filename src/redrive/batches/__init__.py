@@ -15,7 +15,7 @@ from redrive.batches.duties import duties
 from redrive.batches.kinds import kinds
 from redrive.batches.remote.kinds import declare, declare_provider
 from redrive.batches.remote.lanes import belongs, react
-from redrive.batches.remote.names import CALLBACK_PATH, RESERVED_KINDS
+from redrive.batches.remote.names import CALLBACK_PATH, MAX_DEATHS, RESERVED_KINDS
 from redrive.batches.remote.retry_guard import GUARD
 from redrive.batches.settings import BatchSettings, retention
 from redrive.kernel.approved import ApprovedAction
@@ -103,6 +103,7 @@ BATCHES = Feature(
     belongs=belongs,
     retry_guard=GUARD,
     reserved_kinds=RESERVED_KINDS,
+    max_deaths=MAX_DEATHS,
     approved=(ApprovedAction("cancel", _cancel), ApprovedAction("retry_failed", _retry_failed)),
     verify="redrive.batches.remote.ledger_checks:check",
     holds="redrive.batches.remote.ledger_checks:holds",

@@ -70,6 +70,8 @@ class RemotePart:
     state: BatchState
     round: int
     processing: int  # items that are with the provider
+    unknown: int  # items that have ended without the provider's word: nobody knows what became of their jobs
+    max_in_flight: int | None  # so many of its jobs may run at once
     frozen: int
     captured: int
     released: int

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 60.0
 CALLED_EVERY_S = 3.0
+PLACES_EVERY_S = 2.0
 MOVING_EVERY_S = 300.0
 
 
@@ -33,7 +34,7 @@ def duties(settings: Settings) -> list[Duty]:
 
         await bring_steps(store, stopping)
         await cancel_unwanted(store, stopping)
-        await end_overdue(store, own.max_item_seconds, stopping)
+        await end_overdue(store, own.max_item_seconds, stopping, own.max_start_seconds)
 
     async def moving(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
         from redrive.batches.remote.ledger_activity import tell_ledger
@@ -50,10 +51,16 @@ def duties(settings: Settings) -> list[Duty]:
 
         return await any_called(store)
 
+    async def places(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
+        from redrive.batches.remote.in_flight import fill_places
+
+        await fill_places(store, own.max_in_flight, stopping)
+
     found = [
         Duty("batches:look", LOOK_EVERY_S, look),
         Duty("batches:overdue", LOOK_EVERY_S, ends),
         Duty("batches:moving", MOVING_EVERY_S, moving),
+        Duty("batches:places", PLACES_EVERY_S, places),
     ]
     if settings.callback_base_url is not None:
         found.append(Duty("batches:called", CALLED_EVERY_S, called, any_called))

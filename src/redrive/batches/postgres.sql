@@ -102,9 +102,9 @@ union all (select k.task_id from redrive.batches_remote b cross join generate_se
   where b.scope = $1::jsonb ->> 'scope' limit ($1::jsonb ->> 'limit')::bigint)
 
 -- remote_draft: a remote batch that is being filled
-insert into redrive.batches_remote (id, name, meta, scope, provider, account, price, webhook_url, created_by)
-select x.id, x.name, x.meta, x.scope, x.provider, x.account, x.price, x.webhook_url, x.by
-from jsonb_to_recordset($1) x(id uuid, name text, meta text, scope text, provider text, account text, price bigint, webhook_url text, by text)
+insert into redrive.batches_remote (id, name, meta, scope, provider, account, price, webhook_url, max_in_flight, created_by)
+select x.id, x.name, x.meta, x.scope, x.provider, x.account, x.price, x.webhook_url, x.max_in_flight, x.by
+from jsonb_to_recordset($1) x(id uuid, name text, meta text, scope text, provider text, account text, price bigint, webhook_url text, max_in_flight integer, by text)
 
 -- items_added: items of a draft
 insert into redrive.batches_item (batch, n, ordinal, payload)
@@ -128,9 +128,10 @@ update redrive.batches_remote b set version = case when b.version = x.version th
   frozen = x.frozen, captured = x.captured, released = x.released,
   dispatched_at = case x.dispatched when 'now' then clock_timestamp() when 'no' then null else b.dispatched_at end,
   settled_at = case x.settled when 'now' then clock_timestamp() when 'no' then null else b.settled_at end,
+  ended_at = case coalesce(x.ended, x.settled) when 'now' then clock_timestamp() when 'no' then null else b.ended_at end,
   cancelled_at = case x.cancelled when 'now' then clock_timestamp() when 'no' then null else b.cancelled_at end, cancelled_by = x.cancelled_by
 from jsonb_to_recordset($1) x(id uuid, version integer, state text, reason text, round integer, in_round integer, join_id uuid, step_task uuid,
-  frozen bigint, captured bigint, released bigint, dispatched text, settled text, cancelled text, cancelled_by text) where b.id = x.id
+  frozen bigint, captured bigint, released bigint, dispatched text, settled text, ended text, cancelled text, cancelled_by text) where b.id = x.id
 
 -- items_brought: items whose turn has come, with their tasks
 update redrive.batches_item i set task_id = x.task, brought_at = clock_timestamp()
@@ -140,7 +141,7 @@ where i.batch = x.batch and i.round = x.round and i.ordinal = x.ordinal and i.ta
 -- items_moved: what became of items, by their tasks. Of a batch that is settled only what was said is kept, as late
 update redrive.batches_item i set
   state = case when b.state = 'processing' then x.state else i.state end, late = i.late or (b.state <> 'processing' and (x.result is not null or x.code is not null)),
-  job = case when x.anew and b.state = 'processing' then null else coalesce(x.job, i.job) end,
+  job = case when x.anew and b.state = 'processing' then case when i.unknown then i.job end else coalesce(x.job, i.job) end,
   progress = case when x.anew and b.state = 'processing' then null else coalesce(x.progress, i.progress) end,
   poll_count = case when x.anew and b.state = 'processing' then 0 else coalesce(x.polls, i.poll_count) + (x.last is not null and i.job is not null)::integer end,
   last_poll_at = case when x.polled or (x.last and i.job is not null) then clock_timestamp() else i.last_poll_at end,
@@ -150,9 +151,18 @@ update redrive.batches_item i set
   ended_at = case when x.ended then clock_timestamp() when b.state = 'processing' then null else i.ended_at end,
   result = coalesce(x.result, i.result), error_code = case when b.state = 'processing' or x.code is not null then x.code else i.error_code end,
   error_message = case when b.state = 'processing' or x.code is not null then x.message else i.error_message end,
-  failure_type = case when b.state = 'processing' or x.code is not null then x.type else i.failure_type end
+  failure_type = case when b.state = 'processing' or x.code is not null then x.type else i.failure_type end,
+  begun = case when x.anew and b.state = 'processing' then i.unknown else coalesce(x.begun, i.begun) end,
+  held = x.held is true,
+  stepped = x.stepped is true or (i.stepped and x.anew is not true),
+  unknown = case when b.state <> 'processing' then i.unknown else x.ended is true and coalesce(x.unknown, x.wordless and (coalesce(x.job, i.job) is not null or i.begun or x.tried), false) end,
+  said = case when x.anew and b.state = 'processing' then null else i.said end,
+  -- The key of a start whose job may be there is the one of the next start, too; after the provider's word there is a new one.
+  start_key = case when b.state <> 'processing' then i.start_key when x.anew then case when i.unknown then i.start_key end when x.ended is not true then i.start_key
+    when coalesce(x.unknown, x.wordless and (coalesce(x.job, i.job) is not null or i.begun or x.tried), false) then coalesce(i.start_key, i.batch || '-' || i.n || ':' || i.round || case when x.replays > 0 then ':r' || x.replays else '' end) end
 from jsonb_to_recordset($1) x(batch uuid, round integer, ordinal integer, state text, job text, progress double precision, polls integer,
-    polled boolean, heard boolean, anew boolean, ended boolean, last boolean, result text, code text, message text, type text)
+    polled boolean, heard boolean, anew boolean, ended boolean, last boolean, result text, code text, message text, type text,
+    begun boolean, held boolean, stepped boolean, unknown boolean, wordless boolean, tried boolean, replays integer)
   join redrive.batches_remote b on b.id = x.batch
 where i.batch = x.batch and i.round = x.round and i.ordinal = x.ordinal
 
@@ -172,7 +182,8 @@ from jsonb_to_recordset($1) x(batch uuid, round integer)
 where i.batch = x.batch and i.round = x.round and i.state = 'cancelled' and i.task_id is null and not i.released
 
 -- items_lost: items of a round that have not ended, and whose tasks will not end them: they are failed
-update redrive.batches_item as i set state = 'failed', error_code = x.code, error_message = x.message, failure_type = 'unknown', ended_at = clock_timestamp()
+update redrive.batches_item as i set state = 'failed', error_code = x.code, error_message = x.message, failure_type = 'unknown', ended_at = clock_timestamp(),
+  unknown = i.job is not null or i.task_id is not null, start_key = case when i.job is not null or i.task_id is not null then coalesce(i.start_key, i.batch || '-' || i.n || ':' || i.round) end
 from jsonb_to_recordset($1) x(batch uuid, round integer, code text, message text)
 where i.batch = x.batch and i.round = x.round and i.state in ('pending', 'processing')
   and not exists (select 1 from redrive.task t where t.id = i.task_id and t.state in ('queued', 'delayed', 'running', 'paused'))
@@ -196,8 +207,9 @@ from (select * from redrive.batches_remote where state in ('queued', 'processing
   left join redrive.task_join j on j.id = b.join_id left join redrive.task t on t.id = b.step_task
 order by b.id
 
--- items_again: failed items in a new round
-update redrive.batches_item i set round = x.round, ordinal = y.ordinal, state = 'pending', task_id = null, job = null, progress = null,
+-- items_again: failed items in a new round; of those whose end nobody knows the job is looked at, or asked for by the same key, instead of a second one
+update redrive.batches_item i set round = x.round, ordinal = y.ordinal, state = 'pending', task_id = null, job = case when i.unknown then i.job end, progress = null,
+  begun = i.unknown, held = false, stepped = false, start_key = case when i.unknown then i.start_key end, unknown = false, said = null,
   poll_count = 0, last_poll_at = null, brought_at = null, started_at = null, ended_at = null, result = null,
   error_code = null, error_message = null, failure_type = null, released = false, late = false, called = 0
 from jsonb_to_recordset($1) x(batch uuid, round integer)
@@ -215,7 +227,8 @@ select * from redrive.batches_remote where key = $1
 select b.*, case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'completed') else b.completed end as n_completed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
-  (select count(*) from redrive.batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing
+  (select count(*) from redrive.batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing,
+  (select count(*) from redrive.batches_item i where i.batch = b.id and i.unknown) as n_unknown
 from (select * from redrive.batches_remote where state <> 'draft' and ($1::text is null or id < $1::text::uuid) and ($2::text is null or state = $2)
   and ($3::text is null or provider = $3) and ($4::text is null or account = $4) order by id desc limit $5) b order by b.id desc
 
@@ -223,7 +236,8 @@ from (select * from redrive.batches_remote where state <> 'draft' and ($1::text 
 select b.*, case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'completed') else b.completed end as n_completed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
-  (select count(*) from redrive.batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing
+  (select count(*) from redrive.batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing,
+  (select count(*) from redrive.batches_item i where i.batch = b.id and i.unknown) as n_unknown
 from redrive.batches_remote b where b.id = $1::text::uuid and b.state <> 'draft'
 
 -- remote_unsettled: how many there are, up to so many
@@ -284,8 +298,8 @@ select state, count(*) as n, count(*) filter (where round = $2) as in_round,
   count(*) filter (where round = $2 and task_id is null and state = 'cancelled' and not released) as unreleased
 from redrive.batches_item where batch = $1::text::uuid group by state
 
--- remote_failures: failed items by type and code
-select failure_type, error_code, count(*) as n from redrive.batches_item where batch = $1::text::uuid and state = 'failed'
+-- remote_failures: failed items by type and code; not those of which nothing was begun for want of money
+select failure_type, error_code, count(*) as n from redrive.batches_item where batch = $1::text::uuid and state = 'failed' and not (task_id is null and error_code = 'INSUFFICIENT_CREDITS')
 group by failure_type, error_code order by n desc, error_code limit 200
 
 -- remote_ended: how items ended since a time ($2, in seconds), by stretches of so many seconds ($3)
@@ -294,15 +308,16 @@ from redrive.batches_item i where i.batch = $1::text::uuid and i.ended_at >= to_
 group by 1, 2, 3
 
 -- item_of_task: the item that a task belongs to
-select n, state, null as payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, null as result, error_code, null as error_message, failure_type, late
+select n, state, null as payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, null as result, error_code, null as error_message, failure_type, late, unknown, said
 from redrive.batches_item where task_id = $1::text::uuid
 
 -- items_of: items by their tasks (a JSON array of ids), with what their batches say; payloads only of those to be started
 select i.task_id as task, i.batch, i.n, i.round, i.state, i.job, i.poll_count, i.progress, i.called, case when i.job is null then i.payload end as payload, extract(epoch from clock_timestamp())::double precision as now,
-  extract(epoch from clock_timestamp() - coalesce(i.started_at, i.brought_at))::double precision as age, b.cancelled_at is not null as cancelled, b.state as batch_state,
+  extract(epoch from clock_timestamp() - coalesce(i.started_at, i.brought_at))::double precision as age, b.cancelled_at is not null as cancelled, b.state as batch_state, i.begun, i.start_key, i.ordinal, i.stepped, b.max_in_flight, (t.facts ->> 'lanes')::integer as lanes,
+  case when i.job is null then (select jsonb_agg(o.ordinal)::text from redrive.batches_item o where o.batch = i.batch and o.round = i.round and o.stepped and o.state = 'pending' and o.n <> i.n) end as aside,
   (select min(o.n) from redrive.batches_item o where o.batch = i.batch and o.job = i.job and o.round = i.round and o.n <> i.n
     and (o.state = 'completed' or o.started_at < i.started_at or (o.started_at = i.started_at and o.n < i.n))) as shared_with
-from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch and b.round = i.round
+from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch and b.round = i.round left join redrive.task t on t.id = i.task_id
 where i.task_id = any (array(select t.value::uuid from jsonb_array_elements_text($1::jsonb) t))
 
 -- item_called: its provider has called; of the second call nothing lands, for want of a number
@@ -311,8 +326,8 @@ from jsonb_to_recordset($1) x(batch uuid, n integer, round integer)
 where i.batch = x.batch and i.n = x.n and i.round = x.round
 
 -- item_late: what its provider said after it had ended here
-update redrive.batches_item i set late = true, result = coalesce(x.result, i.result)
-from jsonb_to_recordset($1) x(batch uuid, n integer, round integer, result text)
+update redrive.batches_item i set late = i.late or x.late, result = coalesce(x.result, i.result), said = x.said, job = coalesce(i.job, x.job), unknown = x.unknown
+from jsonb_to_recordset($1) x(batch uuid, n integer, round integer, result text, said text, job text, late boolean, unknown boolean)
 where i.batch = x.batch and i.n = x.n and i.round = x.round and i.state in ('failed', 'cancelled')
 
 -- item_at: an item by its place, with what its batch says
@@ -323,13 +338,17 @@ from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch wher
 select i.task_id as task from redrive.batches_item i join redrive.task t on t.id = i.task_id
 where i.called = 1 and i.state = 'processing' and t.state = 'delayed' order by i.batch, i.n limit $1
 
--- items_overdue: those that have taken longer than so many seconds ($1), wait, and are of these kinds ($2, a JSON array), so many ($3)
-select i.task_id as task, i.batch, i.n, i.job, t.kind from redrive.batches_item i
+-- items_overdue: those that wait and have taken longer than so many seconds ($1), or whose start has failed for so many ($4); of these kinds ($2, a JSON array), or whose last so many ($5) attempts did not end; so many ($3)
+select i.task_id as task, i.batch, i.n, i.job, t.kind, t.attempt_count as attempts, t.memo::text as memo,
+  coalesce(i.started_at, i.brought_at) <= statement_timestamp() - $1::double precision * interval '1 second' as over
+from redrive.batches_item i
   join redrive.batches_remote b on b.id = i.batch and b.round = i.round and b.state = 'processing'
   join redrive.task t on t.id = i.task_id
 where i.state in ('pending', 'processing') and i.task_id is not null
-  and coalesce(i.started_at, i.brought_at) <= statement_timestamp() - $1::double precision * interval '1 second'
-  and t.state in ('queued', 'delayed', 'paused') and t.kind = any (array(select k.value from jsonb_array_elements_text($2::jsonb) k))
+  and coalesce(i.started_at, i.brought_at) <= statement_timestamp() - least($1::double precision, $4::double precision) * interval '1 second'
+  and (coalesce(i.started_at, i.brought_at) <= statement_timestamp() - $1::double precision * interval '1 second'
+    or (i.job is null and (t.memo ->> 'since')::double precision <= extract(epoch from statement_timestamp()) - $4::double precision))
+  and t.state in ('queued', 'delayed', 'paused') and (t.kind = any (array(select k.value from jsonb_array_elements_text($2::jsonb) k)) or t.attempt_count >= $5)
 order by coalesce(i.started_at, i.brought_at) limit $3
 
 -- items_still_overdue: nothing lands where one of them has begun anew since it was read, for want of a round
@@ -341,8 +360,54 @@ where i.batch = x.batch and i.n = x.n
 select i.task_id as task from redrive.batches_remote b
   join redrive.batches_item i on i.batch = b.id and i.round = b.round and i.state = 'pending'
   join redrive.task t on t.id = i.task_id
-where b.state = 'processing' and b.cancelled_at is not null and i.job is null and t.state in ('queued', 'delayed')
+where b.state = 'processing' and b.cancelled_at is not null and i.job is null and not i.begun and t.state in ('queued', 'delayed')
   and ($2::text is null or b.id = $2::text::uuid) and t.attempt_count = 0 and (t.memo is null or t.memo::jsonb ->> 'unsure' is null) limit $1
+
+-- flight_locked: who takes places at a provider waits for others who do
+select pg_advisory_xact_lock(hashtextextended('redrive.batches_in_flight:' || x.provider, 0)) from jsonb_to_recordset($1) x(provider text)
+
+-- items_begun: items that are about to be started, as far as there are places at their provider (most) and of their batch, by their order (place)
+with x as materialized (select * from jsonb_to_recordset($1) x(batch uuid, n integer, place integer, provider text, most integer)
+), own as materialized (
+  select b.id, b.max_in_flight, (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'processing')
+    + (select count(*) from redrive.batches_item i where i.batch = b.id and i.begun and i.state = 'pending') as flying
+  from redrive.batches_remote b where b.state = 'processing' and b.state in ('draft', 'queued', 'processing')
+    and (b.id in (select x.batch from x) or b.provider in (select x.provider from x where x.most is not null))
+), fits as (
+  select p.batch, p.n, p.most, row_number() over (order by p.place) as place
+  from (select x.*, row_number() over (partition by x.batch order by x.place) as in_batch from x) p join own o on o.id = p.batch
+  where o.max_in_flight is null or p.in_batch <= o.max_in_flight - o.flying)
+update redrive.batches_item i set begun = true from fits f
+where i.batch = f.batch and i.n = f.n and (f.most is null or f.place <= f.most - (select sum(o.flying) from own o))
+
+-- items_with_place: which of these items (a JSON array) have a place
+select i.batch, i.n from redrive.batches_item i join jsonb_to_recordset($1::jsonb) x(batch uuid, n integer) on i.batch = x.batch and i.n = x.n where i.begun
+
+-- flights: how many jobs each provider has, or may have, of batches that run; of them those of each batch that is bounded itself
+select b.provider, b.id, b.max_in_flight, (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'processing')
+  + (select count(*) from redrive.batches_item i where i.batch = b.id and i.begun and i.state = 'pending') as flying
+from redrive.batches_remote b where b.state = 'processing' and b.state in ('draft', 'queued', 'processing') and ($1::text is null or b.provider = $1)
+
+-- flight_waiting: items that wait for a place, the longest first, so many ($1)
+select i.task_id as task, i.batch, b.provider from redrive.batches_item i
+  join redrive.batches_remote b on b.id = i.batch and b.round = i.round and b.state = 'processing' join redrive.task t on t.id = i.task_id
+where i.held and i.state = 'pending' and t.state = 'delayed' order by i.brought_at, i.n limit $1
+
+-- remote_waiting: what the items of a batch's round wait for, each sort with how many, the first, and what is said of it
+select x.what, count(*) as n, min(x.n) as first, min(x.message) as message from (
+  select i.n, i.error_message as message, case when i.state = 'processing' then case when i.error_message is null then 'job' else 'unseen' end
+    when i.task_id is null then 'turn' when i.held then 'flight' when i.error_message is not null then 'start' else 'due' end as what
+  from redrive.batches_item i
+  where i.batch = $1::text::uuid and i.round = $2 and i.state in ('pending', 'processing')) x group by x.what
+
+-- items_unknown: items that ended without their provider's word, of one batch ($1) or of all, behind a batch ($2) and place ($3), so many ($4)
+select i.batch, i.n, i.round, i.state, i.job, i.start_key, b.provider, b.account, b.price, b.scope
+from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch
+where i.unknown and ($1::text is null or i.batch = $1::text::uuid) and (i.batch, i.n) > ($2::text::uuid, $3) and b.state in ('completed', 'failed', 'cancelled', 'processing')
+order by i.batch, i.n limit $4
+
+-- unknown_items: how many ended without their provider's word, up to ten thousand, and of which batches
+select count(*) as n, count(distinct x.batch) as batches, min(x.batch::text) as first from (select i.batch from redrive.batches_item i where i.unknown limit 10000) x
 
 -- remote_last_moves: when something of these batches (a JSON array of ids) moved last
 select i.batch as id, (extract(epoch from max(greatest(i.started_at, i.last_poll_at, i.ended_at))) * 1000000)::bigint as moved_at
@@ -355,7 +420,7 @@ left join redrive.batches_remote b on b.id = x.batch left join redrive.task_join
 where b.id is null or b.round <> x.round or b.state <> 'processing' or j.ended_at is not null
 
 -- items_listed: items of a batch behind a place ($2), of states ($3, a JSON array) and a failure type ($4) if these are given, so many ($5)
-select n, state, payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, result, error_code, error_message, failure_type, late
+select n, state, payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, result, error_code, error_message, failure_type, late, unknown, said
 from redrive.batches_item where batch = $1::text::uuid and n > $2 and ($3::text is null or state in (select jsonb_array_elements_text($3::text::jsonb))) and ($4::text is null or failure_type = $4) order by n limit $5
 
 -- remote_stuck: those of which nothing has moved for so many hours
@@ -374,11 +439,11 @@ select (select count(*) from redrive.batches_remote) as batches, (select count(*
 -- prune_remote_items: those of batches that were settled before this time, and of drafts that nobody ended, so many at once
 delete from redrive.batches_item where (batch, n) in (
   select i.batch, i.n from redrive.batches_remote b join redrive.batches_item i on i.batch = b.id
-  where b.created_at < $1 and (b.settled_at < $1 or b.state = 'draft') limit $2)
+  where b.created_at < $1 and (b.state = 'draft' or (b.state in ('completed', 'failed', 'cancelled') and coalesce(b.settled_at, b.ended_at) < $1)) limit $2)
 
 -- prune_remote: batches whose items are gone, so many at once
 delete from redrive.batches_remote where id = any (array(
-  select b.id from redrive.batches_remote b where b.created_at < $1 and (b.settled_at < $1 or b.state = 'draft')
+  select b.id from redrive.batches_remote b where b.created_at < $1 and (b.state = 'draft' or (b.state in ('completed', 'failed', 'cancelled') and coalesce(b.settled_at, b.ended_at) < $1))
     and not exists (select 1 from redrive.batches_item i where i.batch = b.id) order by b.created_at limit $2))
 
 -- remote_unheld: nothing lands while a batch has not ended, for want of a version

@@ -18,6 +18,11 @@ class BatchSettings(FeatureSettings):
     max_item_seconds: float = setting("BATCH_MAX_ITEM_SECONDS", 86_400.0, gt=0, le=31_536_000)
     # What the start of one item may take: those that are started or polled in the same call wait for it.
     start_seconds: float = setting("BATCH_START_SECONDS", 30.0, gt=0, le=3600)
+    # A start that fails is repeated so often, and for so long; then its item is failed by what the provider said.
+    max_start_attempts: int = setting("BATCH_MAX_START_ATTEMPTS", 10, ge=1, le=100_000)
+    max_start_seconds: float = setting("BATCH_MAX_START_SECONDS", 21_600.0, gt=0, le=31_536_000)
+    # So many jobs of each provider may run at once, over all batches and workers; unset: any number.
+    max_in_flight: int | None = setting("BATCH_MAX_IN_FLIGHT", None, ge=1, le=1_000_000)
     # Seconds between polls: of the first two, the next two, and all later ones.
     poll_first: float = setting("BATCH_POLL_FIRST_SECONDS", 5.0, ge=0, le=3600)
     poll_next: float = setting("BATCH_POLL_NEXT_SECONDS", 15.0, ge=0, le=3600)

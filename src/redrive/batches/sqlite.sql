@@ -109,9 +109,9 @@ union all select id from (select k.task_id as id from rounds r cross join redriv
   on k.key = 'redrive:webhook-event:batch-' || r.id || '-' || r.round limit (?1 ->> 'limit'))
 
 -- remote_draft: a remote batch that is being filled
-insert into redrive_batches_remote (id, name, meta, scope, provider, account, price, webhook_url, created_by)
+insert into redrive_batches_remote (id, name, meta, scope, provider, account, price, webhook_url, max_in_flight, created_by)
 select v.value ->> 'id', v.value ->> 'name', v.value ->> 'meta', v.value ->> 'scope', v.value ->> 'provider', v.value ->> 'account',
-  v.value ->> 'price', v.value ->> 'webhook_url', v.value ->> 'by' from json_each(?1) v
+  v.value ->> 'price', v.value ->> 'webhook_url', v.value ->> 'max_in_flight', v.value ->> 'by' from json_each(?1) v
 
 -- items_added: items of a draft
 insert into redrive_batches_item (batch, n, ordinal, payload)
@@ -135,11 +135,12 @@ update redrive_batches_remote set version = case when redrive_batches_remote.ver
   frozen = x.frozen, captured = x.captured, released = x.released,
   dispatched_at = case x.dispatched when 'now' then unixepoch() * 1000000 when 'no' then null else dispatched_at end,
   settled_at = case x.settled when 'now' then unixepoch() * 1000000 when 'no' then null else settled_at end,
+  ended_at = case coalesce(x.ended, x.settled) when 'now' then unixepoch() * 1000000 when 'no' then null else ended_at end,
   cancelled_at = case x.cancelled when 'now' then unixepoch() * 1000000 when 'no' then null else cancelled_at end, cancelled_by = x.cancelled_by
 from (select v.value ->> 'id' as id, v.value ->> 'version' as version, v.value ->> 'state' as state, v.value ->> 'reason' as reason,
   v.value ->> 'round' as round, v.value ->> 'in_round' as in_round, v.value ->> 'join_id' as join_id, v.value ->> 'step_task' as step_task,
   v.value ->> 'frozen' as frozen, v.value ->> 'captured' as captured, v.value ->> 'released' as released,
-  v.value ->> 'dispatched' as dispatched, v.value ->> 'settled' as settled, v.value ->> 'cancelled' as cancelled, v.value ->> 'cancelled_by' as cancelled_by
+  v.value ->> 'dispatched' as dispatched, v.value ->> 'settled' as settled, v.value ->> 'ended' as ended, v.value ->> 'cancelled' as cancelled, v.value ->> 'cancelled_by' as cancelled_by
   from json_each(?1) v) x where redrive_batches_remote.id = x.id
 
 -- items_brought: items whose turn has come, with their tasks
@@ -151,7 +152,7 @@ where redrive_batches_item.batch = x.batch and redrive_batches_item.round = x.ro
 -- items_moved: what became of items, by their tasks. Of a batch that is settled only what was said is kept, as late
 update redrive_batches_item as i set
   state = case when x.open then x.state else i.state end, late = case when not x.open and (x.result is not null or x.code is not null) then 1 else i.late end,
-  job = case when x.anew then null else coalesce(x.job, i.job) end,
+  job = case when x.anew then case when i.unknown then i.job end else coalesce(x.job, i.job) end,
   progress = case when x.anew then null else coalesce(x.progress, i.progress) end,
   poll_count = case when x.anew then 0 else coalesce(x.polls, i.poll_count) + (x.last is not null and i.job is not null) end,
   last_poll_at = case when x.polled or (x.last and i.job is not null) then unixepoch() * 1000000 else i.last_poll_at end,
@@ -161,11 +162,19 @@ update redrive_batches_item as i set
   ended_at = case when x.ended then unixepoch() * 1000000 when x.open then null else i.ended_at end,
   result = coalesce(x.result, i.result), error_code = case when x.open or x.code is not null then x.code else i.error_code end,
   error_message = case when x.open or x.code is not null then x.message else i.error_message end,
-  failure_type = case when x.open or x.code is not null then x.type else i.failure_type end
+  failure_type = case when x.open or x.code is not null then x.type else i.failure_type end,
+  begun = case when x.anew then i.unknown else coalesce(x.begun, i.begun) end,
+  held = coalesce(x.held, 0),
+  stepped = coalesce(x.stepped, 0) or (i.stepped and not coalesce(x.anew, 0)),
+  unknown = case when not x.open then i.unknown else coalesce(x.ended, 0) and coalesce(x.unknown, x.wordless and (coalesce(x.job, i.job) is not null or i.begun or coalesce(x.tried, 0)), 0) end,
+  said = case when x.anew then null else i.said end,
+  start_key = case when not x.open then i.start_key when x.anew then case when i.unknown then i.start_key end when not coalesce(x.ended, 0) then i.start_key
+    when coalesce(x.unknown, x.wordless and (coalesce(x.job, i.job) is not null or i.begun or coalesce(x.tried, 0)), 0) then coalesce(i.start_key, i.batch || '-' || i.n || ':' || i.round || case when x.replays > 0 then ':r' || x.replays else '' end) end
 from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round, v.value ->> 'ordinal' as ordinal, v.value ->> 'state' as state,
     v.value ->> 'job' as job, v.value ->> 'progress' as progress, v.value ->> 'polls' as polls, v.value ->> 'polled' as polled, v.value ->> 'heard' as heard,
     v.value ->> 'anew' and b.state = 'processing' as anew, v.value ->> 'ended' as ended, v.value ->> 'last' as last, v.value ->> 'result' as result, v.value ->> 'code' as code,
-    v.value ->> 'message' as message, v.value ->> 'type' as type, b.state = 'processing' as open
+    v.value ->> 'message' as message, v.value ->> 'type' as type, b.state = 'processing' as open, v.value ->> 'begun' as begun, v.value ->> 'held' as held, v.value ->> 'stepped' as stepped,
+    v.value ->> 'unknown' as unknown, v.value ->> 'wordless' as wordless, v.value ->> 'tried' as tried, v.value ->> 'replays' as replays
   from json_each(?1) v join redrive_batches_remote b on b.id = v.value ->> 'batch') x
 where i.batch = x.batch and i.round = x.round and i.ordinal = x.ordinal
 
@@ -188,7 +197,8 @@ where redrive_batches_item.batch = x.batch and redrive_batches_item.round = x.ro
   and redrive_batches_item.state = 'cancelled' and redrive_batches_item.task_id is null and redrive_batches_item.released = 0
 
 -- items_lost: items of a round that have not ended, and whose tasks will not end them: they are failed
-update redrive_batches_item as i set state = 'failed', error_code = x.code, error_message = x.message, failure_type = 'unknown', ended_at = unixepoch() * 1000000
+update redrive_batches_item as i set state = 'failed', error_code = x.code, error_message = x.message, failure_type = 'unknown', ended_at = unixepoch() * 1000000,
+  unknown = i.job is not null or i.task_id is not null, start_key = case when i.job is not null or i.task_id is not null then coalesce(i.start_key, i.batch || '-' || i.n || ':' || i.round) end
 from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round, v.value ->> 'code' as code, v.value ->> 'message' as message from json_each(?1) v) x
 where i.batch = x.batch and i.round = x.round and i.state in ('pending', 'processing')
   and not exists (select 1 from redrive_task t where t.id = i.task_id and t.state in ('queued', 'delayed', 'running', 'paused'))
@@ -212,8 +222,9 @@ from (select * from redrive_batches_remote where state in ('queued', 'processing
   left join redrive_join j on j.id = b.join_id left join redrive_task t on t.id = b.step_task
 order by b.id
 
--- items_again: failed items in a new round
-update redrive_batches_item set round = x.round, ordinal = y.ordinal, state = 'pending', task_id = null, job = null, progress = null,
+-- items_again: failed items in a new round; of those whose end nobody knows the job is looked at, or asked for by the same key, instead of a second one
+update redrive_batches_item set round = x.round, ordinal = y.ordinal, state = 'pending', task_id = null, job = case when unknown then job end, progress = null,
+  begun = unknown, held = 0, stepped = 0, start_key = case when unknown then start_key end, unknown = 0, said = null,
   poll_count = 0, last_poll_at = null, brought_at = null, started_at = null, ended_at = null, result = null,
   error_code = null, error_message = null, failure_type = null, released = 0, late = 0, called = 0
 from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round from json_each(?1) v) x
@@ -231,7 +242,8 @@ select * from redrive_batches_remote where key = ?1
 select b.*, case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'completed') else b.completed end as n_completed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
-  (select count(*) from redrive_batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing
+  (select count(*) from redrive_batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing,
+  (select count(*) from redrive_batches_item i where i.batch = b.id and i.unknown) as n_unknown
 from (select * from redrive_batches_remote where state <> 'draft' and (?1 is null or id < ?1) and (?2 is null or state = ?2)
   and (?3 is null or provider = ?3) and (?4 is null or account = ?4) order by id desc limit ?5) b order by b.id desc
 
@@ -239,7 +251,8 @@ from (select * from redrive_batches_remote where state <> 'draft' and (?1 is nul
 select b.*, case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'completed') else b.completed end as n_completed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
-  (select count(*) from redrive_batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing
+  (select count(*) from redrive_batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing,
+  (select count(*) from redrive_batches_item i where i.batch = b.id and i.unknown) as n_unknown
 from redrive_batches_remote b where b.id = ?1 and b.state <> 'draft'
 
 -- remote_unsettled: how many there are, up to so many
@@ -299,8 +312,8 @@ order by m.posting limit ?3
 select state, count(*) as n, sum(round = ?2) as in_round, sum(round = ?2 and task_id is null and state = 'cancelled' and released = 0) as unreleased
 from redrive_batches_item where batch = ?1 group by state
 
--- remote_failures: failed items by type and code
-select failure_type, error_code, count(*) as n from redrive_batches_item where batch = ?1 and state = 'failed'
+-- remote_failures: failed items by type and code; not those of which nothing was begun for want of money
+select failure_type, error_code, count(*) as n from redrive_batches_item where batch = ?1 and state = 'failed' and not (task_id is null and error_code = 'INSUFFICIENT_CREDITS')
 group by failure_type, error_code order by n desc, error_code limit 200
 
 -- remote_ended: how items ended since a time (?2, in seconds), by stretches of so many seconds (?3)
@@ -309,15 +322,16 @@ from redrive_batches_item i where i.batch = ?1 and i.ended_at >= cast(?2 * 10000
 group by 1, 2, 3
 
 -- item_of_task: the item that a task belongs to
-select n, state, null as payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, null as result, error_code, null as error_message, failure_type, late
+select n, state, null as payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, null as result, error_code, null as error_message, failure_type, late, unknown, said
 from redrive_batches_item where task_id = ?1
 
 -- items_of: items by their tasks (a JSON array of ids), with what their batches say; payloads only of those to be started
 select i.task_id as task, i.batch, i.n, i.round, i.state, i.job, i.poll_count, i.progress, i.called, case when i.job is null then i.payload end as payload, unixepoch() as now,
-  (unixepoch() * 1000000 - coalesce(i.started_at, i.brought_at)) / 1000000.0 as age, b.cancelled_at is not null as cancelled, b.state as batch_state,
+  (unixepoch() * 1000000 - coalesce(i.started_at, i.brought_at)) / 1000000.0 as age, b.cancelled_at is not null as cancelled, b.state as batch_state, i.begun, i.start_key, i.ordinal, i.stepped, b.max_in_flight, t.facts ->> 'lanes' as lanes,
+  case when i.job is null then (select json_group_array(o.ordinal) from redrive_batches_item o where o.batch = i.batch and o.round = i.round and o.stepped and o.state = 'pending' and o.n <> i.n) end as aside,
   (select min(o.n) from redrive_batches_item o where o.batch = i.batch and o.job = i.job and o.round = i.round and o.n <> i.n
     and (o.state = 'completed' or o.started_at < i.started_at or (o.started_at = i.started_at and o.n < i.n))) as shared_with
-from redrive_batches_item i join redrive_batches_remote b on b.id = i.batch and b.round = i.round
+from redrive_batches_item i join redrive_batches_remote b on b.id = i.batch and b.round = i.round left join redrive_task t on t.id = i.task_id
 where i.task_id in (select value from json_each(?1))
 
 -- item_called: its provider has called; of the second call nothing lands, for want of a number
@@ -326,8 +340,10 @@ from (select v.value ->> 'batch' as batch, v.value ->> 'n' as n, v.value ->> 'ro
 where redrive_batches_item.batch = x.batch and redrive_batches_item.n = x.n and redrive_batches_item.round = x.round
 
 -- item_late: what its provider said after it had ended here
-update redrive_batches_item set late = 1, result = coalesce(x.result, redrive_batches_item.result)
-from (select v.value ->> 'batch' as batch, v.value ->> 'n' as n, v.value ->> 'round' as round, v.value ->> 'result' as result from json_each(?1) v) x
+update redrive_batches_item set late = redrive_batches_item.late or x.late, result = coalesce(x.result, redrive_batches_item.result), said = x.said,
+  job = coalesce(redrive_batches_item.job, x.job), unknown = x.unknown
+from (select v.value ->> 'batch' as batch, v.value ->> 'n' as n, v.value ->> 'round' as round, v.value ->> 'result' as result, v.value ->> 'said' as said,
+  v.value ->> 'job' as job, v.value ->> 'late' as late, v.value ->> 'unknown' as unknown from json_each(?1) v) x
 where redrive_batches_item.batch = x.batch and redrive_batches_item.n = x.n and redrive_batches_item.round = x.round
   and redrive_batches_item.state in ('failed', 'cancelled')
 
@@ -339,12 +355,14 @@ from redrive_batches_item i join redrive_batches_remote b on b.id = i.batch wher
 select i.task_id as task from redrive_batches_item i join redrive_task t on t.id = i.task_id
 where i.called = 1 and i.state = 'processing' and t.state = 'delayed' order by i.batch, i.n limit ?1
 
--- items_overdue: those that have taken longer than so many seconds (?1), wait, and are of these kinds (?2, a JSON array), so many (?3)
-select i.task_id as task, i.batch, i.n, i.job, t.kind from redrive_batches_item i
+-- items_overdue: those that wait and have taken longer than so many seconds (?1), or whose start has failed for so many (?4); of these kinds (?2, a JSON array), or whose last so many (?5) attempts did not end; so many (?3)
+select i.task_id as task, i.batch, i.n, i.job, t.kind, t.attempt_count as attempts, t.memo as memo, coalesce(i.started_at, i.brought_at) <= (unixepoch() - ?1) * 1000000 as over
+from redrive_batches_item i
   join redrive_batches_remote b on b.id = i.batch and b.round = i.round and b.state = 'processing'
   join redrive_task t on t.id = i.task_id
-where i.state in ('pending', 'processing') and i.task_id is not null and coalesce(i.started_at, i.brought_at) <= (unixepoch() - ?1) * 1000000
-  and t.state in ('queued', 'delayed', 'paused') and t.kind in (select value from json_each(?2))
+where i.state in ('pending', 'processing') and i.task_id is not null and coalesce(i.started_at, i.brought_at) <= (unixepoch() - min(?1, ?4)) * 1000000
+  and (coalesce(i.started_at, i.brought_at) <= (unixepoch() - ?1) * 1000000 or (i.job is null and t.memo ->> 'since' <= unixepoch() - ?4))
+  and t.state in ('queued', 'delayed', 'paused') and (t.kind in (select value from json_each(?2)) or t.attempt_count >= ?5)
 order by coalesce(i.started_at, i.brought_at) limit ?3
 
 -- items_still_overdue: nothing lands where one of them has begun anew since it was read, for want of a round
@@ -356,8 +374,55 @@ where redrive_batches_item.batch = x.batch and redrive_batches_item.n = x.n
 select i.task_id as task from redrive_batches_remote b
   cross join redrive_batches_item i on i.batch = b.id and i.round = b.round and i.state = 'pending'
   cross join redrive_task t on t.id = i.task_id
-where b.state = 'processing' and b.state in ('draft', 'queued', 'processing') and b.cancelled_at is not null and i.job is null and t.state in ('queued', 'delayed')
+where b.state = 'processing' and b.state in ('draft', 'queued', 'processing') and b.cancelled_at is not null and i.job is null and not i.begun and t.state in ('queued', 'delayed')
   and (?2 is null or b.id = ?2) and t.attempt_count = 0 and (t.memo is null or t.memo ->> 'unsure' is null) limit ?1
+
+-- flight_locked: who takes places at a provider waits for others who do: here all writers do
+select ?1
+
+-- items_begun: items that are about to be started, as far as there are places at their provider (most) and of their batch, by their order (place)
+with x as materialized (
+  select v.value ->> 'batch' as batch, v.value ->> 'n' as n, v.value ->> 'place' as place, v.value ->> 'provider' as provider, v.value ->> 'most' as most from json_each(?1) v
+), own as materialized (
+  select b.id, b.max_in_flight, (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'processing')
+    + (select count(*) from redrive_batches_item i where i.batch = b.id and i.begun and i.state = 'pending') as flying
+  from redrive_batches_remote b where b.state = 'processing' and b.state in ('draft', 'queued', 'processing')
+    and (b.id in (select x.batch from x) or b.provider in (select x.provider from x where x.most is not null))
+), fits as (
+  select p.batch, p.n, p.most, row_number() over (order by p.place) as place
+  from (select x.*, row_number() over (partition by x.batch order by x.place) as in_batch from x) p join own o on o.id = p.batch
+  where o.max_in_flight is null or p.in_batch <= o.max_in_flight - o.flying)
+update redrive_batches_item set begun = 1 from fits f
+where redrive_batches_item.batch = f.batch and redrive_batches_item.n = f.n and (f.most is null or f.place <= f.most - (select sum(o.flying) from own o))
+
+-- items_with_place: which of these items (a JSON array) have a place
+select i.batch, i.n from json_each(?1) v cross join redrive_batches_item i on i.batch = v.value ->> 'batch' and i.n = v.value ->> 'n' where i.begun
+
+-- flights: how many jobs each provider has, or may have, of batches that run; of them those of each batch that is bounded itself
+select b.provider, b.id, b.max_in_flight, (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'processing')
+  + (select count(*) from redrive_batches_item i where i.batch = b.id and i.begun and i.state = 'pending') as flying
+from redrive_batches_remote b where b.state = 'processing' and b.state in ('draft', 'queued', 'processing') and (?1 is null or b.provider = ?1)
+
+-- flight_waiting: items that wait for a place, the longest first, so many (?1)
+select i.task_id as task, i.batch, b.provider from redrive_batches_item i
+  join redrive_batches_remote b on b.id = i.batch and b.round = i.round and b.state = 'processing' join redrive_task t on t.id = i.task_id
+where i.held and i.state = 'pending' and t.state = 'delayed' order by i.brought_at, i.n limit ?1
+
+-- remote_waiting: what the items of a batch's round wait for, each sort with how many, the first, and what is said of it
+select x.what, count(*) as n, min(x.n) as first, min(x.message) as message from (
+  select i.n, i.error_message as message, case when i.state = 'processing' then case when i.error_message is null then 'job' else 'unseen' end
+    when i.task_id is null then 'turn' when i.held then 'flight' when i.error_message is not null then 'start' else 'due' end as what
+  from redrive_batches_item i
+  where i.batch = ?1 and i.round = ?2 and i.state in ('pending', 'processing')) x group by x.what
+
+-- items_unknown: items that ended without their provider's word, of one batch (?1) or of all, behind a batch (?2) and place (?3), so many (?4)
+select i.batch, i.n, i.round, i.state, i.job, i.start_key, b.provider, b.account, b.price, b.scope
+from redrive_batches_item i join redrive_batches_remote b on b.id = i.batch
+where i.unknown and (?1 is null or i.batch = ?1) and (i.batch, i.n) > (?2, ?3) and b.state in ('completed', 'failed', 'cancelled', 'processing')
+order by i.batch, i.n limit ?4
+
+-- unknown_items: how many ended without their provider's word, up to ten thousand, and of which batches
+select count(*) as n, count(distinct x.batch) as batches, min(x.batch) as first from (select i.batch from redrive_batches_item i where i.unknown limit 10000) x
 
 -- remote_last_moves: when something of these batches (a JSON array of ids) moved last
 select i.batch as id, max(max(coalesce(i.started_at, 0), coalesce(i.last_poll_at, 0), coalesce(i.ended_at, 0))) as moved_at
@@ -370,7 +435,7 @@ left join redrive_batches_remote b on b.id = x.batch left join redrive_join j on
 where b.id is null or b.round <> x.round or b.state <> 'processing' or j.ended_at is not null
 
 -- items_listed: items of a batch behind a place (?2), of states (?3, a JSON array) and a failure type (?4) if these are given, so many (?5)
-select n, state, payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, result, error_code, error_message, failure_type, late
+select n, state, payload, task_id, job, progress, poll_count, last_poll_at, started_at, ended_at, result, error_code, error_message, failure_type, late, unknown, said
 from redrive_batches_item where batch = ?1 and n > ?2 and (?3 is null or state in (select value from json_each(?3))) and (?4 is null or failure_type = ?4) order by n limit ?5
 
 -- remote_stuck: those of which nothing has moved for so many hours
@@ -389,11 +454,11 @@ select (select count(*) from redrive_batches_remote) as batches, (select count(*
 -- prune_remote_items: those of batches that were settled before this time, and of drafts that nobody ended, so many at once
 delete from redrive_batches_item where (batch, n) in (
   select i.batch, i.n from redrive_batches_remote b join redrive_batches_item i on i.batch = b.id
-  where b.created_at < ?1 and (b.settled_at < ?1 or b.state = 'draft') limit ?2)
+  where b.created_at < ?1 and (b.state = 'draft' or (b.state in ('completed', 'failed', 'cancelled') and coalesce(b.settled_at, b.ended_at) < ?1)) limit ?2)
 
 -- prune_remote: batches whose items are gone, so many at once
 delete from redrive_batches_remote where id in (
-  select b.id from redrive_batches_remote b where b.created_at < ?1 and (b.settled_at < ?1 or b.state = 'draft')
+  select b.id from redrive_batches_remote b where b.created_at < ?1 and (b.state = 'draft' or (b.state in ('completed', 'failed', 'cancelled') and coalesce(b.settled_at, b.ended_at) < ?1))
     and not exists (select 1 from redrive_batches_item i where i.batch = b.id) order by b.created_at limit ?2)
 
 -- remote_unheld: nothing lands while a batch has not ended, for want of a version

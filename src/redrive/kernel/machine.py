@@ -326,8 +326,10 @@ def settle(lease: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Tra
             return _lose(lease, limit, lease.deaths + 1, policy, jitter)
         case Retry() | Fail():
             return settle(lease, declared(outcome), policy, jitter)
-        case Failed(failure=cause, after=after):
-            return _retry_or_fail(lease, cause, policy, jitter, after)
+        case Failed(failure=cause, after=after, state=state):
+            decided = _retry_or_fail(lease, cause, policy, jitter, after)
+            decided.memo = _memo(state)
+            return decided
 
 
 # Looked at for every task: a global is found faster than a member of an enum.
@@ -378,7 +380,8 @@ def declared(verdict: Retry | Fail, origin: Origin | None = None) -> Failed:
             verdict=verdict,
             type=verdict.failure_type,
             cause=verdict.cause,
-        )
+        ),
+        state=verdict.state,
     )
 
 
@@ -459,4 +462,4 @@ def _waiting(delay: float) -> State:
 
 
 def _memo(state: Any) -> str | None:
-    return None if state is None else encode(state, "Snooze(state=)")
+    return None if state is None else encode(state, "state=")

@@ -74,12 +74,20 @@ class Fail(Verdict):
     """End the task as failed, now, with a dead letter. ``TASK_EXECUTION_FAILED`` is the one code that is retried.
 
     ``failure_type`` says what it counts as. ``cause`` names the cause: failures of one name are one, wherever
-    they come from; without it, code, place and message decide."""
+    they come from; without it, code, place and message decide. ``state`` stays with the task, as that of ``Snooze``
+    does, until somebody retries it."""
 
     def __init__(
-        self, code: str, message: str = "", *, failure_type: FailureType | str | None = None, cause: str | None = None
+        self,
+        code: str,
+        message: str = "",
+        *,
+        failure_type: FailureType | str | None = None,
+        cause: str | None = None,
+        state: Any = None,
     ) -> None:
         self.message = str(message)
+        self.state = state
         with _keeping(self.message):
             self.code = check_name(str(code), "Fail(code)")
             self.failure_type = None if failure_type is None else _failure_type(failure_type, "Fail")
@@ -137,10 +145,12 @@ class Completed:
 class Failed:
     """The handler raised, timed out or crashed; ``failure`` is the classified cause.
 
-    ``after``: seconds after which the handler itself wants another attempt, instead of the backoff."""
+    ``after``: seconds after which the handler itself wants another attempt, instead of the backoff. ``state``: what it
+    leaves with the task where it declared the failure itself."""
 
     failure: Failure
     after: float | None = None
+    state: Any = None
 
 
 @dataclass(slots=True, frozen=True)

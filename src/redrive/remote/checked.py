@@ -41,14 +41,18 @@ class RemoteProvider:
     def can_cancel(self) -> bool:
         return callable(getattr(self.provider, "cancel", None)) and getattr(self.provider, "can_cancel", True)
 
+    @property
+    def can_find(self) -> bool:
+        return callable(getattr(self.provider, "find", None)) and getattr(self.provider, "can_find", True)
+
     async def start(self, item: RemoteItem, idempotency_key: str, *, within: float | None = None) -> str:
         """Starts a job and returns its id; the same key always names the same job. ``within``: seconds, where that is
         less than a call may take."""
         if not 1 <= len(idempotency_key) <= MAX_KEY or not idempotency_key.isascii():
             raise InvalidInput(f"an idempotency key has 1 to {MAX_KEY} ASCII characters")
         found: object = await self._ask(self.provider.start, item, idempotency_key, within=within)
-        if isinstance(found, str) and 1 <= len(found) <= MAX_ID and found.isprintable():
-            return found
+        if _is_id(found):
+            return str(found)
         raise self._nonsense("start", f"an id of 1 to {MAX_ID} characters", found)
 
     async def poll(self, ids: Sequence[str]) -> Polled:
@@ -74,6 +78,16 @@ class RemoteProvider:
         if not self.can_cancel or cancel is None:
             raise InvalidInput(f"the provider {self.name} cannot cancel", hint="its jobs end by themselves")
         await self._ask(cancel, job_id)
+
+    async def find(self, idempotency_key: str) -> str | None:
+        """Returns the id of the job that was started with a key; None where there is none. It starts nothing."""
+        find = getattr(self.provider, "find", None)
+        if not self.can_find or find is None:
+            raise InvalidInput(f"the provider {self.name} cannot be asked by key", hint="only by the id of a job")
+        found: object = await self._ask(find, idempotency_key)
+        if found is None or _is_id(found):
+            return None if found is None else str(found)
+        raise self._nonsense("find", f"an id of 1 to {MAX_ID} characters, or None,", found)
 
     async def close(self) -> None:
         """Lets go of what the provider has open."""
@@ -159,6 +173,10 @@ class RemoteProvider:
     def _nonsense(self, call: str, wanted: str, found: object) -> ProviderError:
         told = f"{self.name}: {call} returned {clean(as_text(found, repr)[:SHOWN])} where {wanted} was expected"
         return ProviderError(told, provider=self.name, classification=NONSENSE)
+
+
+def _is_id(found: object) -> bool:
+    return isinstance(found, str) and 1 <= len(found) <= MAX_ID and found.isprintable()
 
 
 def _parts(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:

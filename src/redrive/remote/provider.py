@@ -97,7 +97,8 @@ class Provider(Protocol):
     """Starts jobs and says what became of them. What it raises is classified like any failure of a handler.
 
     It may also have ``max_poll`` (how many ids one call of ``poll`` takes; 1 if it has none), ``max_seconds`` (what one
-    call may take; ``PROVIDER_CALL_SECONDS`` if it has none), ``async cancel(job_id)`` and ``async close()``.
+    call may take; ``PROVIDER_CALL_SECONDS`` if it has none), ``async cancel(job_id)``, ``async find(idempotency_key)``
+    (the id of the job that was started with it, None where there is none) and ``async close()``.
     """
 
     async def start(self, item: RemoteItem, idempotency_key: str) -> str:

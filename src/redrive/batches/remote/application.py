@@ -29,10 +29,12 @@ class RemoteBatches:
         meta: Any = None,
         scope: str | None = None,
         webhook_url: str | None = None,
+        max_in_flight: int | None = None,
         on: str | None = None,
     ) -> RemoteBatch:
         """Make a batch of jobs at a provider, one for each item (any JSON value). When this returns, it is durable; its
-        money is frozen when a worker begins it. The same ``key`` with the same content is the same batch."""
+        money is frozen when a worker begins it. The same ``key`` with the same content is the same batch.
+        ``max_in_flight``: so many of its jobs run at once."""
         own = await self._own(on)
         return await own.create(
             items,
@@ -44,6 +46,7 @@ class RemoteBatches:
             meta=meta,
             scope=scope,
             webhook_url=webhook_url,
+            max_in_flight=max_in_flight,
         )
 
     async def get(self, batch: UUID | str, *, on: str | None = None) -> RemoteBatch:

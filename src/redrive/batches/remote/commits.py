@@ -92,7 +92,7 @@ def unaffordable(batch: RemoteBatch, available: int) -> Commit:
     return Commit(
         enqueues=[notice(batch, BatchState.FAILED, {ItemState.FAILED: batch.in_round}, 0, 0, why)],
         rows=[
-            batch.moved(state=BatchState.FAILED, reason=why, settled="now"),
+            batch.moved(state=BatchState.FAILED, reason=why, ended="now"),
             unstarted(batch, changed),
             counted(batch),
         ],

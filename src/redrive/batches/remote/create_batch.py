@@ -47,15 +47,17 @@ class Plan:
     meta: str | None = None
     scope: str | None = None
     webhook_url: str | None = None
+    max_in_flight: int | None = None
 
     def row(self, batch: UUID) -> dict[str, Any]:
-        names = ("provider", "account", "price", "by", "name", "meta", "scope", "webhook_url")
+        names = ("provider", "account", "price", "by", "name", "meta", "scope", "webhook_url", "max_in_flight")
         return {"id": str(batch), **{name: getattr(self, name) for name in names}}
 
     @property
     def about(self) -> str:
         """What two batches of one key have to have in common, besides their items."""
-        return json.dumps([self.provider, self.account, self.price, self.name, self.meta, self.scope, self.webhook_url])
+        about = [self.provider, self.account, self.price, self.name, self.meta, self.scope, self.webhook_url]
+        return json.dumps(about if self.max_in_flight is None else [*about, self.max_in_flight])
 
 
 @dataclass(slots=True, frozen=True)

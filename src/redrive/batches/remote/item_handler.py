@@ -6,18 +6,19 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from redrive.batches.batch import FEATURE, BatchState
+from redrive.batches.batch import FEATURE, BatchState, ItemState
 from redrive.batches.remote import polling_policy
 from redrive.batches.remote.item_memo import ItemMemo
 from redrive.batches.remote.lanes import BATCH_CANCELLED, BATCH_SETTLED
-from redrive.batches.remote.names import CALLBACK_PATH
+from redrive.batches.remote.in_flight import take_places
+from redrive.batches.remote.names import CALLBACK_PATH, item_kind
 from redrive.batches.remote.passes import Pass, Passes
 from redrive.batches.remote.uncertain_starts import may_have_started
 from redrive.batches.settings import BatchSettings
-from redrive.kernel.outcome import Cancel, StopReason
+from redrive.kernel.outcome import Cancel, Retry, StopReason
 from redrive.kernel.payload import decode
 from redrive.remote import ProviderError, RemoteItem
 from redrive.remote.callbacks import Callback, Callbacks
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from redrive.app import App
     from redrive.handlers.bulk import Bulk
     from redrive.handlers.bulk import Item as BulkItem
+    from redrive.kernel.ports.store import Store
     from redrive.remote import RemoteProvider
 
 PAYLOAD_ERASED = "its payload was erased"
@@ -37,8 +39,10 @@ class Row:
 
     id: str
     batch: str
+    n: int
     round: int
     job: str | None
+    pending: bool
     polls: int
     progress: float | None
     payload: Any
@@ -49,14 +53,20 @@ class Row:
     shared_with: int | None  # the item whose job it is: a provider gave the same id to both
     called: bool  # its provider has said that it has ended, and nobody has looked since
     now: float  # by the store's clock
+    begun: bool  # a start of it may have reached the provider
+    start_key: str | None  # of an earlier start whose job may be there
+    bounded: bool  # its batch says how many of its jobs may run at once
+    may_step: bool  # it is in its lane, and no other item has stepped out of that one
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Row:
         return cls(
             f"{row['batch']}-{row['n']}",
             str(row["batch"]),
+            row["n"],
             row["round"],
             row["job"],
+            row["state"] == ItemState.PENDING,
             row["poll_count"],
             row["progress"],
             decode(row["payload"]),
@@ -67,16 +77,29 @@ class Row:
             row["shared_with"],
             row["called"] == 1,
             float(row["now"]),
+            bool(row["begun"]),
+            row["start_key"],
+            row["max_in_flight"] is not None,
+            not row["stepped"] and _lane_is_free(row),
         )
 
     def key(self, retries: int) -> str:
         """Returns the key that the provider knows this start by: a retry after a crash has the same one, a new charge
-        and a retry by an operator another."""
-        return f"{self.id}:{self.round}" + (f":r{retries}" if retries else "")
+        and a retry by an operator another, unless the end of the job before is not known."""
+        return self.start_key or f"{self.id}:{self.round}" + (f":r{retries}" if retries else "")
 
     def seen(self, asked: bool) -> polling_policy.Seen:
         assert self.job is not None
-        return polling_policy.Seen(self.job, self.polls, self.progress, self.age, asked, self.called)
+        return polling_policy.Seen(
+            self.job, self.polls, self.progress, self.age, asked, self.called, new=self.pending
+        )
+
+
+def _lane_is_free(row: Mapping[str, Any]) -> bool:
+    """Returns whether no other item has stepped out of this one's lane; of a task of the version before, nobody knows
+    its lane."""
+    lanes = row["lanes"]
+    return bool(lanes) and all((other - row["ordinal"]) % lanes for other in json.loads(row["aside"] or "[]"))
 
 
 class ItemHandler:
@@ -88,15 +111,30 @@ class ItemHandler:
         self._callbacks = Callbacks.of(app.settings, CALLBACK_PATH)
         own = app.settings.of(BatchSettings)
         self._start_seconds = own.start_seconds
+        self._max_in_flight = own.max_in_flight
         self._policy = polling_policy.PollingPolicy(
-            own.poll_first, own.poll_next, own.poll_later, own.max_poll_count, own.max_item_seconds
+            own.poll_first,
+            own.poll_next,
+            own.poll_later,
+            own.max_poll_count,
+            own.max_item_seconds,
+            own.max_start_attempts,
+            own.max_start_seconds,
         )
 
     async def run(self, bulk: Bulk) -> None:
-        """Takes each item a step further; each has an outcome of its own."""
+        """Takes each item a step further; each has an outcome of its own. What goes wrong on our side ends none: it is
+        tried again, until the provider has spoken or the item's time is over."""
+        try:
+            await self._run(bulk)
+        except Exception as error:
+            raise Retry(f"{type(error).__name__}: {error}") from error
+
+    async def _run(self, bulk: Bulk) -> None:
         provider = self._app.provider_of(self._name)
         own = self._app.of(Passes).of(bulk[0].context.worker_id)
-        rows = await self._rows(bulk)
+        store = await self._app.at(bulk[0].context.connection).store()
+        rows = await _rows(store, bulk)
         new: list[tuple[BulkItem, Row]] = []
         begun: list[tuple[BulkItem, Row]] = []
         for item in bulk:
@@ -105,31 +143,45 @@ class ItemHandler:
                 item.answer(Cancel(BATCH_SETTLED))
             elif row is not None and row.shared_with is not None:
                 item.answer(polling_policy.shared(row.job, row.shared_with))
-            elif row is None or (row.job is None and not row.wanted and not _unsure(item)):
+            elif row is None or (row.job is None and not row.wanted and not _unsure(item, row)):
                 item.answer(Cancel(BATCH_CANCELLED))
             elif row.erased:
                 item.answer(Cancel(PAYLOAD_ERASED))
             elif own is not None and not _allowed(own, item, row):
-                item.answer(polling_policy.put_off(_memo(item)))
+                item.answer(polling_policy.put_off(_memo(item), unsure=row.job is None and _unsure(item, row)))
             else:
                 (new if row.job is None else begun).append((item, row))
+        new = await self._with_places(store, new)
         starts = await asyncio.gather(*(self._start(provider, *one) for one in new), self._poll(provider, begun))
+        await self._not_started(provider, store, [one for one in starts if isinstance(one, _Failed)])
         if own is not None:
-            own.started += sum(map(bool, starts))
+            own.started += sum(one is True for one in starts)
 
-    async def _rows(self, bulk: Bulk) -> dict[str, Row]:
-        store = await self._app.at(bulk[0].context.connection).store()
-        ids = json.dumps([str(item.id) for item in bulk])
-        return {str(row["task"]): Row.of(row) for row in await store.feature_rows(FEATURE, "items_of", ids)}
+    async def _with_places(self, store: Store, new: list[tuple[BulkItem, Row]]) -> list[tuple[BulkItem, Row]]:
+        """Returns those that may be started now, as far as the number of jobs in flight is bounded; the others wait."""
+        places = [(row.batch, row.n) for _, row in new if not row.begun]
+        if not places or (self._max_in_flight is None and not any(row.bounded for _, row in new)):
+            return new
+        taken = await take_places(store, self._name, self._max_in_flight, places)
+        found = []
+        for item, row in new:
+            if row.begun or (row.batch, row.n) in taken:
+                found.append((item, row))
+            else:
+                item.answer(polling_policy.no_place(_memo(item), self._policy))
+        return found
 
-    async def _start(self, provider: RemoteProvider, item: BulkItem, row: Row) -> bool:
+    async def _start(self, provider: RemoteProvider, item: BulkItem, row: Row) -> bool | _Failed:
+        key = row.key(item.context.task.replay_count)
         try:
-            key = row.key(item.context.task.replay_count)
+            if not row.wanted and provider.can_find:  # what nobody wants any more is not started again, only found
+                found = await provider.find(key)
+                item.answer(Cancel(BATCH_CANCELLED) if found is None else polling_policy.started(found, self._policy))
+                return False
             wanted = RemoteItem(row.id, row.payload, self._address(item, row))
             job = await provider.start(wanted, key, within=self._start_seconds)
         except ProviderError as error:
-            item.answer(self._not_started(item, row, error))
-            return False
+            return _Failed(item, row, error)
         except asyncio.CancelledError:
             # Its worker stops and hands it back, and gives the attempt back too: nothing else would tell the next one
             # that the request may have gone out.
@@ -139,12 +191,39 @@ class ItemHandler:
         item.answer(polling_policy.started(job, self._policy))
         return True
 
-    def _not_started(self, item: BulkItem, row: Row, error: ProviderError) -> Any:
-        """Returns what follows from a start that failed, and keeps in mind whether it may have come about."""
-        if not row.wanted and not error.transient:
-            return Cancel(BATCH_CANCELLED)
-        unsure = _unsure(item) or may_have_started(error)
-        return polling_policy.not_started(error, _memo(item), row.age, self._policy, unsure=unsure)
+    async def _not_started(self, provider: RemoteProvider, store: Store, failed: list[_Failed]) -> None:
+        """Decides what follows from starts that failed, and keeps in mind whether they may have come about."""
+        if not failed:
+            return
+        kind = item_kind(self._name)
+        up = not any(row.open and kind in row.kinds for row in await store.circuits())
+        for item, row, error in failed:
+            known = _unsure(item, row)
+            start = polling_policy.FailedStart(
+                error, _memo(item), row.now, row.age, known or may_have_started(error), up, row.may_step
+            )
+            if not row.wanted and not error.transient and not known:
+                item.answer(Cancel(BATCH_CANCELLED))
+            elif not start.final(self._policy):
+                item.answer(polling_policy.start_again(start, self._policy))
+            else:
+                item.answer(await self._last_look(provider, item, row, start))
+
+    async def _last_look(
+        self, provider: RemoteProvider, item: BulkItem, row: Row, start: polling_policy.FailedStart
+    ) -> Any:
+        """Returns how an item goes on whose start is not repeated: with its job, where the provider finds one by its
+        key; else it ends, and if a start may have come about nobody knows how."""
+        unsure = start.unsure if start.error.transient else _unsure(item, row)
+        if not unsure or not provider.can_find:
+            return polling_policy.not_started(start, self._policy, unknown=unsure)
+        try:
+            job = await provider.find(row.key(item.context.task.replay_count))
+        except ProviderError:
+            return polling_policy.not_started(start, self._policy, unknown=True)
+        if job is not None:
+            return polling_policy.started(job, self._policy)
+        return Cancel(BATCH_CANCELLED) if not row.wanted else polling_policy.not_started(start, self._policy)
 
     def _address(self, item: BulkItem, row: Row) -> str | None:
         """Returns where the provider may say that this start has ended; None where nobody can reach us."""
@@ -168,7 +247,7 @@ class ItemHandler:
             try:
                 item.answer(polling_policy.polled(row.seen(asked[item.id]), found.get(row.job), self._policy))
             except Exception as error:  # whatever is wrong with one is not the others', who may be another customer's
-                item.answer(error)
+                item.answer(Retry(f"{type(error).__name__}: {error}"))
 
     async def _ask_to_end(self, provider: RemoteProvider, begun: list[tuple[BulkItem, Row]]) -> list[bool]:
         """Cancels jobs of cancelled batches at the provider, if it can, once each; returns whether that was done."""
@@ -190,9 +269,22 @@ def _memo(item: BulkItem) -> ItemMemo:
     return ItemMemo.of(item.context.state)
 
 
-def _unsure(item: BulkItem) -> bool:
+class _Failed(NamedTuple):
+    """A start that failed."""
+
+    item: BulkItem
+    row: Row
+    error: ProviderError
+
+
+async def _rows(store: Store, bulk: Bulk) -> dict[str, Row]:
+    ids = json.dumps([str(item.id) for item in bulk])
+    return {str(row["task"]): Row.of(row) for row in await store.feature_rows(FEATURE, "items_of", ids)}
+
+
+def _unsure(item: BulkItem, row: Row) -> bool:
     """Returns whether an item without a job may have one all the same: a second attempt follows a worker that died."""
-    return item.context.task.attempt > 1 or _memo(item).unsure
+    return row.begun or item.context.task.attempt > 1 or _memo(item).unsure
 
 
 def _allowed(own: Pass, item: BulkItem, row: Row) -> bool:

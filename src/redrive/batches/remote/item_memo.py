@@ -9,7 +9,8 @@ from typing import Any
 
 @dataclass(slots=True, frozen=True)
 class ItemMemo:
-    """How far an item is with its provider. ``new``, ``polled`` and ``heard`` are about the call that was just made."""
+    """How far an item is with its provider. ``new``, ``polled``, ``heard`` and ``stepped`` are about the call that was
+    just made."""
 
     job: str | None = None  # the provider's id, once it was started
     new: bool = False  # it was started now: the next item of its lane may come
@@ -18,9 +19,15 @@ class ItemMemo:
     heard: bool = False  # that look followed a call of the provider
     progress: float | None = None
     asked: bool = False  # the provider was asked to end it
-    tries: int = 0  # starts that failed
+    tries: int = 0  # starts that failed while the provider was there for others
+    since: float | None = None  # when the first of its starts failed, by the store's clock
+    code: str | None = None  # what the provider called the last one, and what it counts as
+    type: str | None = None
+    stepped: bool = False  # it steps out of its lane now, which goes on without it
+    flight: bool = False  # it waits for a place: as many jobs run as may
     why: str | None = None  # what it waits for, in words
     unsure: bool = False  # a start may have reached the provider, though no job came back
+    unknown: bool = False  # it ends without the provider's word
 
     @classmethod
     def of(cls, state: Mapping[str, Any] | None) -> ItemMemo:

@@ -13,6 +13,7 @@ from redrive.batches.remote.names import (
     ITEM_ATTEMPTS,
     LATE,
     QUEUE,
+    RECONCILE,
     RELEASE,
     SETTLE,
     SETTLE_QUEUE,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _HERE = "redrive.batches.remote"
 # Imported by a worker before it claims: what the steps, the duties of the feature, and items do.
 STEPS = (
-    *(f"{_HERE}.{name}" for name in ("step_handlers", "overdue_items", "ledger_activity", "missing_steps")),
+    *(f"{_HERE}.{name}" for name in ("step_handlers", "overdue_items", "ledger_activity", "missing_steps", "in_flight")),
     "redrive.batches.open_batches",
     "redrive.batches.doctor",
 )
@@ -47,6 +48,7 @@ def declare(app: App) -> None:
         (SETTLE, SETTLE_QUEUE, own.max_settle),
         (RELEASE, SETTLE_QUEUE, own.max_settle),
         (LATE, SETTLE_QUEUE, own.max_settle),
+        (RECONCILE, SETTLE_QUEUE, 1),
     ):
         options = {
             "queue": queue,
@@ -80,7 +82,7 @@ def _step(app: App, kind: str) -> Callable[[Bulk], Awaitable[None]]:
         from redrive.batches.remote.step_handlers import StepHandlers
 
         steps = app.of(StepHandlers)
-        await {DISPATCH: steps.dispatch, SETTLE: steps.settle, RELEASE: steps.release, LATE: steps.late}[kind](bulk)
+        await steps.of(kind)(bulk)
 
     return step
 

@@ -2,7 +2,8 @@
 
 A batch begins with as many tasks as may be started at once. When the start of the item at place ``i`` has landed, or it
 has ended before that, its settlement brings the one at ``i + lanes``: so never more than that wait to be started, other
-batches come in between, and of 100,000 items only those that run are tasks. Pure: all of it is in the task's facts.
+batches come in between, and of 100,000 items only those that run are tasks. One whose start fails again and again steps
+out of its lane, and brings the next as well. Pure: all of it is in the task's facts.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from uuid import UUID
 from redrive.batches.batch import FEATURE, ItemState
 from redrive.batches.remote.item_memo import ItemMemo
 from redrive.batches.remote.names import ITEM_ATTEMPTS, ITEM_KEY, QUEUE, TOO_LONG
+from redrive.errors import ErrorCode
 from redrive.ids import new_id
 from redrive.kernel.feature import Belongs
 from redrive.kernel.machine import Event, Transition
@@ -23,6 +25,7 @@ from redrive.kernel.reactions import Effects, Landed, Rows
 from redrive.kernel.task import NewTask, State
 
 BATCH_CANCELLED = "its batch was cancelled"
+BY_PROVIDER = "the provider cancelled the job"
 BATCH_SETTLED = "its batch is settled: its failed items are started again with redrive batch retry-failed"
 MOST_MESSAGE = 2_000
 
@@ -81,7 +84,7 @@ def react(transition: Transition, landed: Landed) -> Effects | None:
     lane = Lane.of(landed.facts)
     if landed.state is State.CANCELLED and transition.reason == BATCH_SETTLED:
         return Effects(rows=[Rows(FEATURE, "items_left", (lane.place,))])
-    memo = ItemMemo.of(json.loads(transition.memo) if transition.event is Event.SNOOZE and transition.memo else None)
+    memo = ItemMemo.of(json.loads(transition.memo) if transition.event in _SAYS and transition.memo else None)
     change = _change(transition, landed, memo)
     if change is None:
         return None
@@ -105,7 +108,7 @@ def _goes_on(transition: Transition, landed: Landed, memo: ItemMemo) -> bool:
         return True
     if landed.state is State.CANCELLED:
         return landed.was is not State.FAILED and transition.reason != BATCH_CANCELLED
-    return memo.new
+    return memo.new or memo.stepped
 
 
 def _change(transition: Transition, landed: Landed, memo: ItemMemo) -> dict[str, Any] | None:
@@ -118,18 +121,39 @@ def _change(transition: Transition, landed: Landed, memo: ItemMemo) -> dict[str,
             "progress": 100.0,
             "result": transition.result,
         }
+    if landed.state is State.CANCELLED and landed.was is State.FAILED:
+        return None
     if landed.state is State.CANCELLED:
-        return None if landed.was is State.FAILED else {"state": ItemState.CANCELLED, "ended": True}
+        known = transition.reason in (BY_PROVIDER, BATCH_CANCELLED)
+        said = {} if known else _wordless(landed, memo.unsure or landed.attempt_count > 1)
+        return {"state": ItemState.CANCELLED, "ended": True, "job": memo.job, **said}
     if landed.state is State.FAILED:
-        return {"state": ItemState.FAILED, "ended": True, **_error(transition)}
+        said = {"unknown": memo.unknown} if _by_handler(transition) else _wordless(landed, landed.attempt_count > 0)
+        own = {"replays": landed.replay_count, **said}
+        return {"state": ItemState.FAILED, "ended": True, **own, **_error(transition)}
     if transition.event is Event.REDRIVE:
         return {"state": ItemState.PENDING, "anew": True}
     if transition.event is not Event.SNOOZE:
         return None
     if memo.job is None:  # it could not be started yet
-        return {"state": ItemState.PENDING, "message": memo.why} if memo.why else None
+        waits = {"begun": memo.unsure, "held": memo.flight, "stepped": memo.stepped, "message": memo.why}
+        return {"state": ItemState.PENDING, **waits} if memo.why or memo.unsure else None
     named = {name: getattr(memo, name) for name in ("job", "polls", "polled", "heard", "progress")}
     return {"state": ItemState.PROCESSING, **named, "message": memo.why}
+
+
+_SAYS = (Event.SNOOZE, Event.FAIL)
+
+
+def _by_handler(transition: Transition) -> bool:
+    """Returns whether the handler of items has said why it failed, and so whether the provider's word is known."""
+    cause = transition.failure
+    return cause is not None and cause.reason == "handler_failed" and str(cause.code) != ErrorCode.OUTCOME_REFUSED
+
+
+def _wordless(landed: Landed, tried: bool) -> dict[str, Any]:
+    """Returns that an item ends without its provider's word: unless it was never begun, nobody knows its end."""
+    return {"wordless": True, "tried": tried, "replays": landed.replay_count}
 
 
 def _error(transition: Transition) -> dict[str, Any]:

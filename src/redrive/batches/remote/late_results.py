@@ -45,9 +45,10 @@ def recorded(place: Mapping[str, Any], row: Mapping[str, Any], found: Status) ->
     after = {"item": place["n"], "round": place["round"], "job": row["job"], "said": found.state, "charged": 0}
     if lost:
         after["not_stored"] = lost
+    said = {"result": result, "said": found.state, "job": row["job"], "late": True, "unknown": False}
     target = f"batch:{place['batch']}"
     why = f"item {place['n']} was {row['state']} already: recorded, not charged"
     return Commit(
-        rows=[Rows(FEATURE, "item_late", ({**place, "result": result},))],
+        rows=[Rows(FEATURE, "item_late", ({**place, **said},))],
         audits=[Audit("worker", "BATCH_LATE_RESULT", why, target=target, scope=row["scope"], after=after)],
     )

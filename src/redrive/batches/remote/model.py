@@ -56,6 +56,8 @@ class RemoteBatch:
     cancelled_at: datetime | None
     cancelled_by: str | None
     version: int
+    max_in_flight: int | None = None  # of its jobs so many may run at once
+    ended_at: datetime | None = None
     step_task: UUID | None = None  # what takes it further: its dispatch, or its settlement when its items have ended
 
     @property
@@ -83,7 +85,8 @@ class RemoteBatch:
 
     def moved(self, **changes: Any) -> Rows:
         """Returns the row as it is to be from now on: it lands only if nobody has changed it since this was read.
-        ``dispatched``, ``settled`` and ``cancelled`` are times: "now", or "no" for none."""
+        ``dispatched``, ``settled``, ``ended`` (without a settlement) and ``cancelled`` are times: "now", or "no" for
+        none."""
         kept = ("state", "reason", "round", "in_round", "frozen", "captured", "released", "cancelled_by", "version")
         row = {name: getattr(self, name) for name in kept}
         row |= {"id": str(self.id)}
@@ -92,7 +95,7 @@ class RemoteBatch:
 
 
 _NAMES = tuple(one.name for one in fields(RemoteBatch))
-_TIMES = ("created_at", "dispatched_at", "settled_at", "cancelled_at")
+_TIMES = ("created_at", "dispatched_at", "settled_at", "cancelled_at", "ended_at")
 
 
 def remote_of(row: Mapping[str, Any]) -> RemoteBatch:
@@ -104,13 +107,15 @@ def remote_of(row: Mapping[str, Any]) -> RemoteBatch:
         values[name] = None if row[name] is None else UUID(str(row[name]))
     values["meta"] = decode(row["meta"])
     values["state"] = BatchState(row["state"])
+    # One that a worker of the version before has settled has no other time of its end.
+    values["ended_at"] = (values["settled_at"] or values["ended_at"]) if values["state"] in SETTLED else None
     return RemoteBatch(**values)
 
 
 def batch_of(row: Mapping[str, Any]) -> Batch:
     """Returns what all batches have in common, of a row with the counts of its items."""
     own = remote_of(row)
-    part = RemotePart(processing=row["n_processing"], **{name: getattr(own, name) for name in _PART})
+    part = RemotePart(processing=row["n_processing"], unknown=row["n_unknown"], **{name: getattr(own, name) for name in _PART})
     completed, failed, cancelled = (row[f"n_{state}"] for state in ENDED_ITEMS)
     return Batch(
         **{name: getattr(own, name) for name in _SHARED},
@@ -120,14 +125,14 @@ def batch_of(row: Mapping[str, Any]) -> Batch:
         failed=failed,
         cancelled=cancelled,
         added_at=own.created_at,
-        ended_at=own.settled_at,
+        ended_at=own.ended_at,
         succeeded_at=own.settled_at if completed == own.items else None,
         cancel_reason=None if own.cancelled_at is None else own.reason,
         remote=part,
     )
 
 
-_PART = tuple(one.name for one in fields(RemotePart) if one.name not in ("processing", "unit"))
+_PART = tuple(one.name for one in fields(RemotePart) if one.name not in ("processing", "unknown", "unit"))
 _SHARED = (
     "id",
     "name",
@@ -161,6 +166,8 @@ class BatchItem:
     error_message: str | None
     failure_type: str | None
     late: bool  # what it says came after the batch was settled, and was not charged
+    unknown: bool = False  # it has ended without the provider's word: nobody knows what became of its job
+    said: str | None = None  # what the provider said of its job after that
 
 
 def item_of(row: Mapping[str, Any]) -> BatchItem:
@@ -171,6 +178,7 @@ def item_of(row: Mapping[str, Any]) -> BatchItem:
         "payload": decode(row["payload"]),
         "result": decode(row["result"]),
         "late": bool(row["late"]),
+        "unknown": bool(row["unknown"]),
     }
     values |= {name: to_datetime(row[name]) for name in ("last_poll_at", "started_at", "ended_at")}
     values["task_id"] = None if row["task_id"] is None else UUID(str(row["task_id"]))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 FEATURE = "batches"
 DISPATCH, SETTLE, RELEASE, LATE = "BATCH_DISPATCH", "BATCH_SETTLE", "BATCH_RELEASE", "BATCH_LATE"
+RECONCILE = "BATCH_RECONCILE"
 DISPATCH_QUEUE, QUEUE, SETTLE_QUEUE = "batches-dispatch", "batches", "batches-settle"
 TOO_LONG = "BATCH_MAX_ITEM_SECONDS"  # the code of what takes too long
 CALLBACK_PATH = "api/batches/callback"
 STEP_ATTEMPTS = 25  # none of the steps depends on anybody but the store
-ITEM_ATTEMPTS = 5
+ITEM_ATTEMPTS = 100_000  # what bounds an item is time, and the provider: a job that runs is not given up for our errors
 
 ITEM_KIND = "BATCH_ITEM_"
 ITEM_KEY, LATE_KEY = "redrive:batch:", "redrive:batch-late:"
-RESERVED_KINDS = (DISPATCH, SETTLE, RELEASE, LATE, ITEM_KIND, "BATCHES_ENDED")
+RESERVED_KINDS = (DISPATCH, SETTLE, RELEASE, LATE, RECONCILE, ITEM_KIND, "BATCHES_ENDED")
+# Workers in a row that may die of a step; an item is bounded by BATCH_MAX_ITEM_SECONDS.
+MAX_DEATHS = {**dict.fromkeys((DISPATCH, SETTLE, RELEASE, LATE, RECONCILE), STEP_ATTEMPTS), ITEM_KIND: None}
 
 
 def item_kind(provider: str) -> str:

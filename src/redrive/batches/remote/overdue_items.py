@@ -1,5 +1,6 @@
 """Items that nobody would end: those behind an open circuit are not claimed, so their handler cannot say that their
-time is over, nor that their batch was cancelled. A duty does both, by the store's clock and through the machine."""
+time is over, nor that their batch was cancelled; and those of which worker after worker dies never come to it. A duty
+does both, by the store's clock and through the machine."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ from typing import Any
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE
+from redrive.batches.remote.item_memo import ItemMemo
 from redrive.batches.remote.lanes import BATCH_CANCELLED
 from redrive.batches.remote.names import TOO_LONG
+from redrive.batches.remote.polling_policy import START_FAILED, provider_code
 from redrive.errors import RedriveError
 from redrive.kernel.classify import FailureType
 from redrive.kernel.commit import Commit
@@ -23,16 +26,23 @@ from redrive.kernel.task import State
 
 logger = logging.getLogger("redrive.batches")
 PAGE = 200
+UNENDED_ATTEMPTS = 2  # in a row, after which an item that is overdue is not left to another one
 WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
 
 
-async def end_overdue(store: Store, seconds: float, stopping: Callable[[], bool]) -> None:
-    """Fails items as a timeout that have taken longer than that and stand behind an open circuit. Where it is closed,
-    their own polls come first: a job may have ended meanwhile."""
+async def end_overdue(
+    store: Store, seconds: float, stopping: Callable[[], bool], start_seconds: float | None = None
+) -> None:
+    """Fails items as a timeout that have taken longer than that, or by what the provider said where their start alone
+    has, and stand behind an open circuit, or whose last attempts did not end. The polls of others come first: a job may
+    have ended meanwhile."""
     kinds = {kind: row.reason for row in await store.circuits() if row.open for kind in row.kinds}
-    while kinds and not stopping():
-        rows = await store.feature_rows(FEATURE, "items_overdue", seconds, json.dumps(sorted(kinds)), PAGE)
-        if rows and not await _apply(store, _ended(rows, seconds, kinds)):
+    starts = seconds if start_seconds is None else start_seconds
+    while not stopping():
+        rows = await store.feature_rows(
+            FEATURE, "items_overdue", seconds, json.dumps(sorted(kinds)), PAGE, starts, UNENDED_ATTEMPTS
+        )
+        if rows and not await _apply(store, _ended(rows, seconds, starts, kinds)):
             return
         if len(rows) < PAGE:
             return
@@ -59,25 +69,34 @@ async def _apply(store: Store, commit: Commit) -> bool:
     return len(applied.lost) < len(commit.transitions)
 
 
-def _ended(rows: list[dict[str, Any]], seconds: float, kinds: Mapping[str, str | None]) -> Commit:
+def _ended(rows: list[dict[str, Any]], seconds: float, starts: float, kinds: Mapping[str, str | None]) -> Commit:
     """Fails them, if all of them are still overdue: one that was retried meanwhile has begun anew."""
-    places = tuple({"batch": str(row["batch"]), "n": row["n"], "seconds": seconds} for row in rows)
+    places = tuple(
+        {"batch": str(row["batch"]), "n": row["n"], "seconds": seconds if row["over"] else starts} for row in rows
+    )
     return Commit(
-        transitions=[_too_long(row, seconds, kinds[row["kind"]]) for row in rows],
+        transitions=[_too_long(row, seconds if row["over"] else starts, kinds) for row in rows],
         rows=[Rows(FEATURE, "items_still_overdue", places)],
     )
 
 
-def _too_long(row: Mapping[str, Any], seconds: float, why: str | None) -> Transition:
+def _too_long(row: Mapping[str, Any], seconds: float, kinds: Mapping[str, str | None]) -> Transition:
+    memo = ItemMemo.of(json.loads(row["memo"]) if row["memo"] else None)
     begun = f"job {row['job']} was not looked at" if row["job"] is not None else "it was not started"
-    message = f"it had not ended after {seconds:g} seconds; {begun}: the circuit is open ({why or 'by hand'})"
+    held = f"the circuit is open ({kinds[row['kind']] or 'by hand'})" if row["kind"] in kinds else None
+    why = held or f"its last {row['attempts']} attempts did not end, as their workers died or it raised"
+    message = f"it had not ended after {seconds:g} seconds; {begun}: {why}"
+    code, type_ = TOO_LONG, FailureType.TIMEOUT
+    if row["job"] is None and memo.since is not None:  # by what the provider said when it was asked last
+        code, type_ = provider_code(memo.code, START_FAILED), FailureType(memo.type or FailureType.UNKNOWN)
+        message = f"{memo.why or begun}; {why}"
     cause = failure(
-        TOO_LONG,
-        "timeout",
+        code,
+        "timeout" if code == TOO_LONG else "provider_start",
         message,
-        type=FailureType.TIMEOUT,
+        type=type_,
         where=str(row["kind"]),
-        what="it had not ended, and its circuit is open",
+        what="it had not ended, and its circuit is open" if held else "it had not ended, nor its last attempts",
         retryable=False,
     )
     return Transition(

@@ -7,6 +7,7 @@ from typing import Any
 
 from redrive.batches.remote.item_memo import ItemMemo
 from redrive.batches.remote.job_result import kept_result
+from redrive.batches.remote.lanes import BY_PROVIDER
 from redrive.batches.remote.names import TOO_LONG
 from redrive.errors import InvalidInput
 from redrive.kernel.circuit import DOWN_REASONS, DOWN_TYPES
@@ -21,20 +22,24 @@ FEW, SOME = 1, 3  # polls after which the next waits longer
 MOST_BACKOFF = 300.0
 MOST_WISHED = 3600.0
 MOST_WORDS = 500
-JOB_FAILED, START_REFUSED = "PROVIDER_JOB_FAILED", "PROVIDER_START_REFUSED"
-JOB_SHARED = "PROVIDER_JOB_SHARED"
-BY_PROVIDER = "the provider cancelled the job"
+JOB_FAILED, JOB_SHARED = "PROVIDER_JOB_FAILED", "PROVIDER_JOB_SHARED"
+START_REFUSED, START_FAILED = "PROVIDER_START_REFUSED", "PROVIDER_START_FAILED"
+BUSY = 429  # the provider wants to be left alone for a while: that says nothing about an item
+STUCK = 2  # starts of an item that failed, after which its lane goes on without it
+UNKNOWN = ItemMemo(unknown=True).state()
 
 
 @dataclass(slots=True, frozen=True)
 class PollingPolicy:
-    """How long to wait between polls, and how many, and how many seconds, an item may take."""
+    """How long to wait between polls, and how many, and how many seconds, an item may take; and its start alone."""
 
     first: float = 5.0
     next: float = 15.0
     later: float = 30.0
     max_polls: int = 20
     max_seconds: float = 86_400.0
+    max_starts: int = 10
+    max_start_seconds: float = 21_600.0
 
     def wait(self, polls: int) -> float:
         """Returns the seconds from a poll, or the start, to the next poll."""
@@ -51,6 +56,39 @@ class Seen:
     age: float = 0.0  # seconds since its start
     asked: bool = False  # its end was asked for
     called: bool = False  # its provider has said that it has ended
+    new: bool = False  # its job is of an earlier start: with this look the next item of its lane may come
+
+
+@dataclass(slots=True, frozen=True)
+class FailedStart:
+    """What is known of an item whose start has failed, and of the start."""
+
+    error: ProviderError
+    memo: ItemMemo
+    now: float = 0.0  # by the store's clock
+    age: float = 0.0  # seconds since its turn came
+    unsure: bool = False  # this start, or an earlier one, may have come about
+    up: bool = True  # its provider's circuit is closed: others are started
+    may_step: bool = False  # no other item has stepped out of its lane
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of the starts that an item has: not where the provider is down or busy for all."""
+        return self.up and self.error.status_code != BUSY
+
+    @property
+    def tries(self) -> int:
+        return self.memo.tries + self.counts
+
+    @property
+    def since(self) -> float:
+        return self.now if self.memo.since is None else self.memo.since
+
+    def final(self, policy: PollingPolicy) -> bool:
+        """Returns whether it is not repeated: the provider refuses it, or it has failed too often, or for too long."""
+        took = self.now - self.since
+        over = took >= policy.max_start_seconds or self.age >= policy.max_seconds
+        return not self.error.transient or self.tries >= policy.max_starts or over
 
 
 def started(job: str, policy: PollingPolicy) -> Snooze:
@@ -58,32 +96,54 @@ def started(job: str, policy: PollingPolicy) -> Snooze:
     return Snooze(policy.first, state=ItemMemo(job=job, new=True, polls=0).state())
 
 
-def put_off(memo: ItemMemo) -> Snooze:
+def put_off(memo: ItemMemo, *, unsure: bool = False) -> Snooze:
     """Returns what becomes of an item that a bounded pass takes, and may do no more of: what is known of it stays."""
-    kept = replace(memo, new=False, polled=False, heard=False, progress=None)
+    kept = replace(memo, new=False, polled=False, heard=False, stepped=False, progress=None, unsure=memo.unsure or unsure)
     return Snooze(0.0, state=kept.state() or None)
+
+
+def no_place(memo: ItemMemo, policy: PollingPolicy) -> Snooze:
+    """Returns what becomes of an item that may not be started, since as many jobs run as may: when one has ended, it is
+    made due; else it looks by itself after a while."""
+    why = "as many jobs are in flight as may be (BATCH_MAX_IN_FLIGHT, or the batch's own bound)"
+    return Snooze(max(policy.later, 1.0), state=replace(memo, stepped=False, flight=True, why=why).state())
 
 
 def interrupted(memo: ItemMemo) -> Snooze:
     """Returns what becomes of an item whose start was cut short: it goes back to its queue, as one that may have a
     job."""
-    return Snooze(0.0, state=replace(memo, unsure=True).state())
+    return Snooze(0.0, state=replace(memo, stepped=False, unsure=True).state())
 
 
-def not_started(
-    error: ProviderError, memo: ItemMemo, age: float, policy: PollingPolicy, *, unsure: bool = False
-) -> Snooze | Fail:
-    """Returns what follows from a start that failed. Where the same call may succeed later it is repeated with the same
-    key, and uses up no attempt: it is the provider that is in trouble, not the item. ``unsure``: it may have come
-    about."""
-    if not error.transient:
-        return Fail(_code(error.code, START_REFUSED), error.message, failure_type=error.failure_type)
-    if age >= policy.max_seconds:
-        return _too_long(policy, error.message)
-    wait = _wish(error) or min(max(policy.first, 1.0) * 2.0 ** min(memo.tries, 10), MOST_BACKOFF)
-    why = f"it could not be started: {error.message}"[:MOST_WORDS]
-    left = ItemMemo(tries=memo.tries + 1, why=why, unsure=unsure)
+def start_again(failed: FailedStart, policy: PollingPolicy) -> Snooze:
+    """Returns what follows from a start that failed, where the same call may succeed later: it is repeated with the
+    same key, and uses up no attempt. One that fails again and again steps out of its lane."""
+    error = failed.error
+    wait = _wish(error) or min(max(policy.first, 1.0) * 2.0 ** min(failed.memo.tries, 10), MOST_BACKOFF)
+    of = f" (attempt {failed.tries} of {policy.max_starts})" if failed.tries else ""
+    left = ItemMemo(
+        tries=failed.tries,
+        since=failed.since,
+        code=error.code,
+        type=str(error.failure_type),
+        stepped=failed.counts and failed.tries >= STUCK and failed.may_step,
+        why=f"it could not be started{of}: {error.message}"[:MOST_WORDS],
+        unsure=failed.unsure,
+    )
     return Snooze(wait, state=left.state(), down=_down(error))
+
+
+def not_started(failed: FailedStart, policy: PollingPolicy, *, unknown: bool = False) -> Fail:
+    """Returns how an item ends whose start is not repeated, by what the provider calls it. ``unknown``: it may have
+    come about all the same, and nobody can ask."""
+    error = failed.error
+    state = UNKNOWN if unknown else None
+    if not error.transient:
+        code = provider_code(error.code, START_REFUSED)
+        return Fail(code, error.message, failure_type=error.failure_type, state=state)
+    took = f"{failed.tries} attempts, {failed.now - failed.since:.0f} seconds"
+    message = f"it could not be started ({took}): {error.message}"
+    return Fail(provider_code(error.code, START_FAILED), message, failure_type=error.failure_type, state=state)
 
 
 def shared(job: str | None, other: int) -> Fail:
@@ -113,7 +173,8 @@ def _goes_on(seen: Seen, found: Status | None, policy: PollingPolicy) -> Snooze 
     if polls >= policy.max_polls:
         code = f"MAX_POLL_COUNT_REACHED:{policy.max_polls}"
         message = unknown or f"job {seen.job} had not ended"
-        return Fail(code, f"{message}, after {policy.max_polls} polls", failure_type=FailureType.TIMEOUT)
+        told = f"{message}, after {policy.max_polls} polls"
+        return Fail(code, told, failure_type=FailureType.TIMEOUT, state=UNKNOWN)
     if seen.age >= policy.max_seconds:
         return _too_long(policy, unknown or f"job {seen.job} had not ended")
     # At once when it is all done, but only the first time that this is said: a provider that says so and does not end
@@ -121,6 +182,7 @@ def _goes_on(seen: Seen, found: Status | None, policy: PollingPolicy) -> Snooze 
     done = progress is not None and progress >= ALL_DONE and (seen.progress is None or seen.progress < ALL_DONE)
     left = ItemMemo(
         job=seen.job,
+        new=seen.new,
         polls=polls,
         polled=True,
         heard=seen.called,
@@ -136,7 +198,7 @@ def _unseen(seen: Seen, error: ProviderError, policy: PollingPolicy) -> Snooze |
     if seen.age >= policy.max_seconds:
         return _too_long(policy, error.message)
     why = f"job {seen.job} could not be looked at: {error.message}"[:MOST_WORDS]
-    left = ItemMemo(job=seen.job, polls=seen.polls, asked=seen.asked, why=why)
+    left = ItemMemo(job=seen.job, new=seen.new, polls=seen.polls, asked=seen.asked, why=why)
     return Snooze(max(_wish(error), policy.wait(seen.polls)), state=left.state(), down=_down(error))
 
 
@@ -147,12 +209,12 @@ def _down(error: ProviderError) -> str | None:
 
 
 def _failed(failure: JobFailure) -> Fail:
-    return Fail(_code(failure.code, JOB_FAILED), failure.message, failure_type=failure.failure_type)
+    return Fail(provider_code(failure.code, JOB_FAILED), failure.message, failure_type=failure.failure_type)
 
 
 def _too_long(policy: PollingPolicy, said: str) -> Fail:
     message = f"it had not ended after {policy.max_seconds:g} seconds; last: {said}"
-    return Fail(TOO_LONG, message, failure_type=FailureType.TIMEOUT)
+    return Fail(TOO_LONG, message, failure_type=FailureType.TIMEOUT, state=UNKNOWN)
 
 
 def _wish(error: ProviderError) -> float:
@@ -161,7 +223,7 @@ def _wish(error: ProviderError) -> float:
     return 0.0 if wish is None else min(wish, MOST_WISHED)
 
 
-def _code(given: str | None, otherwise: str) -> str:
+def provider_code(given: str | None, otherwise: str) -> str:
     """Returns a provider's own code where it can be one of ours. That of a failure that is retried is not: the job has
     ended, and its item is retried with the whole batch."""
     try:

@@ -27,6 +27,7 @@ from redrive.webhooks.events import DEFAULT_ACCOUNT
 from redrive.webhooks.settings import WebhookSettings
 
 Change = Callable[[RemoteBatch], Awaitable[Commit]]
+MOST_IN_FLIGHT = 1_000_000
 TRIES = 5  # where somebody else changes the same batch
 
 
@@ -45,6 +46,7 @@ class RemoteBatchService(RemoteBatchReads):
         meta: Any = None,
         scope: str | None = None,
         webhook_url: str | None = None,
+        max_in_flight: int | None = None,
     ) -> RemoteBatch:
         """Makes a batch of all items, or of none; the same key with the same content is the same batch."""
         who = self._session.may(Role.OPERATOR)
@@ -63,6 +65,7 @@ class RemoteBatchService(RemoteBatchReads):
             None if meta is None else encode(meta, "meta", MAX_META_BYTES),
             check_text(scope, "scope"),
             webhook_url,
+            None if max_in_flight is None else check_int(max_in_flight, "max_in_flight", 1, MOST_IN_FLIGHT),
         )
         own = self._session.settings.of(BatchSettings)
         made, _ = await Draft(self._store, plan, Bounds(own.max_items, own.max_bytes)).fill(items)

@@ -10,7 +10,9 @@ from redrive.batches.remote import commits
 from redrive.batches.remote.late_results import look_at_late
 from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
 from redrive.batches.remote.overdue_items import cancel_unwanted
+from redrive.batches.remote.names import DISPATCH, LATE, RECONCILE, RELEASE, SETTLE
 from redrive.batches.remote.passes import Passes
+from redrive.batches.remote.reconcile import reconcile_page
 from redrive.batches.settings import BatchSettings
 from redrive.errors import ChangedMeanwhile, InvalidInput, RedriveError
 from redrive.kernel.outcome import Snooze
@@ -34,6 +36,16 @@ class StepHandlers:
         self._settings = app.settings.of(BatchSettings)
         self._passes = app.of(Passes)
 
+    def of(self, kind: str) -> Callable[[Bulk], Awaitable[None]]:
+        """Returns the handler of a kind."""
+        return {
+            DISPATCH: self.dispatch,
+            SETTLE: self.settle,
+            RELEASE: self.release,
+            LATE: self.late,
+            RECONCILE: self.reconcile,
+        }[kind]
+
     async def dispatch(self, bulk: Bulk) -> None:
         """Freezes the money of batches and begins them; those whose account has too little fail."""
         await self._each(bulk, BatchState.QUEUED, self._dispatch, "dispatched")
@@ -52,6 +64,15 @@ class StepHandlers:
             try:
                 store = await self._app.at(item.context.connection).store()
                 item.answer(await look_at_late(self._app, store, item.payload))
+            except Exception as error:
+                item.answer(error)
+
+    async def reconcile(self, bulk: Bulk) -> None:
+        """Asks providers about items that ended without their word, a page at a time."""
+        for item in bulk:
+            try:
+                store = await self._app.at(item.context.connection).store()
+                item.answer(await reconcile_page(self._app, store, item.payload, item.context.state))
             except Exception as error:
                 item.answer(error)
 

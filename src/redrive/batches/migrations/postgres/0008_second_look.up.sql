@@ -21,3 +21,25 @@ end $$;
 revoke all on function redrive.batches_keep_paid() from public;
 create trigger batches_keep_paid before delete on redrive.batches_remote for each row
   when (old.account is not null and old.state <> 'draft') execute function redrive.batches_keep_paid();
+-- That an item may be at its provider, though nobody has its job's id; that it waits for a place, as many jobs run as may,
+-- or has stepped out of its lane, since its start fails; and that it has ended here without the provider's word, with the key by which a later start finds its job, and
+-- with what the provider said when somebody asked afterwards.
+alter table redrive.batches_item
+  add column begun boolean not null default false,
+  add column held boolean not null default false,
+  add column stepped boolean not null default false,
+  add column unknown boolean not null default false,
+  add column start_key text,
+  add column said text;
+create index batches_item_begun on redrive.batches_item (batch) where begun and state = 'pending';
+create index batches_item_held on redrive.batches_item (brought_at, n) where held and state = 'pending';
+create index batches_item_stepped on redrive.batches_item (batch, ordinal) where stepped and state = 'pending';
+create index batches_item_unknown on redrive.batches_item (batch, n) where unknown;
+-- How many jobs of a batch may run at once; and when it ended, also where nothing was ever settled for want of money.
+alter table redrive.batches_remote
+  add column max_in_flight integer,
+  add column ended_at timestamptz;
+update redrive.batches_remote set ended_at = settled_at, settled_at = case when state = 'failed' and dispatched_at is null then null else settled_at end
+where settled_at is not null;
+-- Asks the provider about items that ended without its word.
+insert into redrive.reserved_kind (begins, feature) values ('BATCH_RECONCILE', 'batches');

@@ -1,3 +1,16 @@
+update redrive_batches_remote set settled_at = coalesce(settled_at, ended_at);
+alter table redrive_batches_remote drop column ended_at;
+alter table redrive_batches_remote drop column max_in_flight;
+drop index redrive_batches_item_unknown;
+drop index redrive_batches_item_stepped;
+drop index redrive_batches_item_held;
+drop index redrive_batches_item_begun;
+alter table redrive_batches_item drop column said;
+alter table redrive_batches_item drop column start_key;
+alter table redrive_batches_item drop column unknown;
+alter table redrive_batches_item drop column stepped;
+alter table redrive_batches_item drop column held;
+alter table redrive_batches_item drop column begun;
 drop trigger redrive_batches_keep_paid;
 drop table redrive_batches_paid;
 drop index redrive_batches_parent;

@@ -1,0 +1,69 @@
+"""How many jobs may run at once: of each provider (``BATCH_MAX_IN_FLIGHT``), and of a batch that says so.
+
+An item takes its place before it is started, in a transaction that counts what is there, one at a time for each
+provider: so the bound holds over all workers. It has the place until it has ended, or its provider has said that the
+start did not come about. Those that find none wait, and a duty makes as many due as places are free.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from redrive.batches.batch import FEATURE
+from redrive.kernel.commit import Commit
+from redrive.kernel.machine import Event, Transition
+from redrive.kernel.ports.store import Store
+from redrive.kernel.reactions import Rows
+from redrive.kernel.task import State
+
+PAGE = 200
+Place = tuple[str, int]  # a batch, and the place of an item in it
+
+
+async def take_places(store: Store, provider: str, most: int | None, items: Sequence[Place]) -> set[Place]:
+    """Returns which of these items may be started now, by the bounds of their provider and of their batches."""
+    wanted = tuple(
+        {"batch": batch, "n": n, "place": at, "provider": provider, "most": most}
+        for at, (batch, n) in enumerate(items)
+    )
+    locked = Rows(FEATURE, "flight_locked", ({"provider": provider},))
+    await store.apply(Commit(rows=[locked, Rows(FEATURE, "items_begun", wanted)]))
+    rows = await store.feature_rows(FEATURE, "items_with_place", json.dumps(wanted))
+    return {(str(row["batch"]), row["n"]) for row in rows}
+
+
+async def fill_places(store: Store, most: int | None, stopping: Callable[[], bool]) -> None:
+    """Makes items due that wait for a place, as many as there are places, the longest first."""
+    waiting = await store.feature_rows(FEATURE, "flight_waiting", PAGE)
+    if not waiting or stopping():
+        return
+    free = await _free(store, most)
+    due = []
+    for row in waiting:
+        names = [name for name in (row["provider"], str(row["batch"])) if name in free]
+        if all(free[name] > 0 for name in names):
+            due.append(Transition(UUID(str(row["task"])), Event.DUE, State.QUEUED))
+            free.subtract(names)
+    if due:
+        await store.apply(Commit(transitions=due))
+
+
+async def in_flight(store: Store, provider: str) -> tuple[int, dict[str, int]]:
+    """Returns how many jobs a provider has, or may have, and how many of them each batch."""
+    rows = await store.feature_rows(FEATURE, "flights", provider)
+    return sum(row["flying"] for row in rows), {str(row["id"]): row["flying"] for row in rows}
+
+
+async def _free(store: Store, most: int | None) -> Counter[str]:
+    """Returns the places that are free, of providers and of batches that are bounded."""
+    free = Counter[str]()
+    for row in await store.feature_rows(FEATURE, "flights", None):
+        if row["max_in_flight"] is not None:
+            free[str(row["id"])] = row["max_in_flight"] - row["flying"]
+        if most is not None:
+            free.setdefault(row["provider"], most)
+            free[row["provider"]] -= row["flying"]
+    return free
