@@ -96,7 +96,9 @@ async def test_a_start_that_makes_no_sense_is_told_of(
     own = await service(app)
     [item] = await own.items(batch.id)
     assert item.state == "pending" and item.task_id is not None
-    assert str(item.error_message).startswith("it could not be started (attempt 1 of 10): video: start returned None where an id")
+    assert str(item.error_message).startswith(
+        "it could not be started (attempt 1 of 10): video: start returned None where an id"
+    )
     operator = await app.operator(Caller("ann", Role.OPERATOR))
     assert any("start returned None" in one.full for one in (await operator.tasks.show(item.task_id)).why)
     assert (await settled(app, batch)).captured == 10

@@ -31,6 +31,13 @@ async def open_circuit(app: App) -> None:
     await store.apply(Commit(controls=[change]))
 
 
+async def close_circuit(app: App) -> None:
+    store = await app.store()
+    [row] = [row for row in await store.circuits() if row.name == "video"]
+    change = SetCircuit("video", row.version, row.kinds, False, 0.0, None, "ann", 0, row.opened)
+    await store.apply(Commit(controls=[change]))
+
+
 async def test_items_behind_an_open_circuit_end(app: App, provider: Scripted) -> None:
     await rich(app, amount=100)
     batch = await made(app, [{"polls": 1}] * 5)

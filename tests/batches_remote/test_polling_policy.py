@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from redrive.batches.remote.item_memo import ItemMemo
-from redrive.batches.remote.polling_policy import PollingPolicy, Seen, not_started, polled, started
+from redrive.batches.remote.polling_policy import (
+    FailedStart,
+    PollingPolicy,
+    Seen,
+    not_started,
+    polled,
+    start_again,
+    started,
+)
 from redrive.kernel.machine import declared
 from redrive.kernel.outcome import Cancel, Fail, Snooze
 from redrive.remote import ProviderError, Status
@@ -73,15 +82,36 @@ def test_a_poll_that_fails_is_not_counted_and_ends_by_time_alone() -> None:
 def test_a_wish_that_cannot_be_waited_for_is_none(wish: str) -> None:
     busy = ProviderError("busy", status_code=503, retry_after=wish)
     assert polled(Seen("j", 0), busy, USUAL).seconds == 5
-    assert not_started(busy, ItemMemo(tries=1), 0, USUAL).seconds == 10  # type: ignore[union-attr]
+    assert start_again(FailedStart(busy, ItemMemo(tries=1)), USUAL).seconds == 10
 
 
 def test_a_start_that_may_succeed_later_is_repeated() -> None:
-    assert [not_started(BUSY, ItemMemo(tries=tries), 0, USUAL).seconds for tries in (0, 1, 2, 50)] == [5, 10, 20, 300]  # type: ignore[union-attr]
-    refused = not_started(ProviderError("no", status_code=400, code="TASK_ODD"), ItemMemo(), 0, USUAL)
-    assert isinstance(refused, Fail)
-    assert (refused.code, refused.failure_type) == (
-        "PROVIDER_START_REFUSED",
-        "param_error",
-    )
-    assert isinstance(not_started(BUSY, ItemMemo(tries=3), 86_400, USUAL), Fail)
+    starts = [FailedStart(BUSY, ItemMemo(tries=tries)) for tries in (0, 1, 2, 8)]
+    assert [start_again(one, USUAL).seconds for one in starts] == [5, 10, 20, 300]
+    assert not any(one.final(USUAL) for one in starts)
+    refused = FailedStart(ProviderError("no", status_code=400, code="TASK_ODD"), ItemMemo())
+    told = not_started(refused, USUAL)
+    assert refused.final(USUAL) and (told.code, told.failure_type) == ("PROVIDER_START_REFUSED", "param_error")
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        FailedStart(BUSY, ItemMemo(tries=9)),
+        FailedStart(BUSY, ItemMemo(tries=1, since=100.0), now=100.0 + 21_600),
+        FailedStart(BUSY, ItemMemo(tries=1), age=86_400),
+    ],
+)
+def test_a_start_ends_by_attempts_and_time_as_the_provider_calls_it(start: FailedStart) -> None:
+    assert start.final(USUAL)
+    told = not_started(start, USUAL, unknown=True)
+    assert (told.code, told.failure_type, told.state) == ("PROVIDER_START_FAILED", "model_error", {"unknown": True})
+
+
+def test_a_provider_that_is_down_or_busy_for_all_uses_up_no_start() -> None:
+    limited = ProviderError("slower", status_code=429)
+    for start in (FailedStart(BUSY, ItemMemo(tries=9), up=False), FailedStart(limited, ItemMemo(tries=9))):
+        again = start_again(replace(start, may_step=True), USUAL)
+        assert not start.final(USUAL) and again.state["tries"] == 9 and "stepped" not in again.state
+    assert start_again(FailedStart(BUSY, ItemMemo(tries=1), may_step=True), USUAL).state["stepped"]
+    assert "stepped" not in start_again(FailedStart(BUSY, ItemMemo(tries=0), may_step=True), USUAL).state

@@ -56,7 +56,10 @@ async def test_a_batch_that_cannot_be_paid_is_said_at_once(app: App, provider: S
         failed = (await client.get(f"/api/batches/{answer['id']}")).json()
     assert failed["state"] == "failed" and failed["waitsFor"][0]["text"].endswith("a retry is refused")
     shown = _command("batch", "show", answer["id"], "--url", app.settings.url)
-    assert "2 by code INSUFFICIENT_CREDITS" in shown and "redrive ledger credit acme" in shown
+    assert "account acme has" in shown and "redrive ledger credit acme" in shown and "failed by" not in shown
+    async with client_of(app) as client:
+        assert (await client.get(f"/api/batches/{answer['id']}/failures")).json()["byType"] == {}, "nothing was begun"
+    assert failed["remote"]["settledAt"] is None and failed["endedAt"] is not None
 
 
 async def test_the_customer_is_always_told_five_counts(app: App, provider: Scripted) -> None:

@@ -1,22 +1,26 @@
-"""``redrive batch cancel`` and ``retry-failed``, for batches of both sorts."""
+"""``redrive batch cancel`` and ``retry-failed``, for batches of both sorts, and ``reconcile``."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from redrive.batches.batch_service import Acted, BatchService, Preview
-from redrive.batches.cli_output import said_charge
+from redrive.batches.cli_output import said_charge, say_reconciled
 from redrive.batches.documents import batch_document
-from redrive.batches.follow_batch import Id, has, to_the_end
+from redrive.batches.follow_batch import LOOK_EVERY_S, Id, has, to_the_end
+from redrive.batches.remote.reconcile import Reconciling
 from redrive.cli.support.confirm import DryRun, Yes, confirm
 from redrive.cli.support.follow import follow, say_begun
 from redrive.cli.support.operation_words import say_asked
 from redrive.cli.support.options import Reason
 from redrive.cli.support.start_operation import Rate, say_approval
+from redrive.feature import Operator
 from redrive.feature.cli import AppName, By, Json, Url, operate, output
 
 T = TypeVar("T")
@@ -84,6 +88,40 @@ def retry_failed(
     done = at.ask(lambda own: own.retry_failed(batch, reason, rate=rate))
     unit = "" if done.batch.remote is None else done.batch.remote.unit
     _done(done, "retry", f"{_items(done.matched)} are started again{said_charge(done.charge, unit)}", wait, at)
+
+
+def reconcile(
+    batch: Annotated[str | None, typer.Argument(metavar="[BATCH]", help="The id of a batch; else all.")] = None,
+    seconds: Annotated[
+        float, typer.Option("--wait", metavar="SECONDS", min=0, max=86400, help="How long to wait for what is said.")
+    ] = 60.0,
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """Ask providers about items that ended without their word, and say what ran all the same. Nothing is charged; jobs
+    that still run are cancelled there, since nobody waits for them. A worker asks."""
+
+    async def ask(own: Operator) -> tuple[Reconciling, dict[str, Any] | None]:
+        service, until = own.of(BatchService), time.monotonic() + seconds
+        begun = await service.reconcile(batch, reason)
+        while True:
+            found = await service.reconciled(begun.task)
+            if found is not None or time.monotonic() >= until:
+                return begun, found
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    begun, found = operate(url, app, ask, by=by, has=None if batch is None else has(batch))
+    if json:
+        output.emit({"task": str(begun.task), "items": begun.items, "result": found})
+        return
+    if found is None:
+        output.say(f"a worker asks about {_items(begun.items)}; it has not ended yet")
+        output.say(output.suggest(f"what came of it: redrive show {begun.task}"))
+        return
+    say_reconciled(found, str(begun.task))
 
 
 def _items(number: int) -> str:

@@ -20,6 +20,8 @@ class RemotePartOut(Out):
     price: int
     round: int
     processing: int = Field(description="Items that are with the provider.")
+    unknown: int = Field(description="Items that have ended without the provider's word.")
+    max_in_flight: int | None = Field(description="So many of its jobs run at once; null: any number.")
     frozen: int
     captured: int
     released: int
@@ -57,7 +59,7 @@ class BatchOut(Out):
 
 
 class ShownBatchOut(BatchOut):
-    waits_for: list[ReasonOut] = Field(description="What keeps its items from going on, besides their turn.")
+    waits_for: list[ReasonOut] = Field(description="What it waits for, and each of its items that has not ended.")
 
 
 class BatchPageOut(Out):
@@ -71,6 +73,9 @@ class JobOut(Out):
     poll_count: int
     last_poll_at: datetime | None
     late: bool
+    unknown: bool = Field(description="It has ended without the provider's word: nobody knows what became of its job.")
+    said: str | None = Field(description="What the provider said of its job after that.")
+    waits_for: str | None = Field(description="What it waits for; null when it has ended.")
 
 
 class ItemOut(Out):
@@ -135,6 +140,18 @@ class CancelIn(In):
     dry_run: bool = False
 
 
+class ReconcileIn(In):
+    reason: str | None = None
+    actor: str | None = None
+
+
+class ReconcileOut(Out):
+    """The task that asks: what came of it is its result, under ``/api/tasks/ID``."""
+
+    task: str
+    items: int = Field(description="Items that it asks about, up to 10,000.")
+
+
 class TaskIn(In):
     """The arguments of ``App.enqueue``."""
 
@@ -164,6 +181,7 @@ class BatchIn(In):
     account: str | None = None
     price: int | None = None
     webhook_url: str | None = None
+    max_in_flight: int | None = None
     name: str | None = None
     key: str | None = None
     meta: Any = None

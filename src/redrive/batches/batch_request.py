@@ -9,7 +9,7 @@ from typing import Any
 from redrive.batches.task_input import Given
 from redrive.errors import InvalidInput
 
-_OF_JOBS = ("provider", "account", "price", "webhook_url")
+_OF_JOBS = ("provider", "account", "price", "webhook_url", "max_in_flight")
 _OF_TASKS = ("on_complete", "on_success")
 
 
@@ -27,6 +27,7 @@ class BatchRequest:
     account: str | None = None
     price: int | None = None
     webhook_url: str | None = None
+    max_in_flight: int | None = None
     called: Callable[[str], str] = str
 
     def check(self, tasks: bool, items: bool) -> None:

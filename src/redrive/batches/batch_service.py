@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from redrive.batches.batch import BATCH, FEATURE, STRETCHES, Batch, BatchUnknown
@@ -15,6 +16,7 @@ from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_s
 from redrive.batches.remote.approved_actions import CANCEL, RETRY_FAILED, ApprovedBatches
 from redrive.batches.remote.create_batch import Payloads
 from redrive.batches.remote.model import RemoteBatch
+from redrive.batches.remote.reconcile import Reconciling
 from redrive.batches.remote.service import RemoteBatchService
 from redrive.batches.remote.wait_reasons import MONEY
 from redrive.batches.task_batch_service import Failures, TaskBatchService, Trend, causes_in, check_listed
@@ -98,7 +100,7 @@ class BatchService(Service):
         return await (self._remote.common(batch) if await self.is_remote(batch) else self._tasks.show(batch))
 
     async def waits_for(self, batch: UUID | str) -> builtins.list[Reason]:
-        """Returns what keeps its items from going on, besides their turn: a pause, an open circuit, no worker."""
+        """Returns what its items wait for: a pause, an open circuit, no worker; at a provider each of them."""
         if await self.is_remote(batch):
             return await self._remote.waits_for(batch)
         found = await self._tasks.show(batch)
@@ -227,6 +229,18 @@ class BatchService(Service):
         found = await self._remote.common(batch)
         number = before.failed if done.batch is None else done.batch.in_round
         return Acted(found, number, approval=done.approval, charge=_charge(found, number))
+
+    async def reconcile(self, batch: UUID | str | None = None, reason: str | None = None) -> Reconciling:
+        """Has a worker ask providers about items that ended without their word, of one batch or of all."""
+        if batch is not None and not await self.is_remote(batch):
+            raise InvalidInput(
+                f"batch {batch} is of tasks, which no provider knows", hint="only jobs at a provider are reconciled"
+            )
+        return await self._remote.reconcile(batch, reason)
+
+    async def reconciled(self, task: UUID) -> dict[str, Any] | None:
+        """Returns what came of it; None while it is not done."""
+        return await self._remote.reconciled(task)
 
     @property
     def _tasks(self) -> TaskBatchService:

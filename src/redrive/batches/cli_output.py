@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from redrive.batches.batch import Batch, BatchState, RemotePart
 from redrive.batches.items import Item
@@ -98,9 +100,39 @@ def say_failures(batch: Batch, failures: Failures) -> None:
     for cause in failures.causes[:5]:
         words = output.shorten(" ".join(cause.row.message.split()), 80)
         output.say(f"  {cause.failed} by cause {cause.row.fingerprint}: {cause.row.code} {words}")
+    if batch.remote is not None and batch.remote.unknown:
+        output.say(f"  {batch.remote.unknown} ended without the provider's word: their jobs may have run all the same")
+        output.say(output.suggest(f"ask: redrive batch reconcile {batch.id}"))
     if batch.failed and (batch.remote is None or batch.ended):
         charge = "" if batch.remote is None else said_charge(batch.remote.price_of(batch.failed), batch.remote.unit)
         output.say(output.suggest(f"retry them{charge}: redrive batch retry-failed {batch.id}"))
+
+
+_WORDS = {
+    "failed": "failed there",
+    "cancelled": "were cancelled there",
+    "stopped": "still ran, and were asked to end",
+    "running": "still run, and cannot be cancelled",
+    "missing": "are not known there",
+    "unanswered": "were not answered for: ask again later",
+}
+
+
+def say_reconciled(found: Mapping[str, Any], task: str) -> None:
+    """Says what providers said of items that had ended without their word, and how to charge for what ran."""
+    if not found["asked"]:
+        output.say("no item has ended without its provider's word")
+        return
+    output.say(f"{found['asked']} items had ended without their provider's word:")
+    output.say(f"  {found['succeeded']} ran all the same, and were not charged")
+    for name, words in _WORDS.items():
+        if found[name]:
+            output.say(f"  {found[name]} {words}")
+    for account, worth in found["worth"].items():
+        if worth:
+            key = f"reconcile:{task}:{account}"
+            fix = f"redrive ledger adjust {shlex.quote(account)} -{worth} --key {shlex.quote(key)} --reason '…'"
+            output.say(output.suggest(f"charge {account} for what ran, if that is right: {fix}"))
 
 
 def said_charge(charge: int | None, unit: str) -> str:
@@ -131,6 +163,10 @@ def _job_row(item: Item) -> list[object]:
     job, polls = (None, 0) if item.remote is None else (item.remote.job, item.remote.poll_count)
     result = "" if item.result is None else json.dumps(item.result, ensure_ascii=False)
     what = _error(item) if item.error_code else output.shorten(result, 80)
+    if item.remote is not None and item.remote.waits_for is not None:
+        what = output.shorten(f"waits: {item.remote.waits_for}", 80)
+    if item.remote is not None and (item.remote.unknown or item.remote.said):
+        what = f"{'unknown' if item.remote.unknown else 'known'}: {item.remote.said or 'not asked'}; {what}"
     return [item.n, output.state(item.state), output.shorten(job or "", 40), polls, what]
 
 

@@ -35,6 +35,9 @@ def create(
         str | None,
         typer.Option("--webhook-url", metavar="URL", help="Who is told of its end; else the account's endpoints."),
     ] = None,
+    max_in_flight: Annotated[
+        int | None, typer.Option("--max-in-flight", metavar="N", help="So many jobs of it run at once (any number).")
+    ] = None,
     kind: Annotated[
         str | None, typer.Option("--kind", metavar="KIND", help="Each item is a payload of this kind; else a task.")
     ] = None,
@@ -63,6 +66,7 @@ def create(
         account=account,
         price=price,
         webhook_url=webhook_url,
+        max_in_flight=max_in_flight,
         on_complete=None if on_complete is None else (on_complete, None),
         on_success=None if on_success is None else (on_success, None),
         name=name,

@@ -1,4 +1,4 @@
-"""What is measured of batches: those that are open, and since when."""
+"""What is measured of batches: those that are open, and since when; and items whose end nobody knows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,21 @@ UNENDED = Metric(
     "Batches that have not ended, up to 1,000 of each sort.",
     scope=Scope.FLEET,
 )
+UNKNOWN = Metric(
+    "redrive_batches_unknown_items",
+    Type.GAUGE,
+    "Items at providers that ended without their provider's word, up to 10,000: redrive batch reconcile asks.",
+    scope=Scope.FLEET,
+)
 
 
 async def fleet(store: Store, settings: Settings) -> Samples:
     """Returns what the store says, the same whoever is asked."""
     [row] = await store.feature_rows(FEATURE, "open_ones")
+    [unknown] = await store.feature_rows(FEATURE, "unknown_items", None)
     values = {OPEN: row["n"], OLDEST: max(row["age"], 0.0), UNENDED: row["unended"] + row["unsettled"]}
+    values[UNKNOWN] = unknown["n"]
     return {metric.name: {(): float(value)} for metric, value in values.items()}
 
 
-metrics = FeatureMetrics([OPEN, OLDEST, UNENDED], fleet=fleet)
+metrics = FeatureMetrics([OPEN, OLDEST, UNENDED, UNKNOWN], fleet=fleet)

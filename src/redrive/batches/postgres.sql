@@ -406,8 +406,8 @@ from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch
 where i.unknown and ($1::text is null or i.batch = $1::text::uuid) and (i.batch, i.n) > ($2::text::uuid, $3) and b.state in ('completed', 'failed', 'cancelled', 'processing')
 order by i.batch, i.n limit $4
 
--- unknown_items: how many ended without their provider's word, up to ten thousand, and of which batches
-select count(*) as n, count(distinct x.batch) as batches, min(x.batch::text) as first from (select i.batch from redrive.batches_item i where i.unknown limit 10000) x
+-- unknown_items: how many items, of a batch ($1) or of all, ended without their provider's word, up to ten thousand, and of how many batches
+select count(*) as n, count(distinct x.batch) as batches, min(x.batch::text) as first from (select i.batch from redrive.batches_item i where i.unknown and ($1::text is null or i.batch = $1::text::uuid) limit 10000) x
 
 -- remote_last_moves: when something of these batches (a JSON array of ids) moved last
 select i.batch as id, (extract(epoch from max(greatest(i.started_at, i.last_poll_at, i.ended_at))) * 1000000)::bigint as moved_at

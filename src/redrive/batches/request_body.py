@@ -36,6 +36,7 @@ class InQuery:
     meta: Annotated[str | None, Query(description="A JSON value.")] = None
     scope: str | None = None
     webhook_url: Annotated[str | None, Query(alias="webhookUrl")] = None
+    max_in_flight: Annotated[int | None, Query(alias="maxInFlight")] = None
 
     def said(self) -> dict[str, Any]:
         return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}

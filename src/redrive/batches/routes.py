@@ -17,6 +17,8 @@ from redrive.batches.api_models import (
     CancelIn,
     FailuresOut,
     ItemPageOut,
+    ReconcileIn,
+    ReconcileOut,
     ShownBatchOut,
 )
 from redrive.batches.batch_service import Acted, BatchService, Preview
@@ -143,6 +145,25 @@ async def retry_failed(batch: UUID, operator: TheOperator, body: BatchRetryIn | 
         return await _respond_preview(await own.of(BatchService).preview_retry(batch), own, batch)
     done = await own.of(BatchService).retry_failed(batch, asked.reason, rate=asked.rate, canary=asked.made_canary())
     return await _respond_acted(done, own)
+
+
+@router.post("/reconcile", status_code=202, response_model=ReconcileOut)
+async def reconcile_all(operator: TheOperator, body: ReconcileIn | None = None) -> Response:
+    """Ask providers about all items that ended without their word: a worker does."""
+    return await _reconcile(operator, None, body)
+
+
+@router.post("/{batch}/reconcile", status_code=202, response_model=ReconcileOut)
+async def reconcile_batch(batch: UUID, operator: TheOperator, body: ReconcileIn | None = None) -> Response:
+    """Ask the provider about the items of a batch that ended without its word: a worker does. Nothing is charged; jobs
+    that still run are cancelled there, since nobody waits for them."""
+    return await _reconcile(operator, batch, body)
+
+
+async def _reconcile(operator: Operator, batch: UUID | None, body: ReconcileIn | None) -> Response:
+    asked = body or ReconcileIn()
+    begun = await operator.named(asked.actor).of(BatchService).reconcile(batch, asked.reason)
+    return await respond(View(task=str(begun.task), items=begun.items), 202)
 
 
 async def _respond_preview(seen: Preview, own: Operator, batch: UUID) -> Response:

@@ -421,8 +421,8 @@ from redrive_batches_item i join redrive_batches_remote b on b.id = i.batch
 where i.unknown and (?1 is null or i.batch = ?1) and (i.batch, i.n) > (?2, ?3) and b.state in ('completed', 'failed', 'cancelled', 'processing')
 order by i.batch, i.n limit ?4
 
--- unknown_items: how many ended without their provider's word, up to ten thousand, and of which batches
-select count(*) as n, count(distinct x.batch) as batches, min(x.batch) as first from (select i.batch from redrive_batches_item i where i.unknown limit 10000) x
+-- unknown_items: how many items, of a batch (?1) or of all, ended without their provider's word, up to ten thousand, and of how many batches
+select count(*) as n, count(distinct x.batch) as batches, min(x.batch) as first from (select i.batch from redrive_batches_item i where i.unknown and (?1 is null or i.batch = ?1) limit 10000) x
 
 -- remote_last_moves: when something of these batches (a JSON array of ids) moved last
 select i.batch as id, max(max(coalesce(i.started_at, 0), coalesce(i.last_poll_at, 0), coalesce(i.ended_at, 0))) as moved_at

@@ -113,8 +113,8 @@ class Feature:
     # What kinds begin with that only the feature itself enqueues. On PostgreSQL a step of it writes the same into the
     # table redrive.reserved_kind, by which redrive.enqueue refuses them to producers.
     reserved_kinds: tuple[str, ...] = ()
-    # What kinds begin with that no usual number of dead workers fails (TASK_MAX_WORKER_DEATHS): how many deaths in a row
-    # do, None where the feature itself bounds them by something else.
+    # What kinds begin with that no usual number of dead workers fails (TASK_MAX_WORKER_DEATHS): how many deaths in a
+    # row do, None where the feature itself bounds them by something else.
     max_deaths: Mapping[str, int | None] = field(default_factory=dict, hash=False)
     # "package.checks:unheld", gets what money is frozen for; returns Rows that let nothing land while the feature will
     # settle it itself, or None. Who looks before may be overtaken; these are in the transaction of the money.

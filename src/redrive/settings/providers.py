@@ -147,6 +147,16 @@ class CancelCall(Values):
     body: Any = option(None, help="What is sent, as JSON.")
 
 
+class FindCall(Values):
+    """How the job of a key is found, where its id never came back."""
+
+    url: str = option(..., help="Where, with {key}.", check=_below_base)
+    method: Literal["GET", "POST"] = option("GET", help="How.")
+    body: Any = option(None, help="What is sent with POST, with {key}.")
+    list: str = option("", help="Where the answer has the list of jobs, or the job.", check=_path)
+    id: str = option("id", help="Where a job has its id.", check=_path)
+
+
 class HttpProviderSettings(Values):
     """A provider that is spoken to over HTTP, as JSON."""
 
@@ -164,6 +174,7 @@ class HttpProviderSettings(Values):
     start: StartCall = option(..., help="How a job is started.")
     poll: PollCall = option(..., help="How jobs are looked at.")
     cancel: CancelCall | None = option(None, help="How a job is cancelled.")
+    find: FindCall | None = option(None, help="How the job of a key is found.")
 
     @property
     def host(self) -> str:
@@ -182,8 +193,10 @@ class HttpProviderSettings(Values):
                 (("cancel", "url"), self.cancel.url, ("id",)),
                 (("cancel", "body"), self.cancel.body, ("id",)),
             ]
+        if self.find is not None:
+            templates += [(("find", "url"), self.find.url, ("key",)), (("find", "body"), self.find.body, ("key",))]
         found = [Problem(place, told) for place, one, known in templates if (told := problem_of(one, known))]
-        return found or [*self._of_poll(), *self._of_cancel(), *self._of_key()]
+        return found or [*self._of_poll(), *self._of_cancel(), *self._of_find(), *self._of_key()]
 
     def _of_poll(self) -> list[Problem]:
         names = names_in([self.poll.url, self.poll.body])
@@ -199,6 +212,11 @@ class HttpProviderSettings(Values):
         if self.cancel is None or "id" in names_in([self.cancel.url, self.cancel.body]):
             return []
         return [Problem(("cancel", "url"), "it, or the body, needs {id}")]
+
+    def _of_find(self) -> list[Problem]:
+        if self.find is None or "key" in names_in([self.find.url, self.find.body]):
+            return []
+        return [Problem(("find", "url"), "it, or the body, needs {key}")]
 
     def _of_key(self) -> list[Problem]:
         if self.idempotency_header or "key" in names_in([self.start.url, self.start.body]):

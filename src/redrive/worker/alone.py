@@ -66,7 +66,7 @@ class Alone:
         return found
 
     def _bound(self, kind: str) -> int:
-        """Returns after how many deaths in a row a task of this kind runs alone; 0: never, as the first one fails it."""
+        """Returns after how many deaths in a row a task of this kind runs alone; 0: never, the first one fails it."""
         most = self._registry.max_deaths_of(kind, self._max_deaths)
         return SUSPECT_AFTER if most is None or most > self._max_deaths else most - 1
 

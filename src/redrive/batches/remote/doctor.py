@@ -21,6 +21,7 @@ async def examine_remote(store: Store, settings: Settings) -> list[Finding]:
     named = {str(row["id"]) for row in failed}
     still = await store.feature_rows(FEATURE, "remote_stuck", hours)
     return [
+        *await _unknown(store),
         *(
             _finding(
                 row,
@@ -39,6 +40,19 @@ async def examine_remote(store: Store, settings: Settings) -> list[Finding]:
             if str(row["id"]) not in named
         ),
     ]
+
+
+async def _unknown(store: Store) -> list[Finding]:
+    """Returns that items have ended without their provider's word, if so."""
+    [row] = await store.feature_rows(FEATURE, "unknown_items", None)
+    if not row["n"]:
+        return []
+    text = (
+        f"{row['n']} items of {row['batches']} remote batches ended without their provider's word: a job of theirs may"
+    )
+    text += " have run, or run now, and was not charged"
+    hint = "redrive batch reconcile asks the providers, and says what ran all the same"
+    return [Finding(Level.WARNING, "batches_unknown", text, hint, ("page", f"/batches/{row['first']}"))]
 
 
 def _finding(row: Mapping[str, Any], what: str, hint: str) -> Finding:

@@ -26,8 +26,7 @@ Place = tuple[str, int]  # a batch, and the place of an item in it
 async def take_places(store: Store, provider: str, most: int | None, items: Sequence[Place]) -> set[Place]:
     """Returns which of these items may be started now, by the bounds of their provider and of their batches."""
     wanted = tuple(
-        {"batch": batch, "n": n, "place": at, "provider": provider, "most": most}
-        for at, (batch, n) in enumerate(items)
+        {"batch": batch, "n": n, "place": at, "provider": provider, "most": most} for at, (batch, n) in enumerate(items)
     )
     locked = Rows(FEATURE, "flight_locked", ({"provider": provider},))
     await store.apply(Commit(rows=[locked, Rows(FEATURE, "items_begun", wanted)]))

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from redrive.batches.batch import FEATURE, BatchState, ItemState
 from redrive.batches.remote import polling_policy
+from redrive.batches.remote.in_flight import take_places
 from redrive.batches.remote.item_memo import ItemMemo
 from redrive.batches.remote.lanes import BATCH_CANCELLED, BATCH_SETTLED
-from redrive.batches.remote.in_flight import take_places
 from redrive.batches.remote.names import CALLBACK_PATH, item_kind
 from redrive.batches.remote.passes import Pass, Passes
 from redrive.batches.remote.uncertain_starts import may_have_started
@@ -90,9 +90,7 @@ class Row:
 
     def seen(self, asked: bool) -> polling_policy.Seen:
         assert self.job is not None
-        return polling_policy.Seen(
-            self.job, self.polls, self.progress, self.age, asked, self.called, new=self.pending
-        )
+        return polling_policy.Seen(self.job, self.polls, self.progress, self.age, asked, self.called, new=self.pending)
 
 
 def _lane_is_free(row: Mapping[str, Any]) -> bool:

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 _HERE = "redrive.batches.remote"
 # Imported by a worker before it claims: what the steps, the duties of the feature, and items do.
 STEPS = (
-    *(f"{_HERE}.{name}" for name in ("step_handlers", "overdue_items", "ledger_activity", "missing_steps", "in_flight")),
+    *(
+        f"{_HERE}.{name}"
+        for name in ("step_handlers", "overdue_items", "ledger_activity", "missing_steps", "in_flight")
+    ),
     "redrive.batches.open_batches",
     "redrive.batches.doctor",
 )

@@ -115,7 +115,9 @@ def remote_of(row: Mapping[str, Any]) -> RemoteBatch:
 def batch_of(row: Mapping[str, Any]) -> Batch:
     """Returns what all batches have in common, of a row with the counts of its items."""
     own = remote_of(row)
-    part = RemotePart(processing=row["n_processing"], unknown=row["n_unknown"], **{name: getattr(own, name) for name in _PART})
+    part = RemotePart(
+        processing=row["n_processing"], unknown=row["n_unknown"], **{name: getattr(own, name) for name in _PART}
+    )
     completed, failed, cancelled = (row[f"n_{state}"] for state in ENDED_ITEMS)
     return Batch(
         **{name: getattr(own, name) for name in _SHARED},
@@ -168,6 +170,15 @@ class BatchItem:
     late: bool  # what it says came after the batch was settled, and was not charged
     unknown: bool = False  # it has ended without the provider's word: nobody knows what became of its job
     said: str | None = None  # what the provider said of its job after that
+
+    @property
+    def waits_for(self) -> str | None:
+        """What it waits for, in words; None when it has ended."""
+        if self.state is ItemState.PROCESSING:
+            return self.error_message or "its job at the provider"
+        if self.state is not ItemState.PENDING:
+            return None
+        return "its turn" if self.task_id is None else self.error_message or "to be started"
 
 
 def item_of(row: Mapping[str, Any]) -> BatchItem:

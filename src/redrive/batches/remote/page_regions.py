@@ -10,6 +10,7 @@ from redrive.batches.batch import ItemState
 from redrive.batches.remote.history import History
 from redrive.batches.remote.reads import Progress
 from redrive.batches.remote.service import RemoteBatchService
+from redrive.batches.remote.wait_reasons import ORDINARY
 from redrive.console.sample import Sample
 from redrive.errors import InvalidInput
 from redrive.feature import Operator
@@ -50,21 +51,23 @@ async def shown(operator: Operator, batch: str) -> Shown:
     found = await own.progress(batch)
     circuits = () if found.batch.settled else await operator.circuits.list()
     down = next((one for one in circuits if one.row.open and one.row.name == found.batch.provider), None)
-    waits = [one for one in await own.waits_for(batch) if one.code != "circuit"]
+    waits = [one for one in await own.waits_for(batch) if one.code not in ("circuit", *ORDINARY)]
     return Shown(found, await own.history(found.batch), down, waits, operator.of(Ledger).unit)
 
 
 def sample_remote(batch: str) -> Sample:
     """Samples a batch. One that is settled stays as it is: its items are not counted again until somebody acts."""
     last: Mapping[str, str] = {}
-    seen: int | None = None
+    seen: tuple[int, int] | None = None
 
     async def sample(operator: Operator) -> Mapping[str, str]:
         nonlocal last, seen
-        now = await operator.of(RemoteBatchService).show(batch)
-        if not now.settled or now.version != seen:
+        own = operator.of(RemoteBatchService)
+        now = await own.show(batch)
+        at = (now.version, await own.unknown(batch)) if now.settled else None
+        if at is None or at != seen:
             last = await _regions(operator, batch)
-            seen = now.version if now.settled else None
+            seen = at
         return last
 
     return sample

@@ -98,7 +98,9 @@ def started(job: str, policy: PollingPolicy) -> Snooze:
 
 def put_off(memo: ItemMemo, *, unsure: bool = False) -> Snooze:
     """Returns what becomes of an item that a bounded pass takes, and may do no more of: what is known of it stays."""
-    kept = replace(memo, new=False, polled=False, heard=False, stepped=False, progress=None, unsure=memo.unsure or unsure)
+    kept = replace(
+        memo, new=False, polled=False, heard=False, stepped=False, progress=None, unsure=memo.unsure or unsure
+    )
     return Snooze(0.0, state=kept.state() or None)
 
 

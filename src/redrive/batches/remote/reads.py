@@ -21,6 +21,7 @@ from redrive.batches.remote.model import (
     item_of,
 )
 from redrive.batches.remote.wait_reasons import remote_waits_for
+from redrive.batches.settings import BatchSettings
 from redrive.feature import InvalidInput, Role, Service
 from redrive.kernel.classify import FailureType
 from redrive.kernel.task import check_int
@@ -40,6 +41,7 @@ class Progress:
     counts: Counts
     by_type: dict[str, int]
     by_code: dict[str, int]
+    unknown: int = 0  # items that ended without the provider's word
 
 
 class RemoteBatchReads(Service):
@@ -106,11 +108,19 @@ class RemoteBatchReads(Service):
             kind, code = row["failure_type"] or "unknown", row["error_code"] or "unknown"
             types[kind] = types.get(kind, 0) + row["n"]
             codes[code] = codes.get(code, 0) + row["n"]
-        return Progress(found, await count_items(self._store, found), types, codes)
+        return Progress(found, await count_items(self._store, found), types, codes, await self.unknown(found.id))
+
+    async def unknown(self, batch: UUID | str) -> int:
+        """Returns how many of its items ended without the provider's word."""
+        self._session.may(Role.VIEWER)
+        [row] = await self._store.feature_rows(FEATURE, "unknown_items", str(batch))
+        return int(row["n"])
 
     async def waits_for(self, batch: UUID | str) -> builtins.list[Reason]:
-        """Returns what keeps it from going on, besides the turn of its items."""
-        return await remote_waits_for(self._store, await self.show(batch))
+        """Returns what it waits for, and each of its items that has not ended."""
+        words = self._session.caller.role >= Role.OPERATOR
+        own = self._session.settings.of(BatchSettings)
+        return await remote_waits_for(self._store, await self.show(batch), own, words=words)
 
     async def history(self, batch: RemoteBatch) -> history.History | None:
         """Returns how the items of its last round ended over time; None while that has not begun."""

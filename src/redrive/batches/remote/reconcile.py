@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -33,6 +34,14 @@ PAGE = 100
 MISSING = "missing"  # the provider knows no such job
 FIRST = str(UUID(int=0))
 Row = Mapping[str, Any]
+
+
+@dataclass(slots=True, frozen=True)
+class Reconciling:
+    """The task that asks, and about how many items, up to ten thousand."""
+
+    task: UUID
+    items: int
 
 
 def begun(batch: UUID | None, who: str, reason: str | None) -> tuple[NewTask, Commit]:
@@ -59,7 +68,8 @@ async def reconcile_page(app: App, store: Store, payload: Mapping[str, Any], sta
 
 
 # What is counted: items that were asked about, by what became of their jobs. "succeeded" ran all the same, "stopped"
-# still ran and was asked to end, "running" cannot be, "missing" is not known to its provider, "unanswered" nobody knows.
+# still ran and was asked to end, "running" cannot be, "missing" is not known to its provider, of "unanswered" nobody
+# can say.
 COUNTED = ("asked", "succeeded", "failed", "cancelled", "stopped", "running", MISSING, "unanswered")
 
 

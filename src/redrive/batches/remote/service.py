@@ -8,17 +8,18 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import BatchConflict, ItemState
+from redrive.batches.batch import FEATURE, BatchConflict, ItemState
 from redrive.batches.remote import commits
 from redrive.batches.remote.create_batch import MAX_META_BYTES, MOST_PRICE, Bounds, Draft, Payloads, Plan
 from redrive.batches.remote.forget_failed import put_away
 from redrive.batches.remote.model import RemoteBatch, count_items
 from redrive.batches.remote.names import item_kind
 from redrive.batches.remote.reads import RemoteBatchReads
+from redrive.batches.remote.reconcile import Reconciling, begun
 from redrive.batches.settings import BatchSettings
 from redrive.errors import Overdrawn
 from redrive.feature import Commit, InvalidInput, Land, RedriveError, Role, encode
-from redrive.kernel.task import check_int, check_text
+from redrive.kernel.task import State, check_int, check_text
 from redrive.ledger.accounts import account_of, check_account, unknown
 from redrive.ledger.movements import explained
 from redrive.remote import ProviderUnknown
@@ -113,6 +114,24 @@ class RemoteBatchService(RemoteBatchReads):
             return await self._change(batch, change, land)
         except Overdrawn as error:
             raise await self._too_little(error, replace(found, round=found.round + 1, in_round=failed)) from error
+
+    async def reconcile(self, batch: UUID | str | None = None, reason: str | None = None) -> Reconciling:
+        """Has a worker ask providers about the items of a batch, or of all, that ended without their word."""
+        who = self._session.may(Role.OPERATOR)
+        check_text(reason, "reason")
+        found = None if batch is None else await self.show(batch)
+        [row] = await self._store.feature_rows(FEATURE, "unknown_items", None if found is None else str(found.id))
+        task, commit = begun(None if found is None else found.id, who, reason)
+        await self._store.apply(commit)
+        return Reconciling(task.id, row["n"])
+
+    async def reconciled(self, task: UUID) -> dict[str, Any] | None:
+        """Returns what came of it; None while a worker is still to ask, or asks."""
+        self._session.may(Role.OPERATOR)
+        found = (await self._store.get_many([task])).get(task)
+        if found is None or found.state in (State.FAILED, State.CANCELLED):
+            raise InvalidInput(f"task {task} has not asked to the end", hint=f"redrive show {task} says why")
+        return dict(found.result) if found.state is State.COMPLETED else None
 
     async def _too_little(self, error: Overdrawn, wanted: RemoteBatch) -> RedriveError:
         """Returns why a round is not begun, in words about the account that should pay for it."""

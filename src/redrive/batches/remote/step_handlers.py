@@ -9,8 +9,8 @@ from redrive.batches.batch import FEATURE, BatchState, BatchUnknown
 from redrive.batches.remote import commits
 from redrive.batches.remote.late_results import look_at_late
 from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
-from redrive.batches.remote.overdue_items import cancel_unwanted
 from redrive.batches.remote.names import DISPATCH, LATE, RECONCILE, RELEASE, SETTLE
+from redrive.batches.remote.overdue_items import cancel_unwanted
 from redrive.batches.remote.passes import Passes
 from redrive.batches.remote.reconcile import reconcile_page
 from redrive.batches.settings import BatchSettings

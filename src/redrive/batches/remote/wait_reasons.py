@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
+from typing import Any
 
-from redrive.batches.batch import BatchState
+from redrive.batches.batch import FEATURE, BatchState
+from redrive.batches.remote.in_flight import in_flight
 from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.names import DISPATCH, RELEASE, SETTLE, item_kind
+from redrive.batches.settings import BatchSettings
 from redrive.batches.wait_reasons import WAITING, reasons_of
 from redrive.feature import Store
 from redrive.kernel.reads import Query
@@ -14,11 +18,13 @@ from redrive.ledger.accounts import available
 from redrive.ops.why import Reason
 
 MONEY = "money"  # the code of the reason that the account has too little
+START, UNSEEN, IN_FLIGHT, TURN, JOB = "start", "poll", "in_flight", "turn", "job"
+ORDINARY = (TURN, JOB)  # what time alone cures
 
 
-async def remote_waits_for(store: Store, batch: RemoteBatch) -> list[Reason]:
-    """Returns what its items wait for, or the step that is next. Of a step one task is looked at, perhaps of another
-    batch: what holds up one of its kind holds up all."""
+async def remote_waits_for(store: Store, batch: RemoteBatch, own: BatchSettings, *, words: bool) -> list[Reason]:
+    """Returns what its items wait for, each of them, or the step that is next. Of a step one task is looked at, perhaps
+    of another batch: what holds up one of its kind holds up all. ``words``: what the provider said is quoted."""
     short = await _money(store, batch)
     if batch.settled:
         return short
@@ -27,7 +33,44 @@ async def remote_waits_for(store: Store, batch: RemoteBatch) -> list[Reason]:
         queries = [Query(WAITING, DISPATCH, limit=1, documents=0)]
     elif batch.join_id is not None:
         queries.append(Query(WAITING, item_kind(batch.provider), join=str(batch.join_id), limit=1, documents=0))
-    return [*short, *await reasons_of(store, [task for query in queries for task in await store.find(query)])]
+    held = await reasons_of(store, [task for query in queries for task in await store.find(query)])
+    return [*short, *held, *await _items(store, batch, own, words)]
+
+
+async def _items(store: Store, batch: RemoteBatch, own: BatchSettings, words: bool) -> list[Reason]:
+    """Returns what the items wait for that have not ended, those that stand still first."""
+    rows = await store.feature_rows(FEATURE, "remote_waiting", str(batch.id), batch.round)
+    if batch.state is BatchState.QUEUED or not rows:
+        return []
+    found = {row["what"]: row for row in rows}
+    told = {
+        "start": (START, "{n} could not be started yet, the first is item {first}{message}"),
+        "unseen": (UNSEEN, "{n} could not be looked at the last time, the first is item {first}{message}"),
+        "flight": (IN_FLIGHT, "{n} for a place: " + (await _flight(store, batch, own) if "flight" in found else "")),
+        "due": (TURN, "{n} to be started"),
+        "turn": (TURN, f"{{n}} for their turn: at most {own.max_start} of a batch wait to be started at once"),
+        "job": (JOB, f"{{n}} for their jobs at {batch.provider}"),
+    }
+    return [
+        Reason(code, text.format(n=found[what]["n"], first=found[what]["first"], message=_quoted(found[what], words)))
+        for what, (code, text) in told.items()
+        if what in found
+    ]
+
+
+def _quoted(row: Mapping[str, Any], words: bool) -> str:
+    return f": {row['message']}" if words and row["message"] else ""
+
+
+async def _flight(store: Store, batch: RemoteBatch, own: BatchSettings) -> str:
+    flying, of_batch = await in_flight(store, batch.provider)
+    here = of_batch.get(str(batch.id), 0)
+    bounds = []
+    if batch.max_in_flight is not None and here >= batch.max_in_flight:
+        bounds.append(f"{here} of {batch.max_in_flight} jobs of this batch are in flight (max_in_flight)")
+    if own.max_in_flight is not None and flying >= own.max_in_flight:
+        bounds.append(f"{flying} of {own.max_in_flight} jobs at {batch.provider} are in flight (BATCH_MAX_IN_FLIGHT)")
+    return " and ".join(bounds).replace("{", "{{").replace("}", "}}") or "one has just become free"
 
 
 async def _money(store: Store, batch: RemoteBatch) -> list[Reason]:

@@ -25,6 +25,7 @@ class HttpProvider:
     def __init__(self, settings: HttpProviderSettings) -> None:
         self.settings = settings
         self.can_cancel = settings.cancel is not None
+        self.can_find = settings.find is not None
         # One by one they are asked several at once: as many as fill that for a while.
         self.max_poll = settings.poll.max
         self._client = Client(settings)
@@ -67,6 +68,25 @@ class HttpProvider:
         except ProviderError as error:
             if error.status_code not in GONE:
                 raise
+
+    async def find(self, idempotency_key: str) -> str | None:
+        """Returns the id of the job that was started with a key; None where the provider has none."""
+        call = self.settings.find
+        if call is None:
+            raise NotImplementedError("this provider has no address for finding a job by its key")
+        url, body = _address(call.url, key=idempotency_key), filled(call.body, {"key": idempotency_key})
+        try:
+            answer = await self._client.send(call.method, url, body)
+        except ProviderError as error:
+            if error.status_code in GONE:
+                return None
+            raise
+        found = needed(answer, call.list, "the answer to find")
+        if isinstance(found, list):
+            if not found:
+                return None
+            found = found[0]
+        return job_id(found, call.id, "the answer to find")
 
     async def close(self) -> None:
         """Closes the connections of the running event loop."""

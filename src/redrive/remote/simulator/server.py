@@ -73,9 +73,11 @@ class Simulator:
         return JSONResponse(found[0]) if found else _unknown()
 
     async def poll(self, request: Request) -> Response:
-        """Returns the jobs of ``?ids=a,b``, page by page."""
+        """Returns the jobs of ``?ids=a,b``, page by page, or the one that was started with ``?key=``."""
         if (refusal := self._stranger(request)) is not None:
             return refusal
+        if (key := request.query_params.get("key")) is not None:
+            return self._page([one.id for one in self.jobs.by_id.values() if one.key == key], None)
         ids = [one for one in request.query_params.get("ids", "").split(",") if one]
         return self._page(ids, request.query_params.get("cursor"))
 

@@ -15,6 +15,7 @@ def table_of(url: str, *, auth_env: str | None = None) -> dict[str, Any]:
         "start": {"url": "/jobs", "body": {"payload": "{payload}", "callback_url": "{callback_url?}"}},
         "poll": {"url": "/jobs?ids={ids}", "list": "jobs", "next": "next"},
         "cancel": {"url": "/jobs/{id}/cancel"},
+        "find": {"url": "/jobs?key={key}", "list": "jobs"},
     }
 
 
