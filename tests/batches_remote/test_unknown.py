@@ -16,7 +16,7 @@ from redrive.batches.remote.overdue_items import end_overdue
 from redrive.errors import RedriveError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Commit
-from redrive.kernel.ports.store import Beat, ClaimRequest
+from redrive.kernel.ports.store import Beat, ClaimRequest, Process
 from redrive.kernel.reads import Query
 from redrive.ledger.service import Ledger
 from redrive.testing.conformance.harness import JUDGEMENT
@@ -188,10 +188,11 @@ async def _nothing(ctx: Any) -> None: ...
 async def die_with_it(app: App) -> None:
     """Lets a worker claim what is due, and die; and has it recovered."""
     store = await app.store()
-    await store.beat(Beat("dead", "host", 1, ("batches",), 4, 0, "0", 0.0, 1.5, 1.0, JUDGEMENT))
+    process = Process("host", 1)
+    await store.beat(Beat("dead", process, ("batches",), 4, 0, "0", 0.0, 1.5, 1.0, JUDGEMENT))
     cycle = await store.cycle(Commit(), ClaimRequest("dead", ("batches",), 1, 600.0))
     assert len(cycle.claimed) == 1
-    assert await store.bury("dead", "host", 1) == 1
+    assert await store.bury("dead", process) == 1
     worker = app.worker()
     await worker.prepare()
     await worker.duties["recover:batches"].run(store, worker.id, never)

@@ -380,6 +380,9 @@ with x as materialized (select * from jsonb_to_recordset($1) x(batch uuid, n int
 update redrive.batches_item i set begun = true from fits f
 where i.batch = f.batch and i.n = f.n and (f.most is null or f.place <= f.most - (select sum(o.flying) from own o))
 
+-- items_unbounded: items that are about to be started, where nothing bounds how many
+update redrive.batches_item i set begun = true from jsonb_to_recordset($1) x(batch uuid, n integer) where i.batch = x.batch and i.n = x.n and i.state = 'pending'
+
 -- items_with_place: which of these items (a JSON array) have a place
 select i.batch, i.n from redrive.batches_item i join jsonb_to_recordset($1::jsonb) x(batch uuid, n integer) on i.batch = x.batch and i.n = x.n where i.begun
 

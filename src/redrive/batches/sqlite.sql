@@ -395,6 +395,10 @@ with x as materialized (
 update redrive_batches_item set begun = 1 from fits f
 where redrive_batches_item.batch = f.batch and redrive_batches_item.n = f.n and (f.most is null or f.place <= f.most - (select sum(o.flying) from own o))
 
+-- items_unbounded: items that are about to be started, where nothing bounds how many
+update redrive_batches_item set begun = 1 from (select v.value ->> 'batch' as batch, v.value ->> 'n' as n from json_each(?1) v) x
+where redrive_batches_item.batch = x.batch and redrive_batches_item.n = x.n and redrive_batches_item.state = 'pending'
+
 -- items_with_place: which of these items (a JSON array) have a place
 select i.batch, i.n from json_each(?1) v cross join redrive_batches_item i on i.batch = v.value ->> 'batch' and i.n = v.value ->> 'n' where i.begun
 

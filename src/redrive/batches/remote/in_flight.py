@@ -2,7 +2,8 @@
 
 An item takes its place before it is started, in a transaction that counts what is there, one at a time for each
 provider: so the bound holds over all workers. It has the place until it has ended, or its provider has said that the
-start did not come about. Those that find none wait, and a duty makes as many due as places are free.
+start did not come about. Those that find none wait, and a duty makes as many due as places are free. Where nothing is
+bounded the place is noted all the same: a worker that dies leaves behind that a start may have gone out.
 """
 
 from __future__ import annotations
@@ -23,11 +24,17 @@ PAGE = 200
 Place = tuple[str, int]  # a batch, and the place of an item in it
 
 
-async def take_places(store: Store, provider: str, most: int | None, items: Sequence[Place]) -> set[Place]:
-    """Returns which of these items may be started now, by the bounds of their provider and of their batches."""
+async def take_places(
+    store: Store, provider: str, most: int | None, items: Sequence[Place], *, bounded: bool
+) -> set[Place]:
+    """Notes that these items are about to be started; returns those that may be, by the bounds of their provider and of
+    their batches. Where none is ``bounded``, that is all of them."""
     wanted = tuple(
         {"batch": batch, "n": n, "place": at, "provider": provider, "most": most} for at, (batch, n) in enumerate(items)
     )
+    if not bounded:
+        await store.apply(Commit(rows=[Rows(FEATURE, "items_unbounded", wanted)]))
+        return set(items)
     locked = Rows(FEATURE, "flight_locked", ({"provider": provider},))
     await store.apply(Commit(rows=[locked, Rows(FEATURE, "items_begun", wanted)]))
     rows = await store.feature_rows(FEATURE, "items_with_place", json.dumps(wanted))

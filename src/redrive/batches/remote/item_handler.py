@@ -156,11 +156,13 @@ class ItemHandler:
             own.started += sum(one is True for one in starts)
 
     async def _with_places(self, store: Store, new: list[tuple[BulkItem, Row]]) -> list[tuple[BulkItem, Row]]:
-        """Returns those that may be started now, as far as the number of jobs in flight is bounded; the others wait."""
+        """Returns those that may be started now, as far as the number of jobs in flight is bounded; the others wait.
+        That they are about to be is in the store before their requests go out: whatever becomes of this worker."""
         places = [(row.batch, row.n) for _, row in new if not row.begun]
-        if not places or (self._max_in_flight is None and not any(row.bounded for _, row in new)):
+        if not places:
             return new
-        taken = await take_places(store, self._name, self._max_in_flight, places)
+        bounded = self._max_in_flight is not None or any(row.bounded for _, row in new)
+        taken = await take_places(store, self._name, self._max_in_flight, places, bounded=bounded)
         found = []
         for item, row in new:
             if row.begun or (row.batch, row.n) in taken:
