@@ -1,17 +1,30 @@
-"""A worker that connects with a role of its own does with a feature's tables all that a worker does."""
+"""What roles do with tables of features; and what a worker's cannot: let others in, sign for all, remove accounts."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pytest
 
 from redrive import App
+from redrive.errors import StoreError
 from redrive.examples.orders import ORDERS
 from redrive.examples.orders.settings import OrderSettings
-from redrive.ops import erase, operation_runner
+from redrive.ids import new_id
+from redrive.kernel.approved import Request
+from redrive.kernel.outcome import Completed
+from redrive.ops import access, approvals, erase, operation_runner, requests
+from redrive.ops.access import Role
 from redrive.ops.allowance import UNRESTRICTED
 from redrive.ops.retention import retention_of
 from redrive.settings import load_settings
+from redrive.webhooks.delivery_tasks import deliveries
+from redrive.webhooks.events import Event
+from tests.conformance.harness_postgres import PostgresHarness
 from tests.databases import Databases
 from tests.features.conftest import placed
 from tests.worker.conftest import drain
@@ -47,3 +60,156 @@ async def as_a_worker(app: App) -> None:
     while await operation_runner.step(store, operation.id, "w1") is not None:
         pass
     assert "orders_rows" not in await erase.preview(store, "bob", None)
+
+
+FLEET = ("worker", "api")
+# What a worker's role is left of the tables that say so; of all others of features it has everything.
+WORKERS = {
+    ("webhooks_secret", "insert"),
+    ("webhooks_secret", "delete"),
+    ("ledger_account", "select"),
+    ("ledger_account", "insert"),
+}
+TABLES = """
+select c.relname, array_agg(a.attname::text) from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+where c.relnamespace = 'redrive'::regnamespace and c.relkind = 'r' and not a.attisdropped and exists (
+  select 1 from redrive.migration m where m.feature <> '' and (c.relname = m.feature or starts_with(c.relname, m.feature || '_')))
+group by 1 order by 1
+"""
+
+
+@contextmanager
+def fleet(databases: Databases, database: str) -> Iterator[tuple[psycopg.Connection[Any], dict[str, str]]]:
+    """A connection of the owner, and the URL of each role."""
+    with psycopg.connect(databases.url(database), autocommit=True) as owner, ExitStack() as stack:
+        roles = {what: stack.enter_context(databases.role(what)) for what in FLEET}
+        for what, role in roles.items():
+            stack.callback(owner.execute, f"drop owned by {role}")
+            owner.execute(f"select redrive.grant_{what}('{role}')")
+        yield owner, {what: databases.url(database, user=role) for what, role in roles.items()}
+
+
+def may(connection: psycopg.Connection[Any], statement: str) -> bool:
+    """Whether a statement gets past the check of rights; whatever it does is rolled back."""
+    try:
+        connection.execute(statement)
+    except psycopg.errors.InsufficientPrivilege:
+        return False
+    except psycopg.Error:
+        return True
+    finally:
+        connection.rollback()
+    return True
+
+
+async def test_every_table_of_every_feature(databases: Databases, database: str) -> None:
+    app = App(databases.url(database))
+    await app.migrate()
+    await app.close()
+    with fleet(databases, database) as (owner, urls):
+        tables = owner.execute(TABLES).fetchall()
+        assert {"webhooks_secret", "ledger_account", "batches_item", "outbox_tombstone"} <= {name for name, _ in tables}
+        for who, url in urls.items():
+            with psycopg.connect(url) as connection:
+                for name, columns in tables:
+                    tried = {
+                        "select": f"select * from redrive.{name}",
+                        "insert": f"insert into redrive.{name} default values",
+                        "update": f"update redrive.{name} set {columns[0]} = default where false",
+                        "delete": f"delete from redrive.{name} where false",
+                        "truncate": f"truncate redrive.{name}",
+                        "alter": f"comment on table redrive.{name} is 'For workers: all'",
+                    }
+                    kept = name in ("webhooks_secret", "ledger_account") and who == "worker"
+                    for verb, statement in tried.items():
+                        open_to = verb not in ("truncate", "alter") and (not kept or (name, verb) in WORKERS)
+                        assert may(connection, statement) == open_to, (who, verb, name)
+                assert may(connection, "select secret from redrive.webhooks_secret") == (who == "api")
+                assert may(connection, "select id, owner, expires_at from redrive.webhooks_secret")
+                assert may(connection, "update redrive.ledger_account set label = null")
+
+
+async def test_a_workers_role_lets_nobody_in(databases: Databases, database: str) -> None:
+    """Tokens, sessions and approvals: not made, not changed, not removed; those that nobody decided run out."""
+    own = App(databases.url(database))
+    await own.migrate()
+    made = await access.create(await own.store(), "ann", Role.ADMIN, actor="ann")
+    asked = Request("ledger", "adjust", {"change": 5}, 5, "title", "told")
+    pending = await requests.ask(await own.store(), "ann", asked, "why", "much")
+    with fleet(databases, database) as (owner, urls):
+        worker, api = App(urls["worker"]), App(urls["api"])
+        store = await worker.store()
+        assert await access.any_token(store), "a door that is closed stays so"
+        with pytest.raises(StoreError, match="may not write documents of the collection token") as refused:
+            await access.create(store, "eve", Role.ADMIN, actor="eve")
+        assert refused.value.hint is not None and refused.value.hint.startswith("redrive migrate --grant-api ")
+        with pytest.raises(StoreError, match="of the collection approval"):
+            await requests.ask(store, "eve", replace(asked, arguments={"change": 6}), "why", "much")
+        with psycopg.connect(urls["worker"]) as connection:
+            body = """jsonb_set(body, '{arguments,change}', '500')"""
+            for statement in (
+                "update redrive.record set state = 'approved' where collection = 'approval'",
+                f"update redrive.record set body = {body} where collection = 'approval'",
+                "update redrive.record set collection = 'token' where collection = 'approval'",
+                "update redrive.record set collection = 'plan' where collection = 'token'",
+                """update redrive.record set body = jsonb_set(body, '{role}', '"admin"') where collection = 'token'""",
+                "delete from redrive.record where collection = 'token'",
+                "insert into redrive.record (collection, id, state, version, created_at, updated_at, body)"
+                " values ('session', 'x', 'active', 1, now(), now(), '{}')",
+            ):
+                assert not may(connection, statement), statement
+            assert may(connection, "update redrive.record set state = 'expired' where collection = 'approval'")
+        assert (await approvals.reject(await api.store(), pending.id, actor="bob")).state == approvals.REJECTED
+        other = await access.create(await api.store(), "bob", Role.ADMIN, actor="ann")
+        assert await access.check(store, made.secret) and await access.check(store, other.secret)
+        await worker.close()
+        await api.close()
+    await own.close()
+
+
+async def test_a_worker_reads_the_secret_of_a_delivery_whose_lease_it_holds(
+    databases: Databases, database: str
+) -> None:
+    app = App(databases.url(database))
+    await app.migrate()
+    with fleet(databases, database) as (owner, urls):
+        owner.execute(
+            "insert into redrive.webhooks_endpoint (id, account, url, events, state)"
+            " values ('ep_1', 'acme', 'https://a.example', '[]', 'enabled')"
+        )
+        owner.execute("insert into redrive.webhooks_secret (id, owner, secret) values ('s', 'account:acme', 'whsec_x')")
+        store = await app.store()
+        commit = deliveries(Event("a.b", {}, "acme", "evt_1"), ["ep_1"], 1)
+        await store.apply(commit)
+        harness = PostgresHarness(urls["worker"], app.features)
+        [claimed] = await harness.claim(1, queues=("webhooks",))
+        asked = "select * from redrive.webhook_keys(%s, %s)"
+        with psycopg.connect(urls["worker"]) as connection:
+            assert connection.execute(asked, (claimed.id, claimed.token)).fetchall() == [("account:acme", "whsec_x")]
+            assert connection.execute(asked, (claimed.id, new_id())).fetchall() == []
+            assert connection.execute(asked, (new_id(), claimed.token)).fetchall() == []
+            connection.commit()
+            await harness.settle(claimed, Completed())
+            assert connection.execute(asked, (claimed.id, claimed.token)).fetchall() == []
+        await harness.close()
+    await app.close()
+
+
+async def test_migrate_takes_back_what_was_granted_before(databases: Databases, database: str) -> None:
+    """While workers from before run, their role keeps what they need of features; after that the next one takes it."""
+    app = App(databases.url(database))
+    await app.migrate()
+    with fleet(databases, database) as (owner, urls), psycopg.connect(urls["worker"]) as worker:
+        role = worker.info.user
+        owner.execute(f"grant select, insert, update, delete on all tables in schema redrive to {role}")
+        harness = PostgresHarness(urls["worker"], app.features)
+        await harness.tick("old")
+        owner.execute("update redrive.worker set started_at = 'epoch'")
+        secrets = "select secret from redrive.webhooks_secret"
+        await app.migrate()
+        assert may(worker, secrets) and not may(worker, "delete from redrive.task")
+        owner.execute("update redrive.worker set started_at = clock_timestamp()")
+        await app.migrate()
+        assert not may(worker, secrets) and not may(worker, "delete from redrive.ledger_account")
+        await harness.close()
+    await app.close()

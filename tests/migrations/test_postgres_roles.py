@@ -22,13 +22,13 @@ from tests.conformance.harness_postgres import PostgresHarness
 from tests.databases import Databases
 
 pytestmark = pytest.mark.anyio
-ROLES = ("producer", "worker", "viewer", "stranger")
+ROLES = ("producer", "worker", "api", "viewer", "stranger")
+FLEET = ("worker", "api")
 VIEWS = ("v_tasks", "v_failures", "v_dead_letters", "v_audit", "v_counts", "v_failed_counts", "v_series")
 HIDDEN = {"payload", "result", "progress", "error_message", "error_stack", "before", "after", "idempotency_key"}
 WORKER_WRITES = {
     ("record", "insert"),
     ("record", "update"),
-    ("record", "delete"),
     ("audit", "insert"),
     ("audit", "delete"),
 }
@@ -115,7 +115,7 @@ def test_who_may_read_what(people: People) -> None:
     for name, kind, columns in relations(people):
         partition = re.match(r"history_", name) is not None
         for who in ROLES:
-            expected = who == "worker" or (who == "producer" and name == "migration")
+            expected = who in FLEET or (who == "producer" and name == "migration")
             assert people.may(who, f"select count(*) from redrive.{name}") == expected or (
                 who == "viewer" and kind == "v"  # some columns suffice for a count
             ), (who, name)
@@ -145,7 +145,7 @@ def test_who_may_write_what(people: People, who: str) -> None:
             tried["truncate"] = f"truncate redrive.{name}"
             tried["row lock"] = f"select 1 from redrive.{name} for key share"
         for verb, statement in tried.items():
-            allowed = who == "worker" and (
+            allowed = who in FLEET and (
                 (name, verb) in WORKER_WRITES
                 # Whoever may delete from a table may lock it, and its rows: these two stop nobody's work.
                 or (verb == "lock" and name in ("record", "audit"))
@@ -162,7 +162,8 @@ def test_who_may_call_what(people: People, who: str) -> None:
     for name, safe, call in functions:
         # The inner parts of others, which have no rights of their own, are nobody's; "apply_own" runs what its caller
         # may do anyhow, as one statement.
-        allowed = (who == "worker" and (safe or name == "apply_own")) or (who == "producer" and name == "enqueue")
+        allowed = (who in FLEET and (safe or name == "apply_own")) or (who == "producer" and name == "enqueue")
+        allowed = allowed or (who == "api" and name == "administer")
         assert people.may(who, call) == allowed, (who, call)
 
 
@@ -320,7 +321,7 @@ def rights(owner: psycopg.Connection[Any], role: str) -> list[tuple[str, bool]]:
     return [(what, may) for what, may in owner.execute(RIGHTS, {"role": role}).fetchall()]
 
 
-@pytest.mark.parametrize("what", [role for role in ROLES if role != "stranger"])
+@pytest.mark.parametrize("what", [role for role in ROLES if role not in ("api", "stranger")])
 async def test_what_a_step_adds_is_granted_to_who_had_the_rest(
     databases: Databases, empty_postgres_url: str, what: str
 ) -> None:

@@ -44,9 +44,9 @@ class DeliveryAttempt:
         if ending is not None and not (rows and forced):
             raise ending
         settings = ctx.settings.of(WebhookSettings)
-        keys = keys_of(
-            await ctx.store.feature_rows("webhooks", "keys", endpoint_id, rows[0]["account"]), settings.secret
-        )
+        task = ctx.task
+        own = await ctx.store.feature_rows("webhooks", "delivery_keys", str(task.id), str(task.token))
+        keys = keys_of(own, settings.secret)
         if not keys:
             raise Fail(UNSIGNED, "no secret to sign with: redrive webhooks rotate, or ENTERPRISE_WEBHOOK_SECRET")
         return cls(ctx, rows[0], keys, settings)

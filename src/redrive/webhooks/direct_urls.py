@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from redrive.errors import InvalidInput
 from redrive.webhooks.address_guard import check_url
-from redrive.webhooks.delivery_attempt import UNSIGNED, keys_of
+from redrive.webhooks.delivery_attempt import UNSIGNED
 from redrive.webhooks.documents import origin
 from redrive.webhooks.events import FEATURE, direct_endpoint
 from redrive.webhooks.settings import WebhookSettings
@@ -35,7 +35,7 @@ async def check_signed(store: Store, settings: WebhookSettings, account: str, ur
     of the settings."""
     check_url(url, https_only=settings.https_only)
     endpoint = direct_endpoint(account, url, None)["id"]
-    if keys_of(await store.feature_rows(FEATURE, "keys", endpoint, account), settings.secret):
+    if settings.secret or await store.feature_rows(FEATURE, "signers", endpoint, account):
         return
     raise NoSecret(
         f"there is no secret to sign for {origin(url)} with",

@@ -52,8 +52,8 @@ class EndpointReads(Service):
         """One endpoint, with when its secrets were made and until when they are valid; never the secrets."""
         self._session.may(Role.VIEWER)
         row = await self._row(endpoint)
-        keys = await self._rows("keys", endpoint, row["account"])
-        owner = next((kind for kind in ("endpoint", "account") if any(k["owner"].startswith(kind) for k in keys)), None)
+        owners = [str(one["owner"]) for one in await self._rows("signers", endpoint, row["account"])]
+        owner = next((kind for kind in ("endpoint", "account") if any(one.startswith(kind) for one in owners)), None)
         named = row["id"] if owner == "endpoint" else row["account"]
         dated = [] if owner is None else await self._rows("secrets", f"{owner}:{named}")
         shown = [

@@ -85,8 +85,11 @@ order by e.account, e.id limit $6::bigint
 select e.id, e.account, e.events from redrive.webhooks_endpoint e
 where e.account = $1::text and e.state = 'enabled' and not e.direct order by e.id limit 1001
 
--- keys: the secrets of an endpoint and of its account that are valid, the newest first
-select s.owner, s.secret from redrive.webhooks_secret s
+-- delivery_keys: the secrets by which a delivery ($1) is signed, for who holds its lease ($2)
+select owner, secret from redrive.webhook_keys($1::text::uuid, $2::text::uuid)
+
+-- signers: whose secrets an endpoint or its account have that are valid, the newest first
+select s.owner from redrive.webhooks_secret s
 where s.owner in ('endpoint:' || $1::text, 'account:' || $2::text) and (s.expires_at is null or s.expires_at > clock_timestamp())
 order by s.created_at desc, s.id desc
 

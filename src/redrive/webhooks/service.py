@@ -15,7 +15,6 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.reactions import Rows
 from redrive.ops.access import Role
 from redrive.webhooks.address_guard import check_url
-from redrive.webhooks.delivery_attempt import keys_of
 from redrive.webhooks.documents import origin
 from redrive.webhooks.endpoint_reads import EndpointReads
 from redrive.webhooks.events import FEATURE, MOST_ENDPOINTS, check_account, check_events
@@ -159,7 +158,7 @@ class Endpoints(EndpointReads):
         return name
 
     async def _insist_on_shared(self, account: str) -> None:
-        if not keys_of(await self._rows("keys", "", account), self._own.secret):
+        if not (self._own.secret or await self._rows("signers", "", account)):
             raise InvalidInput(
                 f"the account {account!r} has no secret to share",
                 hint=f"redrive webhooks rotate --account {account}, or ENTERPRISE_WEBHOOK_SECRET",

@@ -79,8 +79,14 @@ order by e.account, e.id limit ?6
 select e.id, e.account, e.events from redrive_webhooks_endpoint e
 where e.account = ?1 and e.state = 'enabled' and e.direct = 0 order by e.id limit 1001
 
--- keys: the secrets of an endpoint and of its account that are valid, the newest first
-select s.owner, s.secret from redrive_webhooks_secret s
+-- delivery_keys: the secrets by which a delivery (?1) is signed, for who holds its lease (?2)
+select s.owner, s.secret from redrive_task t join redrive_webhooks_endpoint e on e.id = t.payload ->> 'endpoint_id'
+join redrive_webhooks_secret s on s.owner in ('endpoint:' || e.id, 'account:' || e.account)
+where t.id = ?1 and t.lease_token = ?2 and t.state = 'running' and (s.expires_at is null or s.expires_at > unixepoch() * 1000000)
+order by s.created_at desc, s.id desc
+
+-- signers: whose secrets an endpoint or its account have that are valid, the newest first
+select s.owner from redrive_webhooks_secret s
 where s.owner in ('endpoint:' || ?1, 'account:' || ?2) and (s.expires_at is null or s.expires_at > unixepoch() * 1000000)
 order by s.created_at desc, s.id desc
 

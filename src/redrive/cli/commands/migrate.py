@@ -34,7 +34,13 @@ Producer = Annotated[
     str | None, typer.Option("--grant-producer", metavar="ROLE", help="Let a PostgreSQL role enqueue, nothing else.")
 ]
 Worker = Annotated[
-    str | None, typer.Option("--grant-worker", metavar="ROLE", help="Let a PostgreSQL role run workers and operate.")
+    str | None, typer.Option("--grant-worker", metavar="ROLE", help="Let a PostgreSQL role run workers.")
+]
+Api = Annotated[
+    str | None,
+    typer.Option(
+        "--grant-api", metavar="ROLE", help="Let a PostgreSQL role serve the API and operate: tokens, approvals."
+    ),
 ]
 Viewer = Annotated[
     str | None,
@@ -50,6 +56,7 @@ def migrate(
     status: Status = False,
     grant_producer: Producer = None,
     grant_worker: Worker = None,
+    grant_api: Api = None,
     grant_viewer: Viewer = None,
     yes: Yes = False,
     url: Url = None,
@@ -59,7 +66,7 @@ def migrate(
 ) -> None:
     """Bring the store's schema up to date; of several connections, all. Safe while workers run, and from many hosts at
     once."""
-    roles = {"producer": grant_producer, "worker": grant_worker, "viewer": grant_viewer}
+    roles = {"producer": grant_producer, "worker": grant_worker, "api": grant_api, "viewer": grant_viewer}
     granted = {what: role for what, role in roles.items() if role}
     _check(to, down, sql, status, grants=bool(granted))
     loaded = load(url, app)

@@ -33,6 +33,10 @@ _PASSING: tuple[type[BaseException], ...] = (
 )
 _SCHEMA = (pg.InvalidSchemaNameError, pg.UndefinedTableError, pg.UndefinedFunctionError, pg.UndefinedColumnError)
 _LOGIN = (pg.InvalidAuthorizationSpecificationError, pg.InvalidCatalogNameError)
+GRANTS = (
+    "grant the role what it is for, as the owner: redrive migrate --grant-worker ROLE (runs tasks), --grant-api ROLE"
+    " (serves the API, operates) or --grant-producer ROLE (enqueues)"
+)
 
 
 class KeyBlocked(StoreError):
@@ -69,7 +73,7 @@ def translate(error: BaseException, where: str) -> RedriveError:
         case pg.InsufficientPrivilegeError():
             return StoreError(
                 f"{where}: {said}",
-                hint="grant the role what it needs: redrive migrate --grant-worker ROLE or --grant-producer ROLE",
+                hint=getattr(error, "hint", None) or GRANTS,
             )
         case pg.InvalidParameterValueError() if said.startswith("payload "):
             return PayloadInvalid(said, hint=getattr(error, "hint", None))

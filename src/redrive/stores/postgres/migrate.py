@@ -34,6 +34,15 @@ GRANT_AGAIN = """do $$ begin
   if to_regprocedure('redrive.grant_again()') is not null then perform redrive.grant_again(); end if;
 end $$;
 """
+# Whether a worker's role has rights that were left to it while workers from before a step ran. Asked by the owner only.
+HAS_LEFT_OVERS = """
+select exists (
+  select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace, aclexplode(c.relacl) a
+  where n.nspname = 'redrive' and pg_has_role(n.nspowner, 'usage') and a.grantee not in (0, c.relowner)
+    and a.privilege_type = 'UPDATE'
+    and starts_with(obj_description(c.oid, 'pg_class'), 'For workers: ')
+    and not has_function_privilege(a.grantee, to_regprocedure('redrive.administer()')::oid, 'execute'))
+"""
 # From here on nobody is kept waiting while an index is made.
 LARGE_BYTES = 64 * 1024 * 1024
 IS_LARGE = "select coalesce(pg_table_size(to_regclass($1)), 0) > $2"
@@ -71,8 +80,8 @@ class PostgresMigrations:
         done = await self._up(self._lines[0], to)
         for line in self._lines[1:] if to is None else ():
             done += await self._up(line, None)
-        if done:
-            async with self._pool.connection() as connection, connection.transaction():
+        async with self._pool.connection() as connection, connection.transaction():
+            if done or (to is None and await connection.fetchval(HAS_LEFT_OVERS)):
                 await connection.execute(GRANT_AGAIN)
         return done
 
@@ -120,12 +129,21 @@ class PostgresMigrations:
                 await connection.execute(FORGET_STEP, line.feature, steps[0].version)
                 done.append(line.label(steps[0]))
 
-    async def grant(self, *, producer: str | None = None, worker: str | None = None, viewer: str | None = None) -> None:
+    async def grant(
+        self,
+        *,
+        producer: str | None = None,
+        worker: str | None = None,
+        api: str | None = None,
+        viewer: str | None = None,
+    ) -> None:
         async with self._pool.connection() as connection, connection.transaction():
             if producer:
                 await connection.fetchval("select redrive.grant_producer($1)", producer)
             if worker:
                 await connection.fetchval("select redrive.grant_worker($1)", worker)
+            if api:
+                await connection.fetchval("select redrive.grant_api($1)", api)
             if viewer:
                 await connection.fetchval("select redrive.grant_viewer($1)", viewer)
 

@@ -1,1 +1,1 @@
-select 1; -- the first real statement takes the place of this
+comment on table redrive.ledger_account is null;

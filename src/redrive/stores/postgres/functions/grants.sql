@@ -1,6 +1,6 @@
 -- Who may do what. Nothing is open to everyone, and no role but the owner writes to tables by hand: workers change tasks
 -- through functions that run with the owner's rights and keep totals, dead letters and audit right. Run as the owner:
---   select redrive.grant_producer('web'), redrive.grant_worker('worker'), redrive.grant_viewer('analyst');
+--   select redrive.grant_producer('web'), redrive.grant_worker('worker'), redrive.grant_api('api'), redrive.grant_viewer('analyst');
 
 -- A producer may enqueue, and call what features made for producers, and nothing else. Such a function says so in its
 -- comment, which only its owner can write: comment on function redrive.publish(…) is 'For producers: …'.
@@ -25,24 +25,38 @@ begin
   end loop;
 end $$;
 
--- A worker may run tasks and operate: read everything, call the functions, and keep small documents and the audit log.
+-- Who may call this may also write tokens, sessions and approvals: see redrive.guard_record.
+create or replace function redrive.administer() returns boolean
+language sql set search_path = pg_catalog, pg_temp as $$ select true $$;
+
+-- A worker may run tasks: read what is needed for that, call the functions, and keep small documents and the audit log; not
+-- tokens, sessions and approvals, by which others are let in. What it had and does not need goes.
 create or replace function redrive.grant_worker(p_role text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_function regprocedure;
-  v_table regclass;
+  v_table record;
+  -- Workers from before the last step may need what those from now on do not; the next migration finds them gone.
+  v_before boolean := exists (select 1 from redrive.worker w where w.seen_at > clock_timestamp() - interval '2 minutes'
+    and w.started_at < (select max(m.applied_at) from redrive.migration m));
 begin
+  execute format('revoke all on all tables in schema redrive from %I', p_role);
+  execute format('revoke all on function redrive.administer() from %I', p_role);
   execute format('grant usage on schema redrive to %I', p_role);
-  execute format('grant select on all tables in schema redrive to %I', p_role);
-  execute format('grant insert, update, delete on redrive.record to %I', p_role);
+  execute format('grant insert, update on redrive.record to %I', p_role);
   execute format('grant insert, delete on redrive.audit to %I', p_role);
-  -- Tables of features, which are named after them: written by the features' own statements.
+  -- Tables of features, which are named after them, are written by the features' own statements. One whose comment begins with
+  -- "For workers:" says there which rights these are, and only its owner can write that.
   for v_table in
-    select c.oid from pg_class c
-    where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r', 'p') and exists (
-      select 1 from redrive.migration m where m.feature <> '' and (c.relname = m.feature or starts_with(c.relname, m.feature || '_')))
+    select c.oid::regclass as name, case
+        when not v_before and starts_with(obj_description(c.oid, 'pg_class'), 'For workers: ')
+        then substr(obj_description(c.oid, 'pg_class'), 14)
+        when c.relkind <> 'v' and exists (select 1 from redrive.migration m
+          where m.feature <> '' and (c.relname = m.feature or starts_with(c.relname, m.feature || '_')))
+        then 'select, insert, update, delete' else 'select' end as rights
+    from pg_class c where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r', 'p', 'v')
   loop
-    execute format('grant insert, update, delete on %s to %I', v_table, p_role);
+    execute format('grant %s on %s to %I', v_table.rights, v_table.name, p_role);
   end loop;
   -- The others are inner parts of these, and would run with the caller's rights, as "apply_own" is meant to.
   for v_function in
@@ -50,6 +64,23 @@ begin
     where p.pronamespace = 'redrive'::regnamespace and (p.prosecdef or p.provolatile <> 'v' or p.proname = 'apply_own')
   loop
     execute format('grant execute on function %s to %I', v_function, p_role);
+  end loop;
+end $$;
+
+-- What serves the HTTP API, and the command line of operators: all that a worker may do, and what decides who may operate and
+-- how receivers know us.
+create or replace function redrive.grant_api(p_role text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_table regclass;
+begin
+  perform redrive.grant_worker(p_role);
+  execute format('grant execute on function redrive.administer() to %I', p_role);
+  for v_table in
+    select c.oid from pg_class c where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r', 'p')
+      and starts_with(obj_description(c.oid, 'pg_class'), 'For workers: ')
+  loop
+    execute format('grant select, insert, update, delete on %s to %I', v_table, p_role);
   end loop;
 end $$;
 
@@ -74,7 +105,7 @@ begin
 end $$;
 
 -- Gives what a step or a feature added to everyone who had the rest: a deploy migrates before its workers know of it, and
--- those that run must not be refused what is new. Returns how many roles it looked after.
+-- those that run must not be refused what is new. What a role had and its kind has no more goes. Returns how many roles it looked after.
 create or replace function redrive.grant_again() returns integer
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -84,16 +115,17 @@ begin
   for v_role in
     with given as (
       select a.grantee, p.proname::text as what from pg_proc p, aclexplode(p.proacl) a
-      where p.pronamespace = 'redrive'::regnamespace and p.proname in ('cycle', 'enqueue') and a.grantee not in (0, p.proowner)
+      where p.pronamespace = 'redrive'::regnamespace and p.proname in ('administer', 'cycle', 'enqueue') and a.grantee not in (0, p.proowner)
       union
       select a.grantee, 'view' from pg_attribute c, aclexplode(c.attacl) a
       where c.attrelid = 'redrive.v_tasks'::regclass and c.attname = 'state'
     )
-    select r.rolname as name, bool_or(g.what = 'cycle') as worker, bool_or(g.what = 'enqueue') as producer,
+    select r.rolname as name, bool_or(g.what = 'administer') as api, bool_or(g.what = 'cycle') as worker, bool_or(g.what = 'enqueue') as producer,
       bool_or(g.what = 'view') as viewer
     from given g join pg_roles r on r.oid = g.grantee group by r.rolname
   loop
-    if v_role.worker then perform redrive.grant_worker(v_role.name);
+    if v_role.api then perform redrive.grant_api(v_role.name);
+    elsif v_role.worker then perform redrive.grant_worker(v_role.name);
     elsif v_role.producer then perform redrive.grant_producer(v_role.name); end if;
     if v_role.viewer then perform redrive.grant_viewer(v_role.name); end if;
     v_count := v_count + 1;

@@ -47,6 +47,30 @@ alter table redrive.worker
   add column machine    text,                      -- where its pid means the same process: boot and namespaces; null: not known
   add column birth      bigint,                    -- when its process began, by that machine: pids are used again
   add column cut_off_at timestamptz;               -- leases of it that ended at this moment did so because most of the fleet was silent
+-- Who runs tasks does not say who may operate: tokens, sessions and approvals are written by those who may call
+-- redrive.administer(), which grant_api lets. Workers close requests that nobody decided in time, and clean what quotes
+-- somebody who is erased; neither changes what was asked for, nor what was decided.
+create function redrive.guard_record() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_collection text := case when tg_op = 'DELETE' then old.collection else new.collection end;
+  v_asked text[] := array['operation', 'action', 'feature', 'arguments', 'total', 'requested_by', 'decided_by', 'decision'];
+begin
+  if not has_function_privilege('redrive.administer()', 'execute') and (
+    v_collection <> 'approval' or tg_op <> 'UPDATE' or old.collection <> new.collection or old.id <> new.id
+    or (new.state <> old.state and not (old.state = 'pending' and new.state in ('expired', 'withdrawn')))
+    or exists (select 1 from unnest(v_asked) k where old.body -> k is distinct from new.body -> k
+      and not (k in ('decided_by', 'decision') and old.state <> new.state)))
+  then
+    raise exception 'role % may not write documents of the collection %', current_user, v_collection using
+      errcode = 'insufficient_privilege', hint = format('redrive migrate --grant-api %s', current_user);
+  end if;
+  return case when tg_op = 'DELETE' then old else new end;
+end $$;
+create trigger guard_new before insert or update on redrive.record for each row
+  when (new.collection in ('token', 'session', 'approval')) execute function redrive.guard_record();
+create trigger guard_old before update or delete on redrive.record for each row
+  when (old.collection in ('token', 'session', 'approval')) execute function redrive.guard_record();
 -- From here on written by ./dev docs, from functions/*.sql: edit those. ./dev check fails when the two differ.
 
 -- functions/claim.sql
@@ -1385,6 +1409,143 @@ begin
     perform redrive.arrive(v_outer, null, array_fill('cancelled'::redrive.state, array[cardinality(v_outer)]));
   end if;
   return v_n;
+end $$;
+
+-- functions/grants.sql
+
+-- Who may do what. Nothing is open to everyone, and no role but the owner writes to tables by hand: workers change tasks
+-- through functions that run with the owner's rights and keep totals, dead letters and audit right. Run as the owner:
+--   select redrive.grant_producer('web'), redrive.grant_worker('worker'), redrive.grant_api('api'), redrive.grant_viewer('analyst');
+
+-- A producer may enqueue, and call what features made for producers, and nothing else. Such a function says so in its
+-- comment, which only its owner can write: comment on function redrive.publish(…) is 'For producers: …'.
+create or replace function redrive.grant_producer(p_role text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_function regprocedure;
+begin
+  execute format('grant usage on schema redrive to %I', p_role);
+  execute format('grant select on redrive.migration to %I', p_role);
+  execute format('grant execute on function redrive.enqueue(text, jsonb, text, integer, integer, interval, timestamptz, '
+    'interval, text, text, text, text, uuid) to %I', p_role);
+  execute format('grant execute on function redrive.enqueue(text, jsonb, redrive.traceparent, integer, integer, interval, '
+    'timestamptz, interval, text, text, text, text, uuid) to %I', p_role);
+  execute format('grant execute on function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], '
+    'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
+  for v_function in
+    select p.oid from pg_proc p
+    where p.pronamespace = 'redrive'::regnamespace and starts_with(obj_description(p.oid, 'pg_proc'), 'For producers:')
+  loop
+    execute format('grant execute on function %s to %I', v_function, p_role);
+  end loop;
+end $$;
+
+-- Who may call this may also write tokens, sessions and approvals: see redrive.guard_record.
+create or replace function redrive.administer() returns boolean
+language sql set search_path = pg_catalog, pg_temp as $$ select true $$;
+
+-- A worker may run tasks: read what is needed for that, call the functions, and keep small documents and the audit log; not
+-- tokens, sessions and approvals, by which others are let in. What it had and does not need goes.
+create or replace function redrive.grant_worker(p_role text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_function regprocedure;
+  v_table record;
+  -- Workers from before the last step may need what those from now on do not; the next migration finds them gone.
+  v_before boolean := exists (select 1 from redrive.worker w where w.seen_at > clock_timestamp() - interval '2 minutes'
+    and w.started_at < (select max(m.applied_at) from redrive.migration m));
+begin
+  execute format('revoke all on all tables in schema redrive from %I', p_role);
+  execute format('revoke all on function redrive.administer() from %I', p_role);
+  execute format('grant usage on schema redrive to %I', p_role);
+  execute format('grant insert, update on redrive.record to %I', p_role);
+  execute format('grant insert, delete on redrive.audit to %I', p_role);
+  -- Tables of features, which are named after them, are written by the features' own statements. One whose comment begins with
+  -- "For workers:" says there which rights these are, and only its owner can write that.
+  for v_table in
+    select c.oid::regclass as name, case
+        when not v_before and starts_with(obj_description(c.oid, 'pg_class'), 'For workers: ')
+        then substr(obj_description(c.oid, 'pg_class'), 14)
+        when c.relkind <> 'v' and exists (select 1 from redrive.migration m
+          where m.feature <> '' and (c.relname = m.feature or starts_with(c.relname, m.feature || '_')))
+        then 'select, insert, update, delete' else 'select' end as rights
+    from pg_class c where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r', 'p', 'v')
+  loop
+    execute format('grant %s on %s to %I', v_table.rights, v_table.name, p_role);
+  end loop;
+  -- The others are inner parts of these, and would run with the caller's rights, as "apply_own" is meant to.
+  for v_function in
+    select p.oid from pg_proc p
+    where p.pronamespace = 'redrive'::regnamespace and (p.prosecdef or p.provolatile <> 'v' or p.proname = 'apply_own')
+  loop
+    execute format('grant execute on function %s to %I', v_function, p_role);
+  end loop;
+end $$;
+
+-- What serves the HTTP API, and the command line of operators: all that a worker may do, and what decides who may operate and
+-- how receivers know us.
+create or replace function redrive.grant_api(p_role text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_table regclass;
+begin
+  perform redrive.grant_worker(p_role);
+  execute format('grant execute on function redrive.administer() to %I', p_role);
+  for v_table in
+    select c.oid from pg_class c where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r', 'p')
+      and starts_with(obj_description(c.oid, 'pg_class'), 'For workers: ')
+  loop
+    execute format('grant select, insert, update, delete on %s to %I', v_table, p_role);
+  end loop;
+end $$;
+
+-- A viewer may look at the views, without what tasks carry and say: payloads, results, messages, stacks and idempotency
+-- keys may hold secrets, and are the workers' and operators'.
+create or replace function redrive.grant_viewer(p_role text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_view record;
+begin
+  execute format('grant usage on schema redrive to %I', p_role);
+  for v_view in
+    select c.oid::regclass as name, string_agg(quote_ident(a.attname), ', ' order by a.attnum) as columns
+    from pg_class c join pg_attribute a on a.attrelid = c.oid
+    where c.relnamespace = 'redrive'::regnamespace and c.relkind = 'v' and a.attnum > 0
+      and a.attname not in ('payload', 'result', 'progress', 'error', 'error_message', 'error_stack', 'before',
+        'after', 'idempotency_key')
+    group by c.oid
+  loop
+    execute format('grant select (%s) on %s to %I', v_view.columns, v_view.name, p_role);
+  end loop;
+end $$;
+
+-- Gives what a step or a feature added to everyone who had the rest: a deploy migrates before its workers know of it, and
+-- those that run must not be refused what is new. What a role had and its kind has no more goes. Returns how many roles it looked after.
+create or replace function redrive.grant_again() returns integer
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_role record;
+  v_count integer := 0;
+begin
+  for v_role in
+    with given as (
+      select a.grantee, p.proname::text as what from pg_proc p, aclexplode(p.proacl) a
+      where p.pronamespace = 'redrive'::regnamespace and p.proname in ('administer', 'cycle', 'enqueue') and a.grantee not in (0, p.proowner)
+      union
+      select a.grantee, 'view' from pg_attribute c, aclexplode(c.attacl) a
+      where c.attrelid = 'redrive.v_tasks'::regclass and c.attname = 'state'
+    )
+    select r.rolname as name, bool_or(g.what = 'administer') as api, bool_or(g.what = 'cycle') as worker, bool_or(g.what = 'enqueue') as producer,
+      bool_or(g.what = 'view') as viewer
+    from given g join pg_roles r on r.oid = g.grantee group by r.rolname
+  loop
+    if v_role.api then perform redrive.grant_api(v_role.name);
+    elsif v_role.worker then perform redrive.grant_worker(v_role.name);
+    elsif v_role.producer then perform redrive.grant_producer(v_role.name); end if;
+    if v_role.viewer then perform redrive.grant_viewer(v_role.name); end if;
+    v_count := v_count + 1;
+  end loop;
+  return v_count;
 end $$;
 
 -- Nothing is open to everyone, not even until the last step.

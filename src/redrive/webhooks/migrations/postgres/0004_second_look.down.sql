@@ -1,1 +1,2 @@
-select 1; -- the first real statement takes the place of this
+drop function redrive.webhook_keys(uuid, uuid);
+comment on table redrive.webhooks_secret is null;
