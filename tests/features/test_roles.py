@@ -73,7 +73,8 @@ WORKERS = {
 TABLES = """
 select c.relname, array_agg(a.attname::text) from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
 where c.relnamespace = 'redrive'::regnamespace and c.relkind = 'r' and not a.attisdropped and exists (
-  select 1 from redrive.migration m where m.feature <> '' and (c.relname = m.feature or starts_with(c.relname, m.feature || '_')))
+  select 1 from redrive.migration m
+  where m.feature <> '' and (c.relname = m.feature or starts_with(c.relname, m.feature || '_')))
 group by 1 order by 1
 """
 
@@ -136,7 +137,7 @@ async def test_a_workers_role_lets_nobody_in(databases: Databases, database: str
     made = await access.create(await own.store(), "ann", Role.ADMIN, actor="ann")
     asked = Request("ledger", "adjust", {"change": 5}, 5, "title", "told")
     pending = await requests.ask(await own.store(), "ann", asked, "why", "much")
-    with fleet(databases, database) as (owner, urls):
+    with fleet(databases, database) as (_, urls):
         worker, api = App(urls["worker"]), App(urls["api"])
         store = await worker.store()
         assert await access.any_token(store), "a door that is closed stays so"
