@@ -9,7 +9,7 @@ import pytest
 from redrive.kernel.failure import Failure, Origin, failure
 from redrive.kernel.outcome import Verdict
 from redrive.worker.failures import failed
-from tests.failures.corpus import causes, fresh, heldout, rented, tables, unseen, untuned
+from tests.failures.corpus import addresses, causes, fresh, heldout, rented, tables, unseen, untuned
 from tests.failures.corpus.collect import VARIANTS, Cause, failures, score
 from tests.failures.corpus.servers import Servers
 
@@ -21,6 +21,7 @@ PARTS = {
     "rented": rented.CAUSES,
     "unseen": unseen.CAUSES,
     "tables": tables.CAUSES,
+    "addresses": addresses.CAUSES,
     "market": TUNED,
     "market, kept aside": ASIDE,
 }

@@ -225,9 +225,14 @@ class TestOfTheApplication:
 
 
 class TestVersions:
-    def test_the_first_digit_is_the_version(self) -> None:
-        assert fingerprint(Facts("C"))[0] == f"{algorithm.VERSION:x}"
+    def test_the_first_digit_is_the_version_that_first_made_it(self) -> None:
+        assert fingerprint(Facts("C"))[0] == "2"
         assert [one[0] for one in former(Facts("C"))] == ["1"]
+        here = Facts("C", "connect", ("OSError",), ("app:call",), peer="10.0.0.7:80", peer_before="10.0.0.7:80")
+        assert fingerprint(here)[0] == f"{algorithm.VERSION:x}" and [one[0] for one in former(here)] == ["2", "1"]
+        there = replace(here, peer="10.0.0.8:80", peer_before="10.0.0.8:80")
+        assert fingerprint(there) == fingerprint(here) and not set(former(here)) & set(former(there))
+        assert fingerprint(replace(here, peer="db:80", peer_before="db:80"))[0] == "2"  # a name is as it was
 
     def test_the_first_one_is_still_computed_as_it_was(self) -> None:
         """Notes and mutes of groups from before are found by these."""

@@ -18,7 +18,7 @@ from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
-from redrive.kernel.outcome import Fail
+from redrive.kernel.outcome import Fail, Failed
 from redrive.kernel.ports.store import Heartbeat
 from redrive.ops import access, audit, audit_rows, causes, executor, operations
 from redrive.ops.access import Role
@@ -118,6 +118,30 @@ class TestGroups:
         for asked, wrong in (({"order": "size"}, "not ordered"), ({"before": "x"}, "no place")):
             with pytest.raises(InvalidInput, match=wrong):
                 await causes.list_causes(harness.store, **asked)
+
+    async def test_broken_down_by_peer_scope_group_and_build(self, harness: Harness) -> None:
+        await harness.tick("w1")
+        await harness.store.note_build("w1", "build 7")
+
+        def by(peer: str | None) -> Failed:
+            return Failed(replace(failing().failure, peer=peer, retryable=False))
+
+        await fail(harness, 2, by("10.0.0.7:80"), scope="s1", group="g")
+        await fail(harness, 1, by("10.0.0.8:80"), scope="s2")
+        await fail(harness, 1, by(None))
+        [cause] = (await operator(harness).causes.list()).causes
+        found = await operator(harness).causes.break_down(cause.row.fingerprint)
+        assert found.parts == {
+            "peer": {"10.0.0.7:80": 2, "10.0.0.8:80": 1},
+            "scope": {"s1": 2, "s2": 1},
+            "group": {"g": 2},
+            "build": {"build 7": 4},
+        }
+        assert (found.tasks, found.at_least) == (4, False)
+        seen = await operator(harness, role=Role.VIEWER).causes.break_down(cause.row.fingerprint)
+        assert (seen.peer, seen.scope) == ({}, found.scope)
+        [worker] = (await harness.store.overview()).workers
+        assert worker.build == "build 7"
 
     async def test_resolved_until_it_comes_back(self, harness: Harness) -> None:
         await fail(harness)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Response
@@ -54,10 +55,15 @@ async def list_causes(
     )
 
 
-@router.get("/failure-groups/{fingerprint}", response_model=m.CauseOut)
+@router.get("/failure-groups/{fingerprint}", response_model=m.CauseWithParts)
 async def show_cause(fingerprint: str, operator: TheOperator) -> Response:
-    """Also by the beginning of its fingerprint, if only one begins so."""
-    return await respond(views.cause(await operator.causes.show(fingerprint), operator.sight))
+    """Also by the beginning of its fingerprint, if only one begins so; with what the tasks that are failed by it now
+    have in common."""
+    found = await operator.causes.show(fingerprint)
+    parts = await operator.causes.break_down(found.row.fingerprint)
+    view = views.cause(found, operator.sight)
+    view["breakdown"] = views.View(asdict(parts))
+    return await respond(view)
 
 
 @router.patch("/failure-groups/{fingerprint}", response_model=m.CauseOut)

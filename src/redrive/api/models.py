@@ -134,6 +134,8 @@ class AttemptOut(Out):
     fingerprint: str
     worker_id: str | None
     execution_ms: float | None
+    peer: str | None = Field(description="Host and port that it called. For operators.")
+    build: str | None = Field(description="Of the application that ran it: REDRIVE_BUILD, else its version.")
 
 
 class DeadLetterOut(Out):
@@ -343,6 +345,7 @@ class WorkerOut(Out):
     concurrency: int
     running: int
     version: str
+    build: str | None = Field(description="Of the application: REDRIVE_BUILD, else its version.")
     started_at: datetime
     seen_at: datetime
     stopping: bool
@@ -383,6 +386,19 @@ class CauseOut(Out):
     muted_until: datetime | None
     resolved_at: datetime | None
     resolved_by: str | None
+
+
+class BreakdownOut(Out):
+    tasks: int = Field(description="Tasks that are failed by it now and were looked at, those that failed last.")
+    at_least: bool = Field(description="There are more of them.")
+    peer: dict[str, int] = Field(description="Hosts and ports that were called. For operators.")
+    scope: dict[str, int]
+    group: dict[str, int]
+    build: dict[str, int] = Field(description="Of the application: REDRIVE_BUILD, else its version.")
+
+
+class CauseWithParts(CauseOut):
+    breakdown: BreakdownOut
 
 
 class CausePage(Out):

@@ -26,7 +26,7 @@ from redrive.kernel.constant import constant
 from redrive.kernel.fingerprint import Facts, fingerprint, former
 from redrive.kernel.message_template import shape, template
 from redrive.kernel.message_words import message_words, raised_by_application
-from redrive.kernel.peer import peer_of
+from redrive.kernel.peer import NOBODY, peers_of
 from redrive.kernel.retry_after import retry_after
 from redrive.kernel.statements import written_by
 from redrive.kernel.summary import NO_PAYLOAD, Payload, safe_message, summary_of
@@ -35,6 +35,9 @@ __all__ = ["MAX_MESSAGE", "Failure", "FailureType", "Origin", "clean", "failure"
 
 MAX_STACK = 16_000
 MAX_CAUSE = 200
+MAX_PEER = 260
+# Failures of somebody else, by their reasons: of others, what looks like a peer may be anything.
+WITH_PEERS = frozenset({"connect", "timeout", "tls", "http_408", "http_429", "http_4xx", "http_5xx"})
 # The types that applications raise with a message and no class of their own.
 _BARE = (Exception, RuntimeError, ValueError)
 
@@ -54,6 +57,7 @@ class Failure:
     # What may be shown to everybody: see kernel/summary.py.
     summary: dict[str, Any] = field(default_factory=dict)
     former: tuple[str, ...] = ()  # fingerprints by earlier versions of the algorithm
+    peer: str | None = None  # who did not answer, or answered with an error: host and port
 
 
 @dataclass(slots=True, frozen=True)
@@ -174,6 +178,7 @@ def _made(
     names = [frames.type_name(one) for one in errors]
     written = _written(errors, origin)
     codes = written.literals | marks.declared_codes(said)
+    peers = peers_of(errors) if not declared and reason in WITH_PEERS else NOBODY
     facts = Facts(
         code,
         reason,
@@ -182,7 +187,8 @@ def _made(
         marks.telling(found, codes),
         _words(message, errors, origin, counts=counts, alone=alone),
         shape(message, _literals_at(error, origin)) if counts else None,
-        None if declared else peer_of(errors),
+        peers.peer,
+        peers.before,
         cause and cause[:MAX_CAUSE],
     )
     words = written.words | {name.lower() for name in names}
@@ -203,6 +209,7 @@ def _made(
             marks=marks.public(found, codes, origin.payload),
         ),
         former(facts),
+        None if peers.peer is None else clean(peers.peer)[:MAX_PEER],
     )
 
 

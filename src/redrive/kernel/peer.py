@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from ipaddress import ip_address
+from itertools import islice
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from redrive.kernel.evidence import look
 from redrive.kernel.frames import walk
 
 MAX_LOOKED_AT = 2_000
+MAX_SPOKEN = 8  # peers in one message
+FIRST_PASSING_PORT = 32_768  # from here on they are given to whoever asks, and name no service
+_THIS_HOST = ("127.0.0.1", "::1")
+_PORT = re.compile(r":\d{1,5}$")
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443, "redis": 6379, "postgresql": 5432, "amqp": 5672}
 
 _CALLERS = ("socket", "asyncio.base_events")
@@ -25,22 +31,55 @@ _SPOKEN = [
 ]
 
 
-def peer_of(errors: Iterable[BaseException]) -> str | None:
-    """Returns ``host:port`` from the first exception that knows; the name that was asked for rather than its
-    address."""
+class Peers(NamedTuple):
+    """Whom a connection was meant for, as ``host:port``: by the name that was asked for rather than its address.
+    ``before``: as the algorithms before the third one have it, what was found first."""
+
+    peer: str | None = None
+    before: str | None = None
+
+
+NOBODY = Peers()
+
+
+def peers_of(errors: Iterable[BaseException]) -> Peers:
+    """Returns the peer that the exceptions know."""
     errors = list(errors)
-    found = (_tried(find, error) for find in (_carried, _spoken, _called) for error in errors)
-    return next((peer for peer in found if peer is not None), None)
+    found = (peer for find in (_carried, _spoken, _called) for error in errors for peer in _tried(find, error))
+    first = next(found, None)
+    if first is None or service_of(first) is None:
+        return Peers(first, first)
+    port = first.rpartition(":")[2]
+    # Libraries look a name up and speak of its addresses; some say both.
+    named = (peer for peer in found if service_of(peer) is None and peer.rpartition(":")[2] == port)
+    return Peers(next(named, first), first)
 
 
-def _tried(find: Callable[[BaseException], str | None], error: BaseException) -> str | None:
+def service_of(peer: str) -> str | None:
+    """Returns what a bare address offers, by its port, ``""`` where that says nothing; None for a peer with a name.
+    Addresses come and go, and a hundred of them may be one service; this host is a name."""
+    host, _, port = peer.rpartition(":") if _PORT.search(peer) else (peer, "", "")
     try:
-        return find(error)
-    except Exception:  # somebody else's attribute, or a URL that is none
+        ip_address(host.strip("[]"))
+    except ValueError:
         return None
+    if host in _THIS_HOST:
+        return None
+    return port if port and int(port) < FIRST_PASSING_PORT else ""
 
 
-def _carried(error: BaseException) -> str | None:
+def _tried(find: Callable[[BaseException], Iterable[str | None]], error: BaseException) -> list[str]:
+    try:
+        return [peer for peer in find(error) if peer is not None]
+    except Exception:  # somebody else's attribute, or a URL that is none
+        return []
+
+
+def _carried(error: BaseException) -> list[str | None]:
+    return [_carried_one(error)]
+
+
+def _carried_one(error: BaseException) -> str | None:
     request = look(error, "request") or look(error, "_request") or look(error, "request_info")
     for url in (look(request, "url"), look(error, "url")):
         if url is not None and (found := _of_url(str(url))):
@@ -54,25 +93,22 @@ def _carried(error: BaseException) -> str | None:
     return None
 
 
-def _spoken(error: BaseException) -> str | None:
+def _spoken(error: BaseException) -> Iterator[str | None]:
     text = str(error)[:MAX_LOOKED_AT]
     for pattern in _SPOKEN:
-        if said := pattern.search(text):
+        for said in islice(pattern.finditer(text), MAX_SPOKEN):
             groups = said.groupdict()
-            return _of_url(groups["url"]) if "url" in groups else _of_pair(groups["host"], int(groups["port"]))
-    return None
+            yield _of_url(groups["url"]) if "url" in groups else _of_pair(groups["host"], int(groups["port"]))
 
 
-def _called(error: BaseException) -> str | None:
-    """Returns what the standard library was asked to connect to or to look up, from its own frames."""
+def _called(error: BaseException) -> Iterator[str | None]:
+    """Yields what the standard library was asked to connect to or to look up, from its own frames."""
     for frame in walk(error.__traceback__):
         if frame.f_globals.get("__name__") in _CALLERS and frame.f_code.co_name in ("create_connection", "getaddrinfo"):
             values = frame.f_locals
             address = values.get("address")
             host, port = address[:2] if isinstance(address, tuple) else (values.get("host"), values.get("port"))
-            if found := _of_pair(host, port if isinstance(port, int) else None):
-                return found
-    return None
+            yield _of_pair(host, port if isinstance(port, int) else None)
 
 
 def _of_url(url: str) -> str | None:

@@ -110,6 +110,7 @@ class WorkerRow:
     hears: bool = False  # it beats apart from its loop, and hears of requests with that
     stalled: float = 0.0  # seconds that its event loop had not answered when it beat last
     drain_at: datetime | None = None  # when it was asked to end
+    build: str | None = None  # of the application
 
 
 @dataclass(slots=True, frozen=True)
@@ -167,6 +168,17 @@ class CauseOrder(StrEnum):
     FIRST = "first"
     LAST = "last"
     TREND = "trend"
+
+
+@dataclass(slots=True, frozen=True)
+class CauseMember:
+    """What a task that is failed by a cause has in common with others: for whom it was, whom it called, and which build
+    of the application ran it last."""
+
+    scope: str | None
+    group: str | None
+    peer: str | None
+    build: str | None
 
 
 @dataclass(slots=True, frozen=True)

@@ -203,6 +203,8 @@ class Attempt:
     execution_ms: float | None
     replay: int = 0
     summary: Any = None
+    peer: str | None = None
+    build: str | None = None  # of the application
 
 
 @dataclass(slots=True, frozen=True)

@@ -27,6 +27,8 @@ EVERY_CAUSE = FailureFilter()
 SHORTEST_PREFIX = 4  # characters by which a fingerprint may be named
 MOST_LISTED = 500
 MOST_TASKS = 5000  # are counted where no totals are kept
+MOST_BROKEN_DOWN = 1000
+BROKEN_DOWN_BY = ("peer", "scope", "group", "build")
 TREND_HOURS = 24  # hours
 _SAID = ("muted", "resolved", "reopened")
 _PLACE = re.compile(r"(-?\d{1,18})~([^~]{1,200})~(\d{1,12})")
@@ -268,7 +270,8 @@ async def spoken_of(store: Store) -> dict[str, str]:
 
 
 async def show(store: Store, fingerprint: str) -> Cause:
-    """Returns one cause, also by the beginning of its fingerprint, if only one begins so."""
+    """Returns one cause, also by the beginning of its fingerprint, if only one begins so; or by a newer name that it
+    has by a later version of the algorithm."""
     rows = await store.causes_of([fingerprint])
     if not rows and len(fingerprint) < SHORTEST_PREFIX:
         raise InvalidInput(
@@ -276,14 +279,43 @@ async def show(store: Store, fingerprint: str) -> Cause:
             hint=f"at least {SHORTEST_PREFIX} characters of what redrive causes lists",
         )
     if not rows:
-        names = await store.causes_named(fingerprint, 10)
-        rows = await store.causes_of([name for name in names if name.startswith(fingerprint)])
+        rows = await store.causes_of(await store.causes_named(fingerprint, 10))
     if len(rows) > 1:
         several = ", ".join(row.fingerprint for row in rows[:5])
         raise InvalidInput(f"{len(rows)} fingerprints begin with {fingerprint!r}", hint=f"say more of it: {several}")
     if not rows:
         raise CauseUnknown(f"no failure has the fingerprint {fingerprint!r}", hint="redrive causes lists them")
     return (await with_notes(store, rows))[0]
+
+
+@dataclass(slots=True, frozen=True)
+class Breakdown:
+    """What the tasks that are failed by a cause have in common: how many have each peer, scope, group and build, the
+    largest first, without those that have none. ``tasks``: so many were looked at, those that failed last;
+    ``at_least``: there are more."""
+
+    tasks: int = 0
+    at_least: bool = False
+    peer: dict[str, int] = field(default_factory=dict)
+    scope: dict[str, int] = field(default_factory=dict)
+    group: dict[str, int] = field(default_factory=dict)
+    build: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> dict[str, dict[str, int]]:
+        """Those that say something, by name."""
+        return {name: found for name in BROKEN_DOWN_BY if (found := getattr(self, name))}
+
+
+async def break_down(store: Store, fingerprint: str) -> Breakdown:
+    """Returns what those tasks have in common that are failed by a cause now: all, or the last ``MOST_BROKEN_DOWN``."""
+    found = await store.cause_members(fingerprint, MOST_BROKEN_DOWN + 1)
+    members = found[:MOST_BROKEN_DOWN]
+    counts = {
+        name: dict(Counter(value for one in members if (value := getattr(one, name))).most_common())
+        for name in BROKEN_DOWN_BY
+    }
+    return Breakdown(len(members), len(found) > len(members), **counts)
 
 
 async def annotate(store: Store, fingerprint: str, *, actor: str, reason: str | None = None, **said: Any) -> Cause:

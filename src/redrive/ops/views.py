@@ -78,8 +78,9 @@ ATTEMPT_OPEN = (
     "worker_id",
     "execution_ms",
     "summary",
+    "build",
 )
-ATTEMPT_CLOSED = ("message", "stack")
+ATTEMPT_CLOSED = ("message", "stack", "peer")
 LETTER_OPEN = (
     "id",
     "task_id",

@@ -137,6 +137,7 @@ class Settings(Values):
     workers: dict[str, WorkerGroup] = setting("REDRIVE_WORKERS", {}, examples=[WORKERS_EXAMPLE])
     app: str | None = setting("REDRIVE_APP", None)
     env: Literal["dev", "test", "production"] = setting("REDRIVE_ENV", "dev")
+    build: str | None = setting("REDRIVE_BUILD", None, max_length=200)
     host: str = setting("REDRIVE_HOST", "127.0.0.1")
     port: int = setting("REDRIVE_PORT", 8321, ge=0, le=65535)
     http_connections: int = setting("REDRIVE_HTTP_CONNECTIONS", 500, ge=1, le=100_000)

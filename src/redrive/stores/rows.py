@@ -130,6 +130,8 @@ def attempt(row: Row) -> Attempt:
         row["execution_ms"],
         row["replay"],
         readable(row["error_summary"]),
+        row["peer"],
+        row["build"],
     )
 
 
@@ -262,6 +264,7 @@ def worker(row: Row) -> WorkerRow:
         row["beats_ms"] is not None,
         row["stalled_ms"] / 1000,
         row["drain_at"],
+        row["build"],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Collection, Mapping
@@ -11,7 +12,7 @@ from redrive.kernel.duty import Duty
 from redrive.kernel.ports.store import Heartbeat, Store, TickResult
 from redrive.kernel.series import TallySheet
 from redrive.version import __version__
-from redrive.worker.config import WorkerConfig
+from redrive.worker.config import WorkerConfig, build_of
 from redrive.worker.state import WorkerState
 from redrive.worker.tallies import Tallies
 
@@ -31,6 +32,8 @@ class Heartbeats:
         self._runs = state.runs
         self._health = state.health
         self._tallies = tallies
+        self._build = build_of(config.settings, config.registry)
+        self._build_is_known = False
         self._intervals = {duty.name: duty.every for duty in duties if duty.every is not None}
         self._while_records = {duty.name: duty.while_record for duty in duties if duty.while_record is not None}
 
@@ -54,7 +57,17 @@ class Heartbeats:
             self._tallies.sent(sheet)  # being seen alive matters more, whatever it was that was refused
             raise
         self._tallies.sent(sheet)
+        await self._note_build()
         return tick
+
+    async def _note_build(self) -> None:
+        """Tells the store once, when it knows this worker, which build of the application it runs."""
+        if self._build_is_known:
+            return
+        with contextlib.suppress(RedriveError):  # the next beat tells it
+            # Also where there is none: another process may have had this name.
+            await self._store.note_build(self._worker_id, self._build)
+            self._build_is_known = True
 
     def _heartbeat(self, duties: Mapping[str, float], sheet: TallySheet | None) -> Heartbeat:
         return Heartbeat(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
@@ -21,7 +22,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.spans import EXAMPLES, seconds_of
 from redrive.kernel.task import check_seconds
-from redrive.ops.causes import Cause, order_of, rank_of
+from redrive.ops.causes import Breakdown, Cause, order_of, rank_of
 from redrive.ops.connections import Look, having
 from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.inspect import plain
@@ -34,6 +35,7 @@ Status = Annotated[
     str | None,
     typer.Option("--status", metavar="S", help="open, reopened, muted, quiet (none failed), resolved or all."),
 ]
+SHOWN = 5  # values of each part of a breakdown
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -111,7 +113,12 @@ def list_causes(
 @causes_cli.command("show")
 def show(fingerprint: Fingerprint, url: Url = None, app: AppName = None, json: Json = False) -> None:
     """One cause: how often, since when, where, a sample, and what was said about it."""
-    _say(*operate(url, app, partial(_shown, fingerprint), has=_one(fingerprint)), json)
+
+    async def look(own: Operator) -> tuple[Cause, str | None, Breakdown]:
+        cause, connection = await _shown(fingerprint, own)
+        return cause, connection, await own.causes.break_down(cause.row.fingerprint)
+
+    _say(*operate(url, app, look, has=_one(fingerprint)), json=json)
 
 
 @causes_cli.command("note")
@@ -201,7 +208,7 @@ def _annotate(
     async def act(own: Operator) -> tuple[Cause, str | None]:
         return await own.causes.annotate(fingerprint, reason, **said), own.told_connection
 
-    _say(*operate(url, app, act, by=by, has=_one(fingerprint)), json)
+    _say(*operate(url, app, act, by=by, has=_one(fingerprint)), json=json)
 
 
 def _one(fingerprint: str) -> Look[Sequence[str]]:
@@ -212,9 +219,10 @@ async def _shown(fingerprint: str, own: Operator) -> tuple[Cause, str | None]:
     return await own.causes.show(fingerprint), own.told_connection
 
 
-def _say(cause: Cause, connection: str | None, json: bool) -> None:
+def _say(cause: Cause, connection: str | None, parts: Breakdown | None = None, *, json: bool) -> None:
     if json:
-        output.emit(_document(cause) | ({} if connection is None else {"connection": connection}))
+        document = _document(cause) | ({} if connection is None else {"connection": connection})
+        output.emit(document | ({} if parts is None else {"breakdown": asdict(parts)}))
         return
     row = cause.row
     output.say(
@@ -227,6 +235,11 @@ def _say(cause: Cause, connection: str | None, json: bool) -> None:
         f"reason: {row.reason}, type: {row.failure_type}",
         output.suggest(f"sample: redrive show {row.sample_task}"),
     )
+    for name, counts in {} if parts is None else parts.parts.items():
+        shown = ", ".join(f"{output.clean(value)} ({n:,})" for value, n in [*counts.items()][:SHOWN])
+        more = f" and {len(counts) - SHOWN:,} more" if len(counts) > SHOWN else ""
+        of = f" (of the last {parts.tasks:,})" if parts is not None and parts.at_least else ""
+        output.say(f"by {name}: {shown}{more}{of}")
     if any(cause.trend):
         output.say(f"last 24 hours: |{bars(cause.trend)}| at most {max(cause.trend)} an hour")
     for name in ("note", "owner", *(["resolved_by"] if cause.status == "resolved" else [])):

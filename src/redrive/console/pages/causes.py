@@ -35,6 +35,7 @@ async def cause(page: ThePage, fingerprint: str) -> Response:
         total=listed.total,
         tasks=[views.task(one, operator.sight) for one in listed.tasks],
         sample=views.attempt(attempts[-1], operator.sight) if attempts else None,
+        parts=(await operator.causes.break_down(found.row.fingerprint)),
         mutes=tuple(MUTES),
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter
-    from redrive.kernel.reads import CauseOrder, CauseRanking, CauseRow
+    from redrive.kernel.reads import CauseMember, CauseOrder, CauseRanking, CauseRow
     from redrive.kernel.task import Task
 
 
@@ -86,7 +86,10 @@ class FailureReads(Protocol):
         Unfiltered and by what is failed now, it reads what it returns; else the totals of all that match."""
 
     async def causes_named(self, prefix: str, limit: int) -> list[str]:
-        """Returns fingerprints of causes that begin so."""
+        """Returns fingerprints of causes that begin so, or whose newer name does."""
+
+    async def cause_members(self, fingerprint: str, limit: int) -> list[CauseMember]:
+        """Returns tasks that are failed by a cause now, those that failed last."""
 
     async def causes_of(self, fingerprints: Sequence[str]) -> list[CauseRow]:
         """Returns those of these causes that exist, in any order."""

@@ -101,6 +101,9 @@ class Liveness(Protocol):
         """Notes of tasks that their worker has not begun them and has them wait, or that it begins them now. If it dies
         meanwhile, that is none of their doing."""
 
+    async def note_build(self, worker_id: str, build: str | None) -> None:
+        """Notes which build of the application a worker runs: what fails on it from now on is known to be of that."""
+
     async def bury(self, worker_id: str, process: Process) -> int | None:
         """Ends the leases of a worker whose process is known to be gone; returns how many. None if the worker is
         another process by now, or was declared dead before."""

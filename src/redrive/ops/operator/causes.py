@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from redrive.kernel.failed import FailureFilter
 from redrive.ops import causes
 from redrive.ops.access import Role
-from redrive.ops.causes import Cause, CausePage
+from redrive.ops.causes import Breakdown, Cause, CausePage
 from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.operator.session import Service
 
@@ -33,6 +34,13 @@ class CauseService(Service):
         """Returns one, also by the beginning of its fingerprint, if only one begins so."""
         self._session.may(Role.VIEWER)
         return await causes.show(self._store, fingerprint)
+
+    async def break_down(self, fingerprint: str) -> Breakdown:
+        """Returns what the tasks that are failed by a cause now have in common: peers (for operators), scopes, groups
+        and builds, of the last thousand of them."""
+        self._session.may(Role.VIEWER)
+        found = await causes.break_down(self._store, fingerprint)
+        return found if self._session.sight.whole else replace(found, peer={})
 
     async def annotate(self, fingerprint: str, reason: str | None = None, **said: Any) -> Cause:
         """Sets ``note``, ``owner``, ``muted_until`` (a datetime) or ``resolved`` (a bool); None takes one back."""

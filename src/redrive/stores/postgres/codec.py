@@ -187,6 +187,8 @@ def _move(t: Transition) -> dict[str, Any]:
         }
         if f.former:
             move["former"] = list(f.former)
+        if f.peer is not None:
+            move["peer"] = f.peer
     return move
 
 

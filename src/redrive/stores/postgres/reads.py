@@ -24,7 +24,7 @@ from redrive.kernel.ports.store import (
     ScheduleRow,
     WorkerLeases,
 )
-from redrive.kernel.reads import CauseOrder, CauseRanking
+from redrive.kernel.reads import CauseMember, CauseOrder, CauseRanking
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
@@ -250,6 +250,9 @@ class Reads:
         where.add(body, failing, left_out, since, *place, limit)
         found = await self.pool.read(lambda connection: connection.fetch(where.sql, *where.args))
         return ranking(found, found[0]["total"] if found else 0)
+
+    async def cause_members(self, fingerprint: str, limit: int) -> list[CauseMember]:
+        return [CauseMember(*row) for row in await self._rows("cause_members", fingerprint, limit)]
 
     async def causes_named(self, prefix: str, limit: int) -> list[str]:
         return [row[0] for row in await self._rows("causes_named", prefix, after_prefix(prefix), limit)]

@@ -463,7 +463,18 @@ coalesce(d.lately, 0) + coalesce((
 -- causes_named: those whose names begin so
 select x.fingerprint from (
   select g.fingerprint from redrive.failure_group g where g.fingerprint >= $1 and g.fingerprint < $2
+  union select g.fingerprint from redrive.failure_group g where g.alias >= $1 and g.alias < $2
   union select d.fingerprint from redrive.failure_delta d where d.fingerprint >= $1 and d.fingerprint < $2) x limit $3;
+
+-- cause_members: tasks that are failed by a cause, those that failed last: for whom, where, and by which build
+select t.scope, t.task_group, a.peer, a.build from (
+  select x.id, x.scope, x.task_group from redrive.task x
+  where x.state = 'failed' and x.error_fingerprint = $1 order by x.failed_seq desc limit $2) t
+left join lateral (
+  select y.peer, y.build from redrive.attempt y where y.task_id = t.id order by y.seq desc limit 1) a on true;
+
+-- note_build: which build a worker runs
+select redrive.note_build($1, $2);
 
 -- causes_of: failures by cause; message, kind, sample and summary are those of the latest
 select distinct on (x.fingerprint) x.fingerprint, (sum(x.n) over w)::bigint as n, x.code, x.reason, x.failure_type, x.message, x.kind,

@@ -176,6 +176,9 @@ class PostgresStore(Reads, Series):
     async def set_apart(self, leases: Sequence[tuple[UUID, UUID]], apart: bool) -> None:
         await value(self.pool, "set_apart", [id_ for id_, _ in leases], [token for _, token in leases], apart)
 
+    async def note_build(self, worker_id: str, build: str | None) -> None:
+        await value(self.pool, "note_build", worker_id, build)
+
     async def bury(self, worker_id: str, process: Process) -> int | None:
         given = (process.host, process.pid, process.machine, process.birth)
         found: int | None = await value(self.pool, "bury", worker_id, *given)

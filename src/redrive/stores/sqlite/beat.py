@@ -150,6 +150,11 @@ def set_apart(session: Session, leases: Sequence[tuple[UUID, UUID]], apart: bool
     session.run(SQL["set_apart"], int(apart), dumps([[str(id_), str(token)] for id_, token in leases]))
 
 
+def note_build(session: Session, worker_id: str, build: str | None) -> None:
+    """Notes which build of the application a worker runs."""
+    session.run(SQL["note_build"], build, worker_id)
+
+
 def bury(session: Session, worker_id: str, process: Process) -> int | None:
     """Ends the leases of a worker whose process is known to be gone."""
     given = (process.host, process.pid, process.machine, process.birth)

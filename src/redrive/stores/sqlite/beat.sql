@@ -55,3 +55,6 @@ select id, deaths from redrive_task where id in (select value from json_each(?))
 -- set_apart: these wait to be alone, or are begun
 update redrive_task set apart = ?1 where (id, lease_token) in (
   select json_extract(j.value, '$[0]'), json_extract(j.value, '$[1]') from json_each(?2) j)
+
+-- note_build: which build of the application a worker runs
+update redrive_worker set build = ?1 where id = ?2 and build is not ?1

@@ -31,7 +31,7 @@ where on_complete ->> 'scope' = ?1 or on_success ->> 'scope' = ?1
 select on_complete ->> 'join' from redrive_join where on_complete ->> 'scope' = ? and on_complete ->> 'join' is not null
 
 -- erase_attempts: what their attempts said
-update redrive_attempt set message = 'erased', stack = null, error_summary = null
+update redrive_attempt set message = 'erased', stack = null, error_summary = null, peer = null
 where task_id in (select value from json_each(?)) and (message <> 'erased' or stack is not null or error_summary is not null)
 
 -- erase_letters: what their dead letters carry and say

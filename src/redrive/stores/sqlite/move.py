@@ -65,6 +65,7 @@ class Move:
     row: Live
     final: State
     next_attempt_at: int | None = None
+    alias: str | None = None  # the newest name of its cause, where that goes on under another one
 
 
 def move(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
@@ -101,15 +102,21 @@ def _let_go(session: Session, moves: list[Move]) -> list[Move]:
 
 def _use_known_causes(session: Session, moves: Sequence[Move]) -> None:
     """Where a cause is not known yet, but is under a name by an earlier version of the algorithm, the failure is
-    counted there, so that its notes, mutes and owner stay."""
+    counted there, so that its notes, mutes and owner stay. Where a newer version takes several for one, that is the one
+    which was found first for it."""
     failed = [(m, m.t.failure) for m in moves if m.t.failure is not None and m.t.failure.former]
     if not failed:
         return
     names = {name for _, f in failed for name in (f.fingerprint, *f.former)}
-    known = set(session.gathered(SQL["known_causes"], dumps(sorted(names))))
+    found = session.gathered(SQL["known_causes"], dumps(sorted(names)))
+    own = {name for name, cause in found if name == cause}
+    aliases = {name: cause for name, cause in found if name != cause}
     for m, f in failed:
-        name = next((name for name in (f.fingerprint, *f.former) if name in known), f.fingerprint)
+        known = next((name for name in f.former if name in own), f.fingerprint)
+        name = f.fingerprint if f.fingerprint in own else aliases.get(f.fingerprint, known)
         if name != f.fingerprint:
+            aliases.setdefault(f.fingerprint, name)
+            m.alias = f.fingerprint
             m.t = replace(m.t, failure=replace(f, fingerprint=name))
 
 
@@ -357,6 +364,7 @@ def _record_failures(session: Session, failed: Sequence[Move]) -> None:
                 row.replay_count,
                 *_failure(t),
                 row.worker_id,
+                f.peer,
             ]
         )
         fresh = [
@@ -371,6 +379,7 @@ def _record_failures(session: Session, failed: Sequence[Move]) -> None:
             session.now,
             dumps(f.summary),
             row.scope,
+            m.alias,
         ]
         causes.setdefault(f.fingerprint, fresh)[1] += 1
     session.run(SQL["attempts"], session.now, dumps(attempts))

@@ -26,7 +26,7 @@ from redrive.kernel.ports.store import (
     ScheduleRow,
     WorkerLeases,
 )
-from redrive.kernel.reads import CauseOrder, CauseRanking
+from redrive.kernel.reads import CauseMember, CauseOrder, CauseRanking
 from redrive.kernel.records import Record
 from redrive.kernel.task import LIVE, AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.features import PERSONAL, Features, find_belonging, more_erasable, place_of, subject_of
@@ -219,6 +219,10 @@ class Reads:
         values = [*args, failing, left_out, to_micros(since), *place, limit]
         found = await self.read(lambda session: _rows(session, f"with f as materialized ({source}){body}", values))
         return ranking(found, found[0]["total"] if found else 0)
+
+    async def cause_members(self, fingerprint: str, limit: int) -> list[CauseMember]:
+        found = await self.read(lambda session: _rows(session, SQL["cause_members"], [fingerprint, limit]))
+        return [CauseMember(*row) for row in found]
 
     async def causes_named(self, prefix: str, limit: int) -> list[str]:
         args = [prefix, after_prefix(prefix), limit]

@@ -198,7 +198,14 @@ g.last_seen
 coalesce((select sum(h.n) from redrive_failure_hour h where h.fingerprint = n.fingerprint and h.hour >= {2}), 0)
 
 -- causes_named: those whose names begin so
-select fingerprint from redrive_failure_group where fingerprint >= ?1 and fingerprint < ?2 limit ?3
+select fingerprint from redrive_failure_group where fingerprint >= ?1 and fingerprint < ?2
+union select fingerprint from redrive_failure_group where alias >= ?1 and alias < ?2 limit ?3
+
+-- cause_members: tasks that are failed by a cause, those that failed last: for whom, where, and by which build
+select t.scope, t.task_group, a.peer, a.build from (
+  select id, scope, task_group from redrive_task where state = 'failed' and error_fingerprint = ?1
+  order by failed_seq desc limit ?2) t
+left join redrive_attempt a on a.seq = (select max(y.seq) from redrive_attempt y where y.task_id = t.id)
 
 -- sum_by: what is failed now, by one thing alone; dimension and value follow
 select coalesce(sum(n), 0) as n from redrive_failed_sum where true

@@ -103,11 +103,12 @@ from (
 
 -- attempts: failed attempts
 insert into redrive_attempt (task_id, at, lease_token, execution_ms, attempt, replay, code, reason, failure_type, message, stack,
-  fingerprint, error_summary, worker_id)
+  fingerprint, error_summary, worker_id, peer, build)
 select json_extract(v.value, '$[0]'), ?, json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
   json_extract(v.value, '$[3]'), json_extract(v.value, '$[4]'), json_extract(v.value, '$[5]'),
   json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]'), json_extract(v.value, '$[8]'),
-  json_extract(v.value, '$[9]'), json_extract(v.value, '$[10]'), json_extract(v.value, '$[11]'), json_extract(v.value, '$[12]')
+  json_extract(v.value, '$[9]'), json_extract(v.value, '$[10]'), json_extract(v.value, '$[11]'), json_extract(v.value, '$[12]'),
+  json_extract(v.value, '$[13]'), (select w.build from redrive_worker w where w.id = json_extract(v.value, '$[12]'))
 from json_each(?) v
 
 -- dead_letters: records of terminal failures, from the rows as they are now
@@ -121,18 +122,23 @@ from json_each(?) v cross join redrive_task t on t.id = json_extract(v.value, '$
 
 -- causes: failures by fingerprint
 insert into redrive_failure_group (fingerprint, n, code, reason, failure_type, message, kind, sample_task, first_seen, last_seen,
-  error_summary, sample_scope)
+  error_summary, sample_scope, alias)
 select json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
   json_extract(v.value, '$[3]'), json_extract(v.value, '$[4]'), json_extract(v.value, '$[5]'),
   json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]'), json_extract(v.value, '$[8]'),
-  json_extract(v.value, '$[8]'), json_extract(v.value, '$[9]'), json_extract(v.value, '$[10]')
+  json_extract(v.value, '$[8]'), json_extract(v.value, '$[9]'), json_extract(v.value, '$[10]'),
+  json_extract(v.value, '$[11]')
 from json_each(?) v where true
-on conflict (fingerprint) do update set n = n + excluded.n, code = excluded.code, reason = excluded.reason,
+on conflict (fingerprint) do update set n = n + excluded.n, alias = coalesce(excluded.alias, alias), code = excluded.code, reason = excluded.reason,
   failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task,
   sample_scope = excluded.sample_scope, error_summary = excluded.error_summary, last_seen = max(last_seen, excluded.last_seen)
 
--- known_causes: which of these are known
-select json_group_array(fingerprint) from redrive_failure_group where fingerprint in (select value from json_each(?))
+-- known_causes: which of these are known, by what names
+select json_group_array(json_array(x.name, x.fingerprint)) from (
+  select fingerprint as name, fingerprint from redrive_failure_group where fingerprint in (select value from json_each(?1))
+  union all select * from (
+    select alias, fingerprint from redrive_failure_group where alias in (select value from json_each(?1))
+    order by first_seen desc, fingerprint desc)) x
 
 -- hours: and by the hour
 insert into redrive_failure_hour (fingerprint, hour, n)

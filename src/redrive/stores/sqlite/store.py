@@ -206,6 +206,9 @@ class SqliteStore(Reads, Series):
     async def set_apart(self, leases: Sequence[tuple[UUID, UUID]], apart: bool) -> None:
         await self._writer.run(lambda session: beat.set_apart(session, leases, apart))
 
+    async def note_build(self, worker_id: str, build: str | None) -> None:
+        await self._writer.run(lambda session: beat.note_build(session, worker_id, build))
+
     async def bury(self, worker_id: str, process: Process) -> int | None:
         return await self._writer.run(lambda session: beat.bury(session, worker_id, process))
 

@@ -159,6 +159,12 @@ class TestSettle:
         assert await fail(by("3mine", "1old")) == ["3mine"]  # it has one of its own by now
         counts = {cause.fingerprint: cause.count for cause in await harness.store.causes(limit=10)}
         assert counts == {"1old": 3, "1other": 1, "3x": 3, "3mine": 2}
+        # One by now: it goes on as the cause that was the first to be found for it.
+        for folded in (False, True):
+            while folded and await harness.store.upkeep("fold"):
+                pass
+            assert await fail(by("3new", "1other"), by("3new", "1never")) == ["1old", "1old"]
+        assert await harness.store.causes_named("3new", 5) == ["1old"]
 
     async def test_a_cause_speaks_of_one_task(self, harness: Harness) -> None:
         """Message, kind and summary are those of its sample: whoever looks at one judges the others by its payload."""

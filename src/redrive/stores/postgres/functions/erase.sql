@@ -22,7 +22,7 @@ begin
   where h.id = any (v_ids) and h.erased_at is null;
   get diagnostics v_n = row_count;
   v_done := v_done || jsonb_build_object('tasks', v_n);
-  update redrive.attempt a set message = 'erased', stack = null, error_summary = null
+  update redrive.attempt a set message = 'erased', stack = null, error_summary = null, peer = null
   where a.task_id = any (v_ids) and (a.message <> 'erased' or a.stack is not null or a.error_summary is not null);
   get diagnostics v_n = row_count;
   v_done := v_done || jsonb_build_object('attempts', v_n);

@@ -88,20 +88,21 @@ begin
     select g.fingerprint, date_trunc('hour', g.at, 'UTC'), sum(g.n) from gone g group by 1, 2
     on conflict (fingerprint, hour) do update set n = h.n + excluded.n
   ), sums as (
-    select g.fingerprint, sum(g.n) as n, min(g.at) as first_seen, max(g.at) as last_seen from gone g group by g.fingerprint
+    select g.fingerprint, sum(g.n) as n, min(g.at) as first_seen, max(g.at) as last_seen, max(g.alias) as alias
+    from gone g group by g.fingerprint
   ), folded as (
     insert into redrive.failure_group as f (fingerprint, n, code, reason, failure_type, message, kind, sample_task,
-      sample_scope, error_summary, first_seen, last_seen)
+      sample_scope, error_summary, first_seen, last_seen, alias)
     -- Message, kind, sample and summary are those of one failure, the latest.
     select s.fingerprint, s.n, l.code, l.reason, l.failure_type, l.message, l.kind, l.sample_task, l.sample_scope, l.error_summary,
-      s.first_seen, s.last_seen
+      s.first_seen, s.last_seen, s.alias
     from sums s join (
       select distinct on (g.fingerprint) g.* from gone g order by g.fingerprint, g.at desc, g.sample_task
     ) l on l.fingerprint = s.fingerprint
     on conflict (fingerprint) do update set n = f.n + excluded.n, code = excluded.code, reason = excluded.reason,
       failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task,
       sample_scope = excluded.sample_scope, error_summary = excluded.error_summary,
-      last_seen = greatest(f.last_seen, excluded.last_seen)
+      last_seen = greatest(f.last_seen, excluded.last_seen), alias = coalesce(excluded.alias, f.alias)
   )
   select coalesce(sum(s.n), 0), array_agg(s.fingerprint) into v_causes, v_seen from sums s;
   update redrive.failure_group f set failing = x.n

@@ -24,7 +24,7 @@ begin
       delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
       message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, bulk_id text,
       seen bigint, keep double precision, quiet boolean, if_cancel_requested redrive.state, if_early redrive.state, death boolean,
-      forgotten boolean)
+      forgotten boolean, alias text, peer text)
   ), l as materialized (
     -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
     select t.* from redrive.task t where t.id = any (array(select v.id from v)) order by t.id for update
@@ -96,9 +96,9 @@ begin
     returning t.*, ok.dead
   ), tries as (
     insert into redrive.attempt (task_id, at, lease_token, execution_ms, attempt, replay, code, reason, failure_type,
-      message, stack, fingerprint, worker_id, error_summary)
+      message, stack, fingerprint, worker_id, error_summary, peer, build)
     select o.id, v_now, case when o.event <> 'expire' then o.token end, o.ms, o.attempt_count, o.replay_count, o.code, o.cause, o.type, o.message, o.stack,
-      o.fingerprint, o.worker_id, o.summary
+      o.fingerprint, o.worker_id, o.summary, o.peer, (select w.build from redrive.worker w where w.id = o.worker_id)
     from ok o where o.code is not null
   ), letters as (
     insert into redrive.dead_letter (task_id, dead_at, attempt_count, max_attempts, replay_count, reason, kind, queue,
@@ -109,9 +109,9 @@ begin
     from stayed m where m.dead is not null
   ), causes as (
     insert into redrive.failure_delta (fingerprint, n, code, reason, failure_type, message, kind, sample_task, sample_scope,
-      at, error_summary)
+      at, error_summary, alias)
     -- All of one row, the first: a message beside the sample of another task would be judged by the wrong payload.
-    select x.fingerprint, x.n, x.code, x.cause, x.type, x.message, x.kind, x.id, x.scope, v_now, x.summary
+    select x.fingerprint, x.n, x.code, x.cause, x.type, x.message, x.kind, x.id, x.scope, v_now, x.summary, x.alias
     from (
       select o.*, count(*) over (partition by o.fingerprint, o.kind) as n,
         row_number() over (partition by o.fingerprint, o.kind order by o.id) as nth

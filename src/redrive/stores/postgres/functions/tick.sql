@@ -98,3 +98,9 @@ begin
   promoted := promoted + v_back;
   return next;
 end $$;
+
+-- Which build of the application a worker runs: what fails from now on is known to be of it.
+create or replace function redrive.note_build(p_worker text, p_build text) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  update redrive.worker w set build = p_build where w.id = p_worker and w.build is distinct from p_build
+$$;

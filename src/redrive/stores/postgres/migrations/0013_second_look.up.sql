@@ -71,6 +71,13 @@ create trigger guard_new before insert or update on redrive.record for each row
   when (new.collection in ('token', 'session', 'approval')) execute function redrive.guard_record();
 create trigger guard_old before update or delete on redrive.record for each row
   when (old.collection in ('token', 'session', 'approval')) execute function redrive.guard_record();
+-- Causes that a newer algorithm takes for one go on under the name that the first of them had; this is its newest name.
+alter table redrive.failure_group add column alias text;
+alter table redrive.failure_delta add column alias text;
+create index failure_group_alias on redrive.failure_group (alias) where alias is not null;
+-- Whom a failed attempt called, and which build of the application ran it.
+alter table redrive.attempt add column peer text, add column build text;
+alter table redrive.worker add column build text;
 -- From here on written by ./dev docs, from functions/*.sql: edit those. ./dev check fails when the two differ.
 
 -- functions/claim.sql
@@ -267,6 +274,33 @@ begin
   return v_done;
 end $$;
 
+-- functions/failure_groups.sql
+
+-- The cause that a failure is counted under: its own, or, where there is none yet, the one that an earlier version of the
+-- algorithm has made for the same cause, so that its notes, mutes and owner stay. Where a newer algorithm takes several for
+-- one, that is the one which was found first for it ("alias").
+create or replace function redrive.cause_of(p_fingerprint text, p_former jsonb) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select coalesce((
+    select n.name from (
+      select p_fingerprint as name, -2::bigint as nth
+      union all (select g.fingerprint, -1 from redrive.failure_group g where g.alias = p_fingerprint order by g.first_seen, 1 limit 1)
+      union all (select d.fingerprint, 0 from redrive.failure_delta d where d.alias = p_fingerprint order by d.at, 1 limit 1)
+      union all select f.name, f.nth from jsonb_array_elements_text(p_former) with ordinality f(name, nth)) n
+    where exists (select 1 from redrive.failure_group g where g.fingerprint = n.name)
+      or exists (select 1 from redrive.failure_delta d where d.fingerprint = n.name)
+    order by n.nth limit 1), p_fingerprint)
+$$;
+
+create or replace function redrive.with_known_causes(p_moves jsonb) returns jsonb
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select jsonb_agg(case when c.name <> x.move ->> 'fingerprint'
+      then x.move || jsonb_build_object('fingerprint', c.name, 'alias', x.move ->> 'fingerprint') else x.move end order by x.nth)
+  from jsonb_array_elements(p_moves) with ordinality x(move, nth)
+  left join lateral (
+    select redrive.cause_of(x.move ->> 'fingerprint', x.move -> 'former') as name where x.move ? 'former') c on true
+$$;
+
 -- functions/move.sql
 
 -- Every other transition, as decided by the state machine: requeue, fail, cancel, pause, resume, retry by an operator.
@@ -295,7 +329,7 @@ begin
       delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
       message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, bulk_id text,
       seen bigint, keep double precision, quiet boolean, if_cancel_requested redrive.state, if_early redrive.state, death boolean,
-      forgotten boolean)
+      forgotten boolean, alias text, peer text)
   ), l as materialized (
     -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
     select t.* from redrive.task t where t.id = any (array(select v.id from v)) order by t.id for update
@@ -367,9 +401,9 @@ begin
     returning t.*, ok.dead
   ), tries as (
     insert into redrive.attempt (task_id, at, lease_token, execution_ms, attempt, replay, code, reason, failure_type,
-      message, stack, fingerprint, worker_id, error_summary)
+      message, stack, fingerprint, worker_id, error_summary, peer, build)
     select o.id, v_now, case when o.event <> 'expire' then o.token end, o.ms, o.attempt_count, o.replay_count, o.code, o.cause, o.type, o.message, o.stack,
-      o.fingerprint, o.worker_id, o.summary
+      o.fingerprint, o.worker_id, o.summary, o.peer, (select w.build from redrive.worker w where w.id = o.worker_id)
     from ok o where o.code is not null
   ), letters as (
     insert into redrive.dead_letter (task_id, dead_at, attempt_count, max_attempts, replay_count, reason, kind, queue,
@@ -380,9 +414,9 @@ begin
     from stayed m where m.dead is not null
   ), causes as (
     insert into redrive.failure_delta (fingerprint, n, code, reason, failure_type, message, kind, sample_task, sample_scope,
-      at, error_summary)
+      at, error_summary, alias)
     -- All of one row, the first: a message beside the sample of another task would be judged by the wrong payload.
-    select x.fingerprint, x.n, x.code, x.cause, x.type, x.message, x.kind, x.id, x.scope, v_now, x.summary
+    select x.fingerprint, x.n, x.code, x.cause, x.type, x.message, x.kind, x.id, x.scope, v_now, x.summary, x.alias
     from (
       select o.*, count(*) over (partition by o.fingerprint, o.kind) as n,
         row_number() over (partition by o.fingerprint, o.kind order by o.id) as nth
@@ -636,6 +670,12 @@ begin
   promoted := promoted + v_back;
   return next;
 end $$;
+
+-- Which build of the application a worker runs: what fails from now on is known to be of it.
+create or replace function redrive.note_build(p_worker text, p_build text) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  update redrive.worker w set build = p_build where w.id = p_worker and w.build is distinct from p_build
+$$;
 
 -- functions/beat.sql
 
@@ -998,20 +1038,21 @@ begin
     select g.fingerprint, date_trunc('hour', g.at, 'UTC'), sum(g.n) from gone g group by 1, 2
     on conflict (fingerprint, hour) do update set n = h.n + excluded.n
   ), sums as (
-    select g.fingerprint, sum(g.n) as n, min(g.at) as first_seen, max(g.at) as last_seen from gone g group by g.fingerprint
+    select g.fingerprint, sum(g.n) as n, min(g.at) as first_seen, max(g.at) as last_seen, max(g.alias) as alias
+    from gone g group by g.fingerprint
   ), folded as (
     insert into redrive.failure_group as f (fingerprint, n, code, reason, failure_type, message, kind, sample_task,
-      sample_scope, error_summary, first_seen, last_seen)
+      sample_scope, error_summary, first_seen, last_seen, alias)
     -- Message, kind, sample and summary are those of one failure, the latest.
     select s.fingerprint, s.n, l.code, l.reason, l.failure_type, l.message, l.kind, l.sample_task, l.sample_scope, l.error_summary,
-      s.first_seen, s.last_seen
+      s.first_seen, s.last_seen, s.alias
     from sums s join (
       select distinct on (g.fingerprint) g.* from gone g order by g.fingerprint, g.at desc, g.sample_task
     ) l on l.fingerprint = s.fingerprint
     on conflict (fingerprint) do update set n = f.n + excluded.n, code = excluded.code, reason = excluded.reason,
       failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task,
       sample_scope = excluded.sample_scope, error_summary = excluded.error_summary,
-      last_seen = greatest(f.last_seen, excluded.last_seen)
+      last_seen = greatest(f.last_seen, excluded.last_seen), alias = coalesce(excluded.alias, f.alias)
   )
   select coalesce(sum(s.n), 0), array_agg(s.fingerprint) into v_causes, v_seen from sums s;
   update redrive.failure_group f set failing = x.n
@@ -1337,7 +1378,7 @@ begin
   where h.id = any (v_ids) and h.erased_at is null;
   get diagnostics v_n = row_count;
   v_done := v_done || jsonb_build_object('tasks', v_n);
-  update redrive.attempt a set message = 'erased', stack = null, error_summary = null
+  update redrive.attempt a set message = 'erased', stack = null, error_summary = null, peer = null
   where a.task_id = any (v_ids) and (a.message <> 'erased' or a.stack is not null or a.error_summary is not null);
   get diagnostics v_n = row_count;
   v_done := v_done || jsonb_build_object('attempts', v_n);

@@ -35,3 +35,11 @@ create index redrive_task_retried on redrive_task (last_replayed_bulk_id, state,
 alter table redrive_worker add column machine text;           -- where its pid means the same process: boot and namespaces; null: not known
 alter table redrive_worker add column birth integer;          -- when its process began, by that machine: pids are used again
 alter table redrive_worker add column cut_off_at integer;     -- leases of it that ended at this moment did so because most of the fleet was silent
+
+-- Causes that a newer algorithm takes for one go on under the name that the first of them had; this is its newest name.
+alter table redrive_failure_group add column alias text;
+create index redrive_failure_group_alias on redrive_failure_group (alias) where alias is not null;
+-- Whom a failed attempt called, and which build of the application ran it.
+alter table redrive_attempt add column peer text;
+alter table redrive_attempt add column build text;
+alter table redrive_worker add column build text;
