@@ -75,7 +75,7 @@ COLUMNS = {
         },
     },
     "attempt": {
-        "erased": {"message", "stack", "error_summary"},
+        "erased": {"message", "stack", "error_summary", "peer"},
         "kept": {
             "seq",
             "task_id",
@@ -89,6 +89,7 @@ COLUMNS = {
             "failure_type",
             "fingerprint",
             "worker_id",
+            "build",
         },
     },
     "dead_letter": {
@@ -123,6 +124,7 @@ COLUMNS = {
             "first_seen",
             "last_seen",
             "failing",
+            "alias",
         },
     },
     "audit": {

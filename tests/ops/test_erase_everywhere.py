@@ -53,6 +53,8 @@ LABELS = {
     "failure_type": CODES,
     "fingerprint": CODES,
     "former": CODES,
+    "alias": CODES,
+    "build": NAMES,
 }
 # What stays, by table and column, and why. A new column is erased, or has its reason here.
 KEPT: dict[str, dict[str, str]] = {
@@ -62,6 +64,8 @@ KEPT: dict[str, dict[str, str]] = {
     "failure_group": LABELS,
     "failure_delta": LABELS,
     "failure_hour": LABELS,
+    "retry_total": {"bulk_id": "an id", "outcome": CODES, "cause": CODES},
+    "retry_delta": {"bulk_id": "an id", "outcome": CODES, "cause": CODES},
     "audit": {"actor": WHO, "action": CODES, "kind": NAMES, "bulk_id": "an id"},
     "record": {"id": "an id, or the name of who acts", "state": CODES},
     "hold": {"actor": WHO, "name": NAMES, "target": NAMES},
@@ -72,7 +76,7 @@ KEPT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("probe", "token"), "an id"),
     },
     "schedule": dict.fromkeys(("name", "owner", "kind", "cron", "timezone", "missed", "queue", "payload"), NAMES),
-    "worker": dict.fromkeys(("id", "host", "queues", "version", "sheet_id", "drain_by"), WHO),
+    "worker": dict.fromkeys(("id", "host", "queues", "version", "build", "sheet_id", "drain_by", "machine"), WHO),
     "duty": {"name": NAMES},
     "reserved_kind": dict.fromkeys(("begins", "feature"), NAMES),
     "clock": {"boot": "an id"},
