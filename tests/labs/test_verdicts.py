@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -13,10 +15,12 @@ from redrive import App
 from redrive.errors import InvalidInput
 from redrive.labs.catalog import LABS
 from redrive.labs.experiments.experiment import Experiment
+from redrive.labs.kit.facts import Facts
 from redrive.labs.kit.forwarder import Forwarder
 from redrive.labs.kit.lab_run import LabRun
 from redrive.labs.kit.sinks import ForwardedSink
 from redrive.labs.kit.workers import samples_of
+from redrive.labs.kit.world import World
 from redrive.labs.options import LabOptions
 from redrive.labs.report import prepare
 from redrive.labs.run_labs import run_one
@@ -57,6 +61,22 @@ def test_records_that_cannot_be_written_are_refused_first(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInput, match="cannot be written to"):
         prepare(tmp_path / "file")
+
+
+async def test_a_record_waits_for_gauges_that_are_older_than_the_view() -> None:
+    stuck = "outbox_stuck_processing_events"
+    moments = [
+        Facts("after", datetime.now(UTC), {}, 100, 0, [], {stuck: gauge, "outbox_lag_events": lag})
+        for gauge, lag in ((100, 100), (100, 0), (0, 0))
+    ]
+
+    class Moments:
+        async def facts(self, when: str) -> Facts:
+            return moments.pop(0)
+
+    lab = LabRun(1, "", {}, cast(World, Moments()), lambda _: None)
+    found = await lab.until("stuck is 0 again", "after", lambda now: now.stuck == 0)
+    assert (found.metrics[stuck], lab.facts, moments) == (0, [found], [])
 
 
 async def test_what_is_not_seen_fails_the_lab_and_is_in_the_record(tmp_path: Path) -> None:

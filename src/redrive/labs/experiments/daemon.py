@@ -37,7 +37,9 @@ async def _sigterm(lab: LabRun) -> None:
     await _flips_with_the_sink(lab, worker)
     await world.sink.slow(SLOW_S)
     await world.publish(EVENTS)
-    loaded = await lab.until("under load", "at the SIGTERM", lambda now: now.processing >= BATCH and now.pending > 0)
+    loaded = await lab.until(
+        "under load", "at the SIGTERM", lambda now: now.processing >= BATCH and now.pending > 0, gauges=()
+    )
     worker.send(signal.SIGTERM)
     lab.note(f"SIGTERM to {worker.pid}")
     health, ready = await asyncio.gather(*(_while_stopping(worker, path) for path in ("/healthz", "/readyz")))

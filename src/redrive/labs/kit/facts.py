@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +12,7 @@ from redrive.labs.kit.workers import Metrics
 
 FEATURE = "labs"  # whose statements they are
 MOST = 10_000
+GAUGES = {"lag": "outbox_lag_events", "stuck": "outbox_stuck_processing_events"}
 
 
 @dataclass(slots=True, frozen=True)
@@ -66,6 +67,10 @@ class Facts:
     def longest_wait(self) -> float:
         """Seconds until the last of the next attempts."""
         return max((one.retry_in or 0.0 for one in self.waiting), default=0.0)
+
+    def is_measured(self, names: Collection[str] = tuple(GAUGES)) -> bool:
+        """Returns whether the worker's gauges say what the view says: they are some seconds old. True without one."""
+        return not self.metrics or all(self.metrics.get(GAUGES[name], 0.0) == getattr(self, name) for name in names)
 
     def words(self) -> str:
         """Returns them in one line."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from redrive.labs.kit.facts import Facts
+from redrive.labs.kit.facts import GAUGES, Facts
 from redrive.labs.kit.world import World
 
 PATIENCE_S = 120.0  # for what happens soon on any machine, however busy
@@ -98,12 +98,21 @@ class LabRun:
         if not holds:
             raise Unmet(what)
 
-    async def until(self, what: str, when: str, look: Look, patience: float = PATIENCE_S) -> Facts:
-        """Looks at facts until they are so, and keeps those; asserts that this came."""
+    async def until(
+        self,
+        what: str,
+        when: str,
+        look: Look,
+        patience: float = PATIENCE_S,
+        *,
+        gauges: Collection[str] = tuple(GAUGES),
+    ) -> Facts:
+        """Looks at facts until they are so, and keeps those; asserts that this came. ``gauges``: those of the worker
+        that have to say so, too, so that no record contradicts itself; fewer while events move on."""
         give_up = time.monotonic() + patience
         while True:
             found = await self.look(when, quietly=True)
-            if look(found):
+            if look(found) and found.is_measured(gauges):
                 self.keep(found)
                 self.expect(what, True, found.words())
                 return found
