@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 COLUMNS = """
 id, entity_type, entity_id, op, event_version, status, attempts, next_retry_at, lease_until, processing_started_at,
 processed_at, error_reason, error, replay_count, last_replayed_at, last_replayed_by, last_replayed_reason, created_at,
-updated_at"""
+updated_at, projection"""
 QUEUE, KIND = "outbox:notes", "OUTBOX:notes"
 COUNTS = "select status, count(*) from {view} where processed_at is null group by status"
 STUCK = """
@@ -33,9 +33,19 @@ OLDEST = """
 select entity_id, attempts, next_retry_at is not null, error_reason from {view} where status = 'pending'
 order by created_at, id limit 10
 """
-POSTGRES = {"view": "redrive.search_outbox_events", "now": "now()", "long_ago": "now() - interval '600 s'"}
+POSTGRES = {
+    "view": "search_outbox_events",
+    "counts": "redrive.v_counts",
+    "now": "now()",
+    "long_ago": "now() - interval '600 s'",
+}
 TEXT = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now'{})"
-SQLITE = {"view": "search_outbox_events", "now": TEXT.format(""), "long_ago": TEXT.format(", '-600 seconds'")}
+SQLITE = {
+    "view": "search_outbox_events",
+    "counts": "redrive_total",
+    "now": TEXT.format(""),
+    "long_ago": TEXT.format(", '-600 seconds'"),
+}
 
 
 class Events:
@@ -178,3 +188,45 @@ async def test_questions_read_what_they_ask_for(events: Events) -> None:
             assert "SCAN t\n" not in plan, plan
             if question is COUNTS:  # others ask for a status, which history has not: no row of it is visited
                 assert "SCAN h" not in plan and "redrive_history_outbox_processed (<expr>=?)" in plan, plan
+
+
+AS_EARLIER = """insert into search_outbox_events (entity_type, entity_id, op, event_version, status)
+values ('note', '9', '{}', 1, 'pending')"""
+
+
+async def test_an_event_is_inserted_as_in_the_earlier_system(events: Events) -> None:
+    await events.ask(AS_EARLIER.format("not-a-real-op"))
+    row = await events.show("9")
+    assert (row["projection"], row["op"], row["status"]) == ("search_index_to_elastic", "not-a-real-op", "pending")
+    assert (row["event_version"], row["attempts"], row["entity_type"]) == (1, 0, "note")
+    await events.ask(
+        "insert into {view} (projection, entity_type, entity_id, op, event_version) "
+        "values ('notes', 'note', '8', 'upsert', 2)"
+    )
+    assert (await events.show("8"))["projection"] == "notes"
+    queues = dict(await events.ask("select queue, queued from {counts}"))
+    assert queues == {"outbox:search_index_to_elastic": 1, "outbox:notes": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("update {view} set op = 'delete'", "read-only|is a view"),
+        ("delete from {view}", "read-only|is a view"),
+        (
+            "insert into {view} (entity_type, entity_id, op, event_version, status) values ('a', '1', 'x', 1, 'done')",
+            "as pending",
+        ),
+        (
+            "insert into {view} (entity_type, entity_id, op, event_version, error) values ('a', '1', 'x', 1, 'e')",
+            "as pending",
+        ),
+        ("insert into {view} (entity_type, entity_id, op) values ('a', '1', 'x')", "version of an event"),
+        ("insert into {view} (entity_id, op, event_version) values ('1', 'x', 1)", "entity type"),
+    ],
+)
+async def test_other_changes_of_the_view_are_refused(events: Events, change: str, said: str) -> None:
+    await events.publish("1")
+    with pytest.raises(Exception, match=said):
+        await events.ask(change)
+    assert await events.ask("select op, status from {view}") == [("upsert", "pending")]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from redrive.cli.main import run
 from redrive.errors import InvalidInput, NotAllowed
 from redrive.observe.samples import Samples
 from redrive.ops.access import Caller, Role
@@ -170,3 +171,10 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert run("outbox", "work", name, "--stop-when-empty", "--metrics-port", "0")["completed"] == 1
     assert [row["done"] for row in run("outbox", "list")["items"]] == [1]
     assert [row["key"] for row in run("outbox", "search", "hello")["items"]] == ["note:1"]
+
+
+def test_a_worker_of_the_outbox_names_its_settings_where_they_belong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["outbox", "work", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "(else OUTBOX_WORKER_ID, else TASK_WORKER_ID, else generated)" in said
+    assert "(else REDRIVE_METRICS_PORT, else OUTBOX_METRICS_PORT, else 9108)" in said

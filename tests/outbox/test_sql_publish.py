@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+import redrive.outbox
 from redrive import App
 from redrive.outbox.event import Op, event_of
 from redrive.settings import load_settings
 from tests.databases import Databases
 
 pytestmark = pytest.mark.anyio
+STEPS = Path(redrive.outbox.__file__).parent / "migrations" / "postgres"
 Connection = psycopg.Connection[Any]
 
 
@@ -92,10 +95,17 @@ def test_it_is_part_of_the_callers_transaction(postgres_url: str, connection: Co
 def test_who_may_publish_and_look(databases: Databases, database: str) -> None:
     publish = "select redrive.publish('notes', 'note', '1', 'upsert', 1, '{}')"
     look = "select count(*), max(status), max(entity_id) from redrive.search_outbox_events"
+    short = "select count(*), max(projection) from search_outbox_events"
+    insert = (
+        "insert into search_outbox_events (entity_type, entity_id, op, event_version, status) "
+        "values ('note', '1', 'not-a-real-op', 1, 'pending')"
+    )
+    errors = {"select error from redrive.search_outbox_events", "select error from search_outbox_events"}
+    tried = {publish, look, short, insert, insert.replace("into ", "into redrive."), *errors}
     allowed = {
-        "producer": {publish},
-        "worker": {publish, look, "select error from redrive.search_outbox_events"},
-        "viewer": {look},
+        "producer": {publish, insert, insert.replace("into ", "into redrive.")},
+        "worker": {publish, look, short, *errors},
+        "viewer": {look, short},
         "stranger": set[str](),
     }
     with psycopg.connect(databases.url(database), autocommit=True) as owner, ExitStack() as stack:
@@ -105,15 +115,16 @@ def test_who_may_publish_and_look(databases: Databases, database: str) -> None:
             if what != "stranger":
                 owner.execute(f"select redrive.grant_{what}('{role}')")
             with psycopg.connect(databases.url(database, user=role), autocommit=True) as theirs:
-                for statement in allowed["worker"]:
+                for statement in tried:
                     if statement in may:
                         theirs.execute(statement)
                     else:
                         with pytest.raises(psycopg.errors.InsufficientPrivilege):
                             theirs.execute(statement)
-        for change in ("delete from {}", "update {} set op = 'x'", "insert into {} default values"):
-            with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="read-only"):
-                owner.execute(change.format("redrive.search_outbox_events"))
+        for change in ("delete from {}search_outbox_events", "update {}search_outbox_events set op = 'x'"):
+            for schema in ("", "redrive."):
+                with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="read-only"):
+                    owner.execute(change.format(schema).encode())
 
 
 async def test_a_producer_from_before_the_upgrade_may_publish(databases: Databases) -> None:
@@ -122,8 +133,8 @@ async def test_a_producer_from_before_the_upgrade_may_publish(databases: Databas
         url = databases.url(name)
         with psycopg.connect(url, autocommit=True) as owner:
             owner.execute(f"select redrive.grant_producer('{role}')")
-            owner.execute("drop view redrive.search_outbox_events")
-            owner.execute("drop function redrive.publish")
+            for down in sorted(STEPS.glob("*.down.sql"), reverse=True)[:-1]:
+                owner.execute(down.read_bytes())
             owner.execute("delete from redrive.migration where feature = 'outbox' and version >= 2")
         app = App(settings=load_settings(url=url, log_format="off"))
         await app.migrate()
@@ -132,3 +143,20 @@ async def test_a_producer_from_before_the_upgrade_may_publish(databases: Databas
             assert one(theirs, "select redrive.publish('notes', 'note', '1', 'upsert', 1, '{}')") is not None
         with psycopg.connect(url, autocommit=True) as owner:
             owner.execute(f"drop owned by {role}")
+
+
+async def test_the_view_is_in_public_where_nothing_else_has_its_name(databases: Databases) -> None:
+    with databases.fresh() as name:
+        url = databases.url(name)
+        app = App(settings=load_settings(url=url, log_format="off"))
+        migrations = (await app.store()).migrations
+        with psycopg.connect(url, autocommit=True) as owner:
+            assert one(owner, "select to_regclass('public.search_outbox_events')") is not None
+            await migrations.down(0)
+            assert one(owner, "select to_regclass('public.search_outbox_events')") is None
+            owner.execute("create table search_outbox_events (mine integer)")
+            await app.migrate()
+            assert one(owner, "select count(*) from redrive.search_outbox_events") == 0
+            await migrations.down(0)
+            assert one(owner, "select count(*) from search_outbox_events") == 0, "somebody's own table stays"
+        await app.close()

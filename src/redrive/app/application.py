@@ -354,7 +354,8 @@ class App:
         base, most = given.pop("backoff_base", None), given.pop("backoff_max", None)
         default = self.settings.backoff
         backoff = type(default)(default.base if base is None else base, default.maximum if most is None else most)
-        policy = Policy(given.pop("max_attempts", DEFAULT_MAX_ATTEMPTS), backoff, given.pop("history", None))
+        attempts = given.pop("max_attempts", DEFAULT_MAX_ATTEMPTS)
+        policy = Policy(attempts, backoff, given.pop("history", None), tries=given.pop("tries", None))
         made = make_handler(kind, function, policy=policy, **{**DEFAULTS, **given})
         handler = replace(made, rules=self.registry.rules)
         self.registry.add(handler)

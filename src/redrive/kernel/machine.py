@@ -206,11 +206,12 @@ def lands(event: Event, to: State, meets: Collection[Meets]) -> State:
 class Policy:
     """How a kind is retried."""
 
-    max_attempts: int = 5
+    max_attempts: int = 5  # of a task for which nothing else is said
     backoff: Backoff = field(default_factory=Backoff)
     history: float | None = None  # seconds that completed tasks are kept; None: as long as all others, 0: not at all
     # A task that was aboard so many workers in a row that were lost is failed; None: something else bounds it.
     max_deaths: int | None = 3
+    tries: int | None = None  # attempts that a worker gives a task at most, whatever the task allows
 
 
 # Not frozen: a frozen dataclass costs several microseconds to make, and one of each is made per task.

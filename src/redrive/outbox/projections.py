@@ -87,6 +87,7 @@ class Projections:
             "queue": projection.queue,
             "bulk": projection.batch,
             "max_attempts": own.max_attempts,
+            "tries": own.given.get("max_attempts"),  # who has said nothing leaves it to who published
             "timeout": own.max_processing_seconds,
             "backoff_base": own.base_backoff_seconds,
             "backoff_max": own.max_backoff_seconds,

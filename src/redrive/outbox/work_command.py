@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from redrive.cli.commands.work import MetricsHost, MetricsPort, Processes, WorkerId, serve
+from redrive.cli.commands.work import MetricsHost, Processes, serve
 from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.signals import starting
@@ -17,6 +17,23 @@ from redrive.outbox.settings import OutboxSettings
 
 DEFAULT_METRICS_PORT = 9108
 Names = Annotated[list[str] | None, typer.Argument(metavar="PROJECTION", help="Which ones; else all.")]
+WorkerId = Annotated[
+    str | None,
+    typer.Option(
+        "--id", metavar="NAME", help="The worker's name (else OUTBOX_WORKER_ID, else TASK_WORKER_ID, else generated)."
+    ),
+]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        metavar="N",
+        min=0,
+        max=65535,
+        help="Serve /healthz, /readyz and /metrics there (else REDRIVE_METRICS_PORT, else OUTBOX_METRICS_PORT, else "
+        f"{DEFAULT_METRICS_PORT}); 0 takes any free one.",
+    ),
+]
 WORKERS_OPTIONS = ("concurrency", "sleep", "tries", "max_time", "max_jobs", "once", "stop_when_empty")
 
 
@@ -34,7 +51,7 @@ def work(
     json: Json = False,
 ) -> None:
     """Project events until stopped, by the settings OUTBOX_LEASE_SECONDS, OUTBOX_RECLAIM_INTERVAL_SECONDS,
-    OUTBOX_WORKER_ID and OUTBOX_METRICS_PORT (9108; 0 takes any free port)."""
+    OUTBOX_MAX_PROCESSING_SECONDS, OUTBOX_MAX_ATTEMPTS, OUTBOX_WORKER_ID and OUTBOX_METRICS_PORT."""
     loaded = load(url, app, warns=False)
     own, registry = loaded.app.settings.of(OutboxSettings), loaded.app.registry
     names = [projection_in(registry, name).queue for name in projection or projections_of(registry)]

@@ -20,14 +20,15 @@ class Decisions:
         self._tries = config.options.tries
 
     def decide(self, run: Run, outcome: Outcome) -> Transition:
-        task, tries = run.task, self._tries
+        task = run.task
         policy = run.handler.policy if run.handler is not None else Policy(backoff=self._backoff)
         if type(outcome) is Completed:
             done = complete(task.id, task.token, outcome.result, policy, self._worker_id, run.ms, task.feature)
             if task.join is not None:
                 done.join = task.join
             return done
-        allowed = task.max_attempts if tries is None else min(task.max_attempts, tries)
+        bounds = [one for one in (self._tries, policy.tries) if one is not None]
+        allowed = min(task.max_attempts, *bounds) if bounds else task.max_attempts
         lease = Lease(task.id, task.token, task.attempt, allowed, self._worker_id, run.ms, task.feature, task.join)
         decided: Transition | None
         try:

@@ -131,6 +131,21 @@ async def test_a_sink_that_stays_down_fails_them_in_the_end(url: str, world: Wor
     assert len(world.sink.requests) == 3
 
 
+async def test_the_setting_of_the_worker_bounds_what_others_published(url: str, world: World) -> None:
+    """As --tries does; who has set nothing leaves it to who published."""
+    world.sink.fault = _down
+    app, other = make_app(url, max_attempts=3), make_app(url, max_attempts=12)
+    for one in (app, other):
+        one.outbox.projection("notes", sink=world.sink)
+    await other.outbox.publish(None, "notes", "note", 1, "upsert", 1, {})
+    await world.drain(app)
+    await other.outbox.publish(None, "notes", "note", 2, "upsert", 1, {})
+    await world.drain(world.app)
+    for one in (app, other):
+        await one.close()
+    assert {task.scope: task.attempt_count for task in await world.tasks()} == {"note:1": 3, "note:2": 12}
+
+
 def _down(events: Sequence[Event]) -> dict[int, Verdict]:
     raise ConnectionError("down")
 

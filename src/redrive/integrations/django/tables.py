@@ -51,7 +51,7 @@ def _on_sqlite(cursor: Any, features: Sequence[Feature], where: str) -> None:
     if cursor.fetchone() is None:
         cursor.execute(sqlite.CREATE_STEPS_TABLE)
     for statement in sqlite.missing_statements(_applied(cursor, sqlite.APPLIED_DIGESTS), features, where):
-        cursor.execute(statement)
+        sqlite.run_statement(cursor, statement)
 
 
 def _applied(cursor: Any, sql: str) -> list[tuple[str, int, str | None]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -26,6 +27,7 @@ APPLIED_DIGESTS = "select feature, version, digest from redrive_migration"
 RECORD_STEP = (
     "insert into redrive_migration (feature, version, name, applied_at, needs, digest) values (?, ?, ?, ?, ?, ?)"
 )
+ONLY_WHERE = re.compile(r"^-- only where: (.+)$", re.MULTILINE)
 FORGET_STEP = "delete from redrive_migration where feature = ? and version = ?"
 T = TypeVar("T")
 
@@ -138,7 +140,17 @@ def _version(rows: list[dict[str, Any]], feature: str) -> int:
 def _run_script(connection: sqlite3.Connection, script: str) -> None:
     """Runs a script inside the transaction; ``executescript`` would commit first."""
     for statement in _split(script):
-        connection.execute(statement)
+        run_statement(connection.cursor(), statement)
+
+
+def run_statement(cursor: Any, statement: str) -> None:
+    """Runs a statement of a step. A line ``-- only where: select …`` above it says when it is left out: SQLite has no
+    other way to leave alone what somebody else has in the file."""
+    if (condition := ONLY_WHERE.search(statement)) is not None:
+        cursor.execute(condition[1])
+        if cursor.fetchone() is None:
+            return
+    cursor.execute(statement)
 
 
 def _split(script: str) -> Iterator[str]:

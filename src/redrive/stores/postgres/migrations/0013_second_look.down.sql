@@ -13,6 +13,7 @@ begin
       'has_leases',
       'bury_process',
       'erase_reasons',
+      'outside_views',
       'administer',
       'grant_api'])
   loop

@@ -1458,12 +1458,22 @@ end $$;
 -- through functions that run with the owner's rights and keep totals, dead letters and audit right. Run as the owner:
 --   select redrive.grant_producer('web'), redrive.grant_worker('worker'), redrive.grant_api('api'), redrive.grant_viewer('analyst');
 
+-- Views that redrive has outside of its schema, so that they are found without it: their comments say so, and whose they are.
+create or replace function redrive.outside_views() returns setof regclass
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select c.oid::regclass from pg_class c where c.relkind = 'v' and c.relnamespace = to_regnamespace('public')
+    and c.relowner = (select t.relowner from pg_class t where t.oid = 'redrive.task'::regclass)
+    and starts_with(obj_description(c.oid, 'pg_class'), 'For producers: redrive.');
+$$;
+
 -- A producer may enqueue, and call what features made for producers, and nothing else. Such a function says so in its
--- comment, which only its owner can write: comment on function redrive.publish(…) is 'For producers: …'.
+-- comment, which only its owner can write: comment on function redrive.publish(…) is 'For producers: …'; a view into which
+-- they may insert, too.
 create or replace function redrive.grant_producer(p_role text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_function regprocedure;
+  v_view regclass;
 begin
   execute format('grant usage on schema redrive to %I', p_role);
   execute format('grant select on redrive.migration to %I', p_role);
@@ -1478,6 +1488,13 @@ begin
     where p.pronamespace = 'redrive'::regnamespace and starts_with(obj_description(p.oid, 'pg_proc'), 'For producers:')
   loop
     execute format('grant execute on function %s to %I', v_function, p_role);
+  end loop;
+  for v_view in
+    select c.oid from pg_class c where c.relnamespace = 'redrive'::regnamespace and c.relkind = 'v'
+      and starts_with(obj_description(c.oid, 'pg_class'), 'For producers:')
+    union all select o from redrive.outside_views() o
+  loop
+    execute format('grant insert on %s to %I', v_view, p_role);
   end loop;
 end $$;
 
@@ -1521,6 +1538,9 @@ begin
   loop
     execute format('grant execute on function %s to %I', v_function, p_role);
   end loop;
+  for v_table in select o as name from redrive.outside_views() o loop
+    execute format('grant select on %s to %I', v_table.name, p_role);
+  end loop;
 end $$;
 
 -- What serves the HTTP API, and the command line of operators: all that a worker may do, and what decides who may operate and
@@ -1551,7 +1571,8 @@ begin
   for v_view in
     select c.oid::regclass as name, string_agg(quote_ident(a.attname), ', ' order by a.attnum) as columns
     from pg_class c join pg_attribute a on a.attrelid = c.oid
-    where c.relnamespace = 'redrive'::regnamespace and c.relkind = 'v' and a.attnum > 0
+    where (c.relnamespace = 'redrive'::regnamespace or c.oid in (select o from redrive.outside_views() o))
+      and c.relkind = 'v' and a.attnum > 0
       and a.attname not in ('payload', 'result', 'progress', 'error', 'error_message', 'error_stack', 'before',
         'after', 'idempotency_key')
     group by c.oid
