@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
@@ -12,6 +14,8 @@ from redrive import App, webhooks
 from redrive.errors import Conflict, InvalidInput, NotAllowed
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Commit
+from redrive.kernel.reads import Query
+from redrive.kernel.task import State
 from redrive.ops.access import Caller, Role
 from redrive.ops.retention import retention_of
 from redrive.stores.sql import statements
@@ -21,7 +25,8 @@ from redrive.webhooks.duties import disable_failing
 from redrive.webhooks.endpoint_reads import EndpointUnknown
 from redrive.webhooks.metrics import fleet
 from redrive.webhooks.settings import WebhookSettings
-from redrive.webhooks.signing import shown_secret
+from redrive.webhooks.signing import check_secret, shown_secret
+from redrive.webhooks.stored_secrets import check_keys
 from tests.webhooks.conftest import added, deliveries, endpoints, make_app, run_all
 from tests.webhooks.receiver import Receiver, Reply
 
@@ -77,6 +82,52 @@ async def test_while_a_secret_is_replaced_requests_are_signed_with_both(app: App
     for secret in (made["secret"], new["secret"]):
         with pytest.raises(WebhookVerificationError):
             Webhook(secret).verify(last.body, dict(last.headers))
+
+
+async def test_secrets_are_encrypted_where_a_key_is_set(app_url: str, receiver: Receiver) -> None:
+    """Those from before too, on demand; keys change one after the other, and deliveries are signed all the time."""
+    root, old, new = Caller("root", Role.ADMIN), *(base64.urlsafe_b64encode(bytes([n]) * 32).decode() for n in (1, 2))
+    plain = make_app(app_url)
+    await plain.migrate()
+    made = await added(plain, receiver)
+    store = await plain.store()
+
+    async def stored() -> list[str]:
+        return [row["secret"] for row in await store.feature_rows("webhooks", "secrets_page", "", 10)]
+
+    assert await stored() == [made["secret"]]
+    turned: list[str] = []
+    for keys, wanted in (([old], 1), ([old], 0), ([new, old], 2), ([new], 0)):
+        app = make_app(app_url, secret_keys=keys)
+        assert await (await endpoints(app, root)).encrypt() == {"secrets": 1 + len(turned), "encrypted": wanted}
+        if not turned:
+            turned.append((await (await endpoints(app)).rotate(made["id"], overlap_hours=1))["secret"])
+        assert all(one.startswith("fernet:") for one in await stored())
+        assert not any(secret in one for one in await stored() for secret in (made["secret"], *turned))
+        await app.webhooks.send("invoice.paid", account="acme")
+        await run_all(app)
+        for secret in (made["secret"], *turned):
+            Webhook(secret).verify(receiver.got[-1].body, dict(receiver.got[-1].headers))
+        await app.close()
+    assert len(receiver.got) == 4
+    with pytest.raises(NotAllowed):
+        await (await endpoints(plain)).encrypt()
+    with pytest.raises(InvalidInput, match="no key to encrypt with"):
+        await (await endpoints(plain, root)).encrypt()
+    await plain.webhooks.send("invoice.paid", account="acme")
+    await run_all(plain)
+    assert len(receiver.got) == 4, "a process without the key sends nothing"
+    task = next(iter(await store.find(Query(states=(State.DELAYED,)))))
+    assert "this process has no key" in str((await store.timeline(task.id)).attempts[0].message)  # type: ignore[union-attr]
+    await plain.close()
+
+
+@pytest.mark.parametrize("keys", ["short", "a" * 43, ["x"]])
+def test_what_is_no_key_is_refused_and_not_repeated(keys: Any) -> None:
+    with pytest.raises(ValueError, match="key 1 is no 32 bytes in URL-safe base64"):
+        check_keys([keys] if isinstance(keys, str) else keys)
+    with pytest.raises(InvalidInput, match="does not begin with fernet:"):
+        check_secret("fernet:0123456789abcdef")
 
 
 async def test_secrets_of_an_account_and_of_the_settings(app: App, receiver: Receiver) -> None:

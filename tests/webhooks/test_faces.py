@@ -29,6 +29,8 @@ async def test_over_http(memory: App, receiver: Receiver) -> None:
         turned = await client.post(f"{one}/rotate", json={"overlapHours": 2})
         assert turned.json()["overlapHours"] == 2 and turned.json()["secret"] != made.json()["secret"]
         assert (await client.post("/api/webhooks/accounts/acme/rotate", json={})).json()["account"] == "acme"
+        keyless = await client.post("/api/webhooks/secrets/encrypt")
+        assert keyless.status_code == 422 and "no key to encrypt with" in keyless.text
         assert (await client.post(f"{one}/disable", json={"reason": "why"})).json()["state"] == "disabled"
         assert (await client.post(f"{one}/enable", json={})).json()["state"] == "enabled"
         sent = await client.post(
@@ -68,6 +70,9 @@ def test_from_the_command_line(
     assert redrive("webhooks", "edit", one).code == 2
     assert redrive("webhooks", "rotate", one, "--overlap", "1").out.startswith("whsec_")
     assert redrive("webhooks", "rotate").code == 2
+    assert "WEBHOOKS_SECRET_KEYS" in redrive("webhooks", "encrypt").err
+    monkeypatch.setenv("WEBHOOKS_SECRET_KEYS", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+    assert redrive("webhooks", "encrypt", "--json").json == {"secrets": 2, "encrypted": 2}
     assert "1 delivery" in redrive("webhooks", "send", "invoice.paid", '{"n": 1}', "--account", "acme").out
     assert "no enabled endpoint" in redrive("webhooks", "send", "batch.done", "--account", "acme").out
     assert redrive("webhooks", "send", "invoice.paid", "{nonsense").code == 2

@@ -168,6 +168,21 @@ def rotate(
     output.say(f"the old one is valid for {made['overlap_hours']:g} hours more; requests carry a signature by each")
 
 
+@cli.command("encrypt")
+def encrypt(by: By = None, url: Url = None, app: AppName = None, json: Json = False) -> None:
+    """Encrypt the secrets of the store by the newest of WEBHOOKS_SECRET_KEYS, also those from before."""
+
+    async def act(own: Any) -> dict[str, int]:
+        service: Endpoints = own.of(Endpoints)
+        return await service.encrypt()
+
+    done = operate(url, app, act, by=by)
+    if json:
+        output.emit(done)
+        return
+    output.say(f"{done['encrypted']} of {done['secrets']} secrets were encrypted by the newest key; the others are")
+
+
 @cli.command("enable")
 def enable(
     endpoint: EndpointId, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False

@@ -21,6 +21,7 @@ from redrive.webhooks.metrics import ATTEMPTS
 from redrive.webhooks.send_request import Answer, post
 from redrive.webhooks.settings import WebhookSettings
 from redrive.webhooks.signing import signatures_in, signed_headers, without_signatures
+from redrive.webhooks.stored_secrets import decrypt
 
 logger = logging.getLogger("redrive.webhooks")
 UNSIGNED = "WEBHOOK_NO_SECRET"
@@ -46,7 +47,8 @@ class DeliveryAttempt:
         settings = ctx.settings.of(WebhookSettings)
         task = ctx.task
         own = await ctx.store.feature_rows("webhooks", "delivery_keys", str(task.id), str(task.token))
-        keys = keys_of(own, settings.secret)
+        opened = [{**row, "secret": decrypt(settings.secret_keys, row["secret"])} for row in own]
+        keys = keys_of(opened, settings.secret)
         if not keys:
             raise Fail(UNSIGNED, "no secret to sign with: redrive webhooks rotate, or ENTERPRISE_WEBHOOK_SECRET")
         return cls(ctx, rows[0], keys, settings)

@@ -14,6 +14,7 @@ from redrive.webhooks.delivery_tasks import deliveries
 from redrive.webhooks.events import FEATURE, Event, chosen, direct_endpoint
 from redrive.webhooks.settings import WebhookSettings
 from redrive.webhooks.signing import check_secret
+from redrive.webhooks.stored_secrets import encrypt
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
@@ -42,7 +43,11 @@ async def fan_out(
     commit = deliveries(event, [used["id"]], settings.attempts, trace_id=trace_id)
     rows = [Rows(FEATURE, "endpoint_used", (used,))]
     if secret is not None:
-        kept = {"id": f"sec_{used['id']}", "owner": f"endpoint:{used['id']}", "secret": secret}
+        kept = {
+            "id": f"sec_{used['id']}",
+            "owner": f"endpoint:{used['id']}",
+            "secret": encrypt(settings.secret_keys, secret),
+        }
         rows.append(Rows(FEATURE, "secret_added", (kept,)))
     commit.rows = [*rows, *commit.rows]
     return [used["id"]], commit

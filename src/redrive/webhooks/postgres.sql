@@ -93,6 +93,13 @@ select s.owner from redrive.webhooks_secret s
 where s.owner in ('endpoint:' || $1::text, 'account:' || $2::text) and (s.expires_at is null or s.expires_at > clock_timestamp())
 order by s.created_at desc, s.id desc
 
+-- secrets_page: secrets as they are stored, behind an id ($1), so many ($2)
+select s.id, s.secret from redrive.webhooks_secret s where s.id > $1 order by s.id limit $2
+
+-- secrets_stored: the same secrets, stored otherwise; one that was replaced meanwhile is left
+update redrive.webhooks_secret s set secret = x.secret from jsonb_to_recordset($1) x(id text, was text, secret text)
+where s.id = x.id and s.secret = x.was
+
 -- secrets: when the secrets of an owner were made, and until when they are valid
 select s.id, s.created_at, s.expires_at from redrive.webhooks_secret s
 where s.owner = $1::text and (s.expires_at is null or s.expires_at > clock_timestamp()) order by s.created_at desc, s.id desc

@@ -85,6 +85,11 @@ class EndpointPage(Out):
     next: str | None
 
 
+class EncryptedSecrets(Out):
+    secrets: int = Field(description="All that the store has.")
+    encrypted: int = Field(description="Those that were not, or by an older key.")
+
+
 class Rotated(Out):
     account: str
     endpoint: str | None = None
@@ -193,6 +198,12 @@ async def rotate_secret(endpoint: str, body: RotateIn, operator: TheOperator) ->
 async def rotate_account(account: str, body: RotateIn, operator: TheOperator) -> dict[str, Any]:
     """Give an account a new secret, for its endpoints that have none of their own."""
     return await operator.of(Endpoints).rotate_account(account, secret=body.secret, overlap_hours=body.overlap_hours)
+
+
+@router.post("/secrets/encrypt")
+async def encrypt_secrets(operator: TheOperator) -> EncryptedSecrets:
+    """Encrypt the secrets of the store by the newest of ``WEBHOOKS_SECRET_KEYS``, also those from before."""
+    return EncryptedSecrets.model_validate(await operator.of(Endpoints).encrypt())
 
 
 @router.post("/endpoints/{endpoint}/enable", response_model=EndpointDetail)

@@ -19,9 +19,11 @@ from redrive.webhooks.documents import origin
 from redrive.webhooks.endpoint_reads import EndpointReads
 from redrive.webhooks.events import FEATURE, MOST_ENDPOINTS, check_account, check_events
 from redrive.webhooks.signing import check_secret, new_secret, shown_secret
+from redrive.webhooks.stored_secrets import decrypt, encrypt, is_current
 from redrive.webhooks.url_check import judge_url
 
 MOST_DESCRIPTION = 500
+SECRETS_AT_ONCE = 200
 
 
 class Endpoints(EndpointReads):
@@ -62,7 +64,10 @@ class Endpoints(EndpointReads):
         }
         key = None if shared else check_secret(secret) if secret is not None else new_secret()
         said = self._audit(who, "ADDED", name, account, after={"url": origin(url), "events": wanted})
-        rows = [Rows(FEATURE, "endpoint_added", (row,)), *([] if key is None else [_secret(f"endpoint:{name}", key)])]
+        rows = [
+            Rows(FEATURE, "endpoint_added", (row,)),
+            *([] if key is None else [self._stored(f"endpoint:{name}", key)]),
+        ]
         await self._store.apply(Commit(rows=rows, audits=[said]))
         return {**await self.show(name), "secret": None if key is None else shown_secret(key)}
 
@@ -116,8 +121,31 @@ class Endpoints(EndpointReads):
         named = owner.removeprefix("endpoint:") if owner.startswith("endpoint:") else owner
         said = self._audit(who, "SECRET_ROTATED", named, account, after={"overlap_hours": hours}, kind="WEBHOOK")
         expire = Rows(FEATURE, "secrets_expire", ({"owner": owner, "seconds": hours * 3600},))
-        await self._store.apply(Commit(rows=[expire, _secret(owner, key)], audits=[said]))
+        await self._store.apply(Commit(rows=[expire, self._stored(owner, key)], audits=[said]))
         return {"account": account, "secret": shown_secret(key), "overlap_hours": hours}
+
+    def _stored(self, owner: str, key: str) -> Rows:
+        kept = encrypt(self._own.secret_keys, key)
+        return Rows(FEATURE, "secret_added", ({"id": f"sec_{secrets.token_hex(10)}", "owner": owner, "secret": kept},))
+
+    async def encrypt(self) -> dict[str, int]:
+        """Encrypt all secrets of the store by the newest of ``WEBHOOKS_SECRET_KEYS``: those that are not encrypted, and
+        those by older keys. Safe to repeat, and while deliveries are signed."""
+        who, keys, after, total, changed = self._session.may(Role.ADMIN), self._own.secret_keys, "", 0, 0
+        if not keys:
+            raise InvalidInput("there is no key to encrypt with", hint="set WEBHOOKS_SECRET_KEYS, here and for workers")
+        while rows := await self._rows("secrets_page", after, SECRETS_AT_ONCE):
+            after, total = rows[-1]["id"], total + len(rows)
+            new = [
+                {"id": row["id"], "was": row["secret"], "secret": encrypt(keys, decrypt(keys, row["secret"]))}
+                for row in rows
+                if not is_current(keys, row["secret"])
+            ]
+            if new:
+                said = Audit(who, "WEBHOOK_SECRETS_ENCRYPTED", target="webhooks:secrets", after={"secrets": len(new)})
+                await self._store.apply(Commit(rows=[Rows(FEATURE, "secrets_stored", tuple(new))], audits=[said]))
+                changed += len(new)
+        return {"secrets": total, "encrypted": changed}
 
     async def enable(self, endpoint: str, reason: str | None = None) -> dict[str, Any]:
         """Let an endpoint get events again, from now on."""
@@ -185,7 +213,3 @@ def _described(text: str | None) -> str | None:
     if text is not None and (len(text) > MOST_DESCRIPTION or not text.isprintable()):
         raise InvalidInput(f"a description is one line of at most {MOST_DESCRIPTION} characters")
     return text or None
-
-
-def _secret(owner: str, key: str) -> Rows:
-    return Rows(FEATURE, "secret_added", ({"id": f"sec_{secrets.token_hex(10)}", "owner": owner, "secret": key},))

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 
 from redrive.errors import InvalidInput
+from redrive.webhooks.stored_secrets import SEALED
 
 PREFIX = "whsec_"
 SHORTEST_BYTES = 16
@@ -40,6 +41,8 @@ def check_secret(secret: str) -> str:
     """Returns a secret that somebody brings along; one that is too short to keep anybody out is refused."""
     if len(secret) > LONGEST or not secret.isprintable():
         raise InvalidInput(f"a secret is one line of at most {LONGEST} characters")
+    if secret.startswith(SEALED):
+        raise InvalidInput(f"a secret does not begin with {SEALED}", hint="what is encrypted in the store begins so")
     if len(key_of(secret)) < SHORTEST_BYTES:
         raise InvalidInput(f"the secret has fewer than {SHORTEST_BYTES} bytes", hint="leave it out, and one is made")
     return secret

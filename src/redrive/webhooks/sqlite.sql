@@ -90,6 +90,13 @@ select s.owner from redrive_webhooks_secret s
 where s.owner in ('endpoint:' || ?1, 'account:' || ?2) and (s.expires_at is null or s.expires_at > unixepoch() * 1000000)
 order by s.created_at desc, s.id desc
 
+-- secrets_page: secrets as they are stored, behind an id (?1), so many (?2)
+select s.id, s.secret from redrive_webhooks_secret s where s.id > ?1 order by s.id limit ?2
+
+-- secrets_stored: the same secrets, stored otherwise; one that was replaced meanwhile is left
+update redrive_webhooks_secret set secret = v.value ->> 'secret' from json_each(?1) v
+where redrive_webhooks_secret.id = v.value ->> 'id' and redrive_webhooks_secret.secret = v.value ->> 'was'
+
 -- secrets: when the secrets of an owner were made, and until when they are valid
 select s.id, s.created_at, s.expires_at from redrive_webhooks_secret s
 where s.owner = ?1 and (s.expires_at is null or s.expires_at > unixepoch() * 1000000) order by s.created_at desc, s.id desc
