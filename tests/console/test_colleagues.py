@@ -160,7 +160,7 @@ async def test_who_approves_a_purge_reads_what_becomes_of_the_tasks(any_app: App
         html = await page(client, "/approvals")
         assert "2 waiting tasks become cancelled, and do not run; each can be retried by its id" in text_of(html)
         assert "kind SEND was paused by carol" in text_of(html) and "The first waits since" in text_of(html)
-        assert f'href="{HOME}/tasks?kind=SEND&amp;state=queued"' in html
+        assert f'href="{HOME}/tasks?kind=SEND&amp;state=paused"' in html
         bob = await any_app.operator(Caller("bob", Role.OPERATOR))
         await bob.approvals.approve(begun.approval.id)
         store = await any_app.store()

@@ -119,7 +119,7 @@ def test_every_metric_of_the_fleet_is_filled() -> None:
     filled = set(samples_of(figures))
     assert filled == {metric.name for metric in metrics.TABLE if metric.scope is metrics.Scope.FLEET}
     body, _ = render(metrics.TABLE, Told("default", {}, {"default": samples_of(figures)}))
-    assert value(parsed(body.decode()), "redrive_fleet_tasks", queue="q", kind="A", state="queued") == 1
+    assert value(parsed(body.decode()), "redrive_fleet_tasks", queue="q", kind="A", state="paused") == 1
 
 
 async def test_redrive_up_serves_them(app: App) -> None:

@@ -94,12 +94,12 @@ async def test_a_backlog_of_a_paused_kind_names_who_paused_it(harness: Harness) 
     await harness.tick("w1")
     (found,) = [one for one in await examine(harness.store) if "backs up" in one.text]
     assert (found.code, found.about) == ("held_backlog", ("kind", "SHIP"))
-    assert found.text.endswith("3 are queued: all 3 of kind SHIP, paused by carol 10 min ago")
+    assert found.text.endswith("3 wait: all 3 of kind SHIP, paused by carol 10 min ago")
     assert found.fix == "redrive resume --kind SHIP"
     queue = next(one for one in await operator(harness).control.queues() if one.name == "default")
     assert queue.held is not None and queue.held.whole
     await harness.enqueue("B")
-    assert (await said(harness, "held_backlog")).endswith("4 are queued: 3 of kind SHIP, paused by carol 10 min ago")
+    assert (await said(harness, "held_backlog")).endswith("4 wait: 3 of kind SHIP, paused by carol 10 min ago")
     queue = next(one for one in await operator(harness).control.queues() if one.name == "default")
     assert queue.held is not None and not queue.held.whole
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from redrive.errors import InvalidInput, NotAllowed, UnknownKind, UnknownQueue
 from redrive.handlers.registry import Declared, Registry
+from redrive.kernel.commit import Target
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
+from redrive.kernel.ports.store import Query
+from redrive.kernel.task import State
 from redrive.ops import access, executor
 from redrive.ops.access import Caller, Role
 from redrive.ops.doctor import examine
@@ -92,6 +96,55 @@ async def test_names_are_checked_and_declared_ones_known(harness: Harness) -> No
     with pytest.raises(UnknownQueue):
         await own.failures.retry_matching(FailureFilter(queue="fra"))
     assert {queue.name: queue.paused is not None for queue in await own.control.queues()}["far"]
+
+
+async def test_what_a_pause_holds_back_shows_as_paused(harness: Harness) -> None:
+    """By whatever it is paused: a queue, a kind or a group, one task or all; and it is found and counted so."""
+    own = operator(harness)
+    by_queue = await harness.enqueue_many(3, "A", queue="far")
+    by_kind = await harness.enqueue_many(2, "SHIP")
+    by_group = await harness.enqueue("A", group="g")
+    ready = await harness.enqueue_many(2, "A")
+    later = await harness.enqueue("SHIP", delay=60)
+    for target, name in ((Target.QUEUE, "far"), (Target.KIND, "SHIP"), (Target.GROUP, "g")):
+        await harness.hold(target, name)
+    held = {*by_queue, *by_kind, by_group}
+
+    async def ids(*states: State, **which: Any) -> set[UUID]:
+        found, before = set[UUID](), None
+        while True:
+            page = await own.tasks.list(Query(states, limit=2, before=before, **which))
+            assert all(task.state in states for task in page.tasks)
+            found |= {task.id for task in page.tasks}
+            before = page.next_before
+            if before is None:
+                return found
+
+    assert await ids(State.PAUSED) == held
+    assert await ids(State.QUEUED) == set(ready)
+    assert await ids(State.QUEUED, State.DELAYED) == {*ready, later}
+    assert await ids(State.PAUSED, kind="A") == {*by_queue, by_group}
+    assert await ids(State.PAUSED, queue="default") == {*by_kind, by_group}
+    assert await ids(State.QUEUED, kind="SHIP") == set()
+    for task_id, by in ((by_queue[0], "queue:far"), (by_kind[0], "kind:SHIP"), (by_group, "group:g")):
+        story = await own.tasks.show(task_id)
+        assert (story.timeline.task.state, story.timeline.task.paused_by) == (State.PAUSED, by)
+        assert "paused" in {reason.code for reason in story.why}
+        assert (await own.tasks.get(task_id)).paused_by == by
+        assert "paused" in {reason.code for reason in await own.tasks.why(await own.tasks.get(task_id))}
+    stats = await own.health.stats()
+    # Totals know no groups: those of one count when a claim has met them.
+    assert (stats.totals()["queued"], stats.totals()["paused"], stats.totals()["delayed"]) == (3, 5, 1)
+    queues = {queue.name: queue.totals for queue in await own.control.queues()}
+    assert (queues["far"]["queued"], queues["far"]["paused"]) == (0, 3)
+    kinds = {kind.name: kind.totals for kind in await own.control.kinds()}
+    assert (kinds["SHIP"]["queued"], kinds["SHIP"]["paused"], kinds["SHIP"]["delayed"]) == (0, 2, 1)
+    refused = await own.tasks.resume([by_kind[0]])
+    assert refused.skipped == {by_kind[0]: "its kind SHIP is paused: redrive resume --kind SHIP"}
+    assert (await own.tasks.cancel([by_kind[1]])).done == [by_kind[1]]
+    await harness.hold(Target.KIND, "SHIP", False)
+    assert (await own.tasks.get(by_kind[0])).state is State.QUEUED
+    await harness.check_totals()
 
 
 async def test_an_executor_gets_what_is_due_with_its_first_claim(harness: Harness) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from redrive.kernel.task import State, Task
 from redrive.ops import views
+from redrive.ops.held import is_gated
 from redrive.ops.inspect import attempts_told
 from redrive.ops.operator.tasks import Story
 from redrive.ops.views import Sight, View
@@ -149,9 +150,9 @@ def _commands(task: Task) -> dict[str, str]:
         named["retry"] = f'redrive retry {task.id} --reason "…"'
     if task.state is State.FAILED:
         named["forget"] = f'redrive forget {task.id} --reason "…"'
-    if task.state in (State.QUEUED, State.DELAYED):
+    if task.state in (State.QUEUED, State.DELAYED) or is_gated(task):
         named["pause"] = f'redrive pause {task.id} --reason "…"'
-    if task.state is State.PAUSED:
+    if task.state is State.PAUSED and not is_gated(task):
         named["resume"] = f"redrive resume {task.id}"
     if task.state not in (State.COMPLETED, State.CANCELLED, State.FAILED):  # what is failed is given up by forget
         named["cancel"] = f'redrive cancel {task.id} --reason "…"'

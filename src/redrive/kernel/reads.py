@@ -34,6 +34,9 @@ class Query:
     failure_type: str | None = None
     join: str | None = None  # members of this one, a batch for instance
     bulk_id: str | None = None  # live tasks that this bulk retry brought back last
+    not_queues: tuple[str, ...] = ()
+    not_kinds: tuple[str, ...] = ()
+    not_groups: tuple[str, ...] = ()
 
     @property
     def by_state(self) -> bool:

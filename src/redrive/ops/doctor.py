@@ -211,7 +211,8 @@ def _backlog(diagnosis: Diagnosis, stats: inspect.Stats, queues: dict[str, dict[
 
 def _backs_up(name: str, waited: timedelta, queued: int, held: HeldQueue | None, overview: Overview) -> Finding:
     """Returns a queue whose first task waits for long; where a paused kind or an open circuit is behind it, that."""
-    text = f"queue {name} backs up: its first task waits since {span(waited)}, {queued} are queued"
+    number = f"{queued} are queued" if held is None else f"{held.queued} wait"
+    text = f"queue {name} backs up: its first task waits since {span(waited)}, {number}"
     if held is None:
         fix = f"redrive list --state queued --queue {shlex.quote(name)}, then redrive show ID: it says why"
         return Finding(Level.WARNING, "backlog", text, fix, ("queue", name))

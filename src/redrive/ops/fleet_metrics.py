@@ -139,10 +139,16 @@ def _alerts(figures: Figures, queues: set[str], found: Samples) -> None:
 
 
 def _kinds(figures: Figures, names: dict[Key, Key], found: Samples) -> None:
+    paused_queues, paused_kinds = set(figures.paused_queues), set(figures.paused_kinds)
     for each in figures.kinds:
         key = names[each.queue, each.kind]
+        # What a pause holds back is queued by its row, and paused to everybody who looks.
+        gated = each.queue in paused_queues or each.kind in paused_kinds
         for state in LIVE:
-            put(found, metrics.TASKS.name, float(each.states.get(state, 0)), *key, state.value)
+            shown = State.PAUSED if gated and state is State.QUEUED else state
+            put(found, metrics.TASKS.name, float(each.states.get(state, 0)), *key, shown.value)
+        if gated:
+            put(found, metrics.TASKS.name, 0.0, *key, State.QUEUED.value)
         put(found, metrics.ENQUEUED.name, float(each.enqueued), *key)
         put(found, metrics.COMPLETED.name, float(each.states.get(State.COMPLETED, 0)), *key)
         put(found, metrics.CANCELLED.name, float(each.states.get(State.CANCELLED, 0)), *key)

@@ -16,6 +16,7 @@ from redrive.kernel.ports.store import CauseRow, Count, LetterCount, Overview, Q
 from redrive.kernel.reads import CauseOrder, CauseRanking
 from redrive.kernel.task import State, Task, Timeline
 from redrive.ops.handler_notes import strays
+from redrive.ops.held import find_shown, shown_counts
 from redrive.ops.pages import in_pieces
 from redrive.ops.workers import OUTSIDE, Lost, live_workers, lost
 
@@ -52,10 +53,15 @@ class Stats:
         """Returns how many workers are heard of, executors included."""
         return len(live_workers(self.overview))
 
+    @property
+    def shown(self) -> list[Count]:
+        """Totals in which what a pause holds back counts as paused."""
+        return shown_counts(self.counts, self.overview)
+
     def totals(self) -> dict[str, int]:
         """Returns tasks by state, over everything."""
         found = {state.value: 0 for state in State}
-        for count in self.counts:
+        for count in self.shown:
             found[count.state.value] += count.n
         return found
 
@@ -76,7 +82,7 @@ class Stats:
     def by(self, name: str) -> dict[str, dict[str, int]]:
         """Returns tasks by state for each ``queue`` or ``kind``."""
         found: dict[str, dict[str, int]] = {}
-        for count in self.counts:
+        for count in self.shown:
             row = found.setdefault(getattr(count, name), {state.value: 0 for state in State})
             row[count.state.value] += count.n
         return dict(sorted(found.items()))
@@ -123,10 +129,10 @@ def cancelled_because(found: Timeline) -> str | None:
 
 
 async def list_tasks(store: Store, query: Query) -> Page:
-    """Returns one page, newest first; ``next_before`` continues it."""
+    """Returns one page, newest first, by the state that tasks are shown with; ``next_before`` continues it."""
     if not 1 <= query.limit <= 1000:
         raise InvalidInput(f"limit must be from 1 to 1000, not {query.limit}")
-    found = await store.find(query) if query.documents is None else await _paged(store, query)
+    found = await find_shown(store, query) if query.documents is None else await _paged(store, query)
     more = len(found) == query.limit
     return Page(found, found[-1].id if found and more else None)
 
@@ -134,7 +140,7 @@ async def list_tasks(store: Store, query: Query) -> Page:
 async def _paged(store: Store, query: Query) -> list[Task]:
     async def fetch(number: int, documents: int, last: Task | None) -> list[Task]:
         before = query.before if last is None else last.id
-        return await store.find(replace(query, limit=number, documents=documents, before=before))
+        return await find_shown(store, replace(query, limit=number, documents=documents, before=before))
 
     return await in_pieces(query.limit, fetch)
 

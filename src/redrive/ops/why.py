@@ -15,6 +15,7 @@ from redrive.kernel.ports.store import HoldRow, LimitRow, Overview, Query, Store
 from redrive.kernel.task import State, Task
 from redrive.ops import handler_notes
 from redrive.ops.circuits import told
+from redrive.ops.held import is_gated
 from redrive.ops.text import span
 from redrive.ops.workers import DECLARED_DEAD, OUTSIDE, is_lost, live_workers
 
@@ -53,7 +54,7 @@ async def _reasons(store: Store, task: Task) -> list[Reason]:
         case State.FAILED:
             return [_failed(task), *_unhandled(task), *await _operations(store, task)]
         case State.PAUSED:
-            return await _paused(store, task)
+            return await _queued(store, task) if is_gated(task) else await _paused(store, task)
         case State.DELAYED:
             unknown = await _unknown_feature(store, task)
             overview = await store.overview()
@@ -226,7 +227,7 @@ async def _queued(store: Store, task: Task) -> list[Reason]:
 
 def held_by(task: Task, overview: Overview) -> list[str]:
     """Returns in a few words each pause or open circuit that keeps a waiting task from being claimed."""
-    if task.state not in (State.QUEUED, State.DELAYED):
+    if task.state not in (State.QUEUED, State.DELAYED) and not is_gated(task):
         return []
     circuit = overview.circuit_of(task.kind)
     return [

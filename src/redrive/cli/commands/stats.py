@@ -119,7 +119,7 @@ def _document(found: Stats) -> dict[str, Any]:
         "forgotten": sum(found.forgotten().values()),
         "queues": found.by("queue"),
         "kinds": found.by("kind"),
-        "counts": [asdict(count) for count in found.counts],
+        "counts": [asdict(count) for count in found.shown],
         "holds": [asdict(row) for row in overview.holds],
         "circuits": [
             {"name": row.name, "kinds": row.kinds, "since": row.since, "until": row.until, "reason": row.reason}
@@ -152,7 +152,7 @@ def _document(found: Stats) -> dict[str, Any]:
 
 def _totals(found: Stats) -> None:
     rows: dict[tuple[str, str], dict[str, int]] = {}
-    for count in found.counts:
+    for count in found.shown:
         rows.setdefault((count.queue, count.kind), {})[count.state.value] = count.n
     if not any(any(row.values()) for row in rows.values()):
         output.say("no tasks yet")

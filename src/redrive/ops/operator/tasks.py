@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.allowance import PlannedAction
 from redrive.ops.finder import Match
+from redrive.ops.held import is_gated, shown
 from redrive.ops.members import is_batch
 from redrive.ops.operator.session import Service
 from redrive.ops.why import Reason, why
@@ -86,7 +88,9 @@ class TaskService(Service):
 
     async def get(self, task_id: UUID) -> Task:
         self._session.may(Role.VIEWER)
-        return await actions.require(self._store, task_id, self._session.documents)
+        task = await actions.require(self._store, task_id, self._session.documents)
+        await shown(self._store, [task])
+        return task
 
     async def document(self, task_id: UUID, name: str) -> JsonText | None:
         """Returns the ``payload`` or ``result`` of a task, however long, as text."""
@@ -96,7 +100,9 @@ class TaskService(Service):
 
     async def get_many(self, task_ids: Sequence[UUID]) -> dict[UUID, Task]:
         self._session.may(Role.VIEWER)
-        return await self._store.get_many(task_ids, documents=self._session.documents)
+        found = dict(await self._store.get_many(task_ids, documents=self._session.documents))
+        await shown(self._store, [*found.values()])
+        return found
 
     async def show(self, task_id: UUID) -> Story:
         self._session.may(Role.VIEWER)
@@ -107,7 +113,9 @@ class TaskService(Service):
                 told = f"redrive batch show {task_id}"
                 raise TaskNotFound(f"{task_id} is a batch, and no task", hint=self._session.command(told)) from error
             raise
-        return Story(found, await self._why(found.task))
+        reasons = await self._why(found.task)
+        await shown(self._store, [found.task])
+        return Story(found, reasons)
 
     async def why(self, task: Task) -> builtins.list[Reason]:
         """Returns why it does not run; nothing when it does, or is done."""
@@ -121,7 +129,8 @@ class TaskService(Service):
     async def surroundings(self, tasks: Sequence[Task]) -> Overview | None:
         """Returns pauses and workers, looked up only where one of these tasks can be held or lost by one."""
         self._session.may(Role.VIEWER)
-        return await self._store.overview() if any(task.state in AFFECTED for task in tasks) else None
+        affected = any(task.state in AFFECTED or is_gated(task) for task in tasks)
+        return await self._store.overview() if affected else None
 
     async def seen(self, task_id: UUID) -> str:
         """Returns what stands for the state in which a task is; it is another one when somebody has acted since."""
@@ -167,4 +176,15 @@ class TaskService(Service):
 
     async def resume(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
         who = self._session.may(Role.OPERATOR)
-        return await actions.resume_tasks(self._store, ids, actor=who, reason=reason)
+        result = await actions.resume_tasks(self._store, ids, actor=who, reason=reason)
+        result.skipped |= await self._gates(list(result.skipped))
+        return result
+
+    async def _gates(self, ids: builtins.list[UUID]) -> dict[UUID, str]:
+        """Returns what holds back those that are not paused themselves, and how that is resumed."""
+        found = await self.get_many(ids) if ids else {}
+        held = {id_: (task.paused_by or "").partition(":") for id_, task in found.items() if is_gated(task)}
+        return {
+            id_: f"its {target} {name} is paused: {self._session.command(f'redrive resume --{target} {quote(name)}')}"
+            for id_, (target, _, name) in held.items()
+        }

@@ -123,6 +123,11 @@ def _tasks(query: Query, states: str | None, *, errors: bool, since: datetime | 
     if states is None or wanted is None:
         return None
     where = Where(wanted, query.documents).add(states)
+    for column, others in (("queue", query.not_queues), ("kind", query.not_kinds)):
+        if others:
+            where.add(f" and {column} <> all ({{}})", list(others))
+    if query.not_groups:
+        where.add(" and (task_group <> all ({})) is not false", list(query.not_groups))
     if since is not None:
         where.add(" and finished_at >= {}", since)
     if query.before is not None:

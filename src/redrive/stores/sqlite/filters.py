@@ -45,6 +45,13 @@ _UNTIL = """ and failed_at < ? and failed_seq < min(coalesce((
   from (select m.failed_seq from redrive_task m where m.state = 'failed' and m.failed_at < ? limit 500) few))"""
 
 
+_OTHERS = {
+    " and queue not in (select value from json_each(?))": "not_queues",
+    " and kind not in (select value from json_each(?))": "not_kinds",
+    " and coalesce(task_group, '') not in (select value from json_each(?))": "not_groups",
+}
+
+
 def _mark(_nth: int) -> str:
     return "?"
 
@@ -159,6 +166,9 @@ def _tasks(query: Query, states: str | None, *, errors: bool, few: bool = False)
         return None
     sql, args = where(wanted, _mark)
     sql += states
+    for text, others in _OTHERS.items():
+        if names := getattr(query, others):
+            sql, args = sql + text, [*args, json.dumps(names)]
     if query.before is not None:
         sql, args = sql + " and id < ?", [*args, str(query.before)]
     # By the index of a state, and then sorted, where it has few; by id, the others would be walked through for them.
