@@ -87,6 +87,7 @@ def main() -> None:
     with transaction.atomic():
         gone = Note.objects.create(pk=6, title="gone")
         gone.delete()
+        Note.objects.create(pk=6, title="back")
         hidden = Draft.objects.create(pk=7, title="seen")
         hidden.title, hidden.version = "hidden", 2
         hidden.save()

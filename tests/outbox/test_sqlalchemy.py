@@ -84,7 +84,7 @@ async def test_what_a_flush_changes_is_published(world: World, sessions: Callabl
         session.commit()
         session.delete(note)
         session.commit()
-    assert await events(world) == [("note:1", "upsert", 1), ("note:1", "upsert", 2), ("note:1", "delete", 3)]
+    assert await events(world) == [("note:1", "create", 1), ("note:1", "upsert", 2), ("note:1", "delete", 3)]
     [first, *_] = sorted(await world.tasks(), key=lambda task: task.id.int)
     body = first.payload["payload"]
     assert (body["title"], body["price"], body["revision"]) == ("milk", "1.50", 1)
@@ -104,7 +104,7 @@ async def test_a_rollback_leaves_nothing(world: World, sessions: Callable[[], Se
             session.flush()
             inner.rollback()
         session.commit()
-    assert await events(world) == [("note:2", "upsert", 1)]
+    assert await events(world) == [("note:2", "create", 1)]
 
 
 async def test_versions_of_a_column_documents_and_changed_ids(world: World, sessions: Callable[[], Session]) -> None:
@@ -116,7 +116,7 @@ async def test_versions_of_a_column_documents_and_changed_ids(world: World, sess
         session.execute(update(Tag).values(number=9))  # past the objects
         session.commit()
     found = await events(world)
-    assert found == [("tag:a", "upsert", 7), ("tag:a", "delete", 8), ("tag:c", "upsert", 8)]
+    assert found == [("tag:a", "create", 7), ("tag:a", "delete", 8), ("tag:c", "create", 8)]
     await world.drain()
     assert await world.versions() == {"tag:c": 8}
     assert await world.fts.get("tag:c") == {"name": "c"}
@@ -139,7 +139,7 @@ async def test_a_change_that_does_not_raise_the_version_is_refused(
             session.commit()
         session.rollback()
         assert not session.get_one(Tag, "a").secret
-    assert await events(world) == [("tag:a", "upsert", 7)]
+    assert await events(world) == [("tag:a", "create", 7)]
 
 
 async def test_asynchronous_sessions(world: World, url: str) -> None:
@@ -159,7 +159,7 @@ async def test_asynchronous_sessions(world: World, url: str) -> None:
         session.add(Note(id=2, title="bread"))
         await session.commit()
     await engine.dispose()
-    assert await events(world) == [("note:2", "upsert", 1)]
+    assert await events(world) == [("note:2", "create", 1)]
 
 
 async def test_what_cannot_be_projected_is_refused(sessions: Callable[[], Session]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -86,6 +86,8 @@ class Registry:
     told_reclaimed: list[Callable[[Sequence[tuple[str, bool]]], None]] = field(default_factory=list)
     # Duties that depend on what the application declares: asked for when a worker is made.
     duties: list[Callable[[], Sequence[Duty]]] = field(default_factory=list)
+    # Called with the queues of a worker before it begins; raises where they cannot be served from here.
+    before_work: list[Callable[[Collection[str]], None]] = field(default_factory=list)
 
     def add(self, handler: Handler) -> None:
         known = self.handlers.get(handler.kind)

@@ -37,13 +37,15 @@ class Finding:
 @dataclass(slots=True, frozen=True)
 class Dependency:
     """Something that a feature cannot do without: a sink, a provider. Who asks for it needs no token, so that name and
-    detail name no secrets. With ``fresh_for``, a ``last_success`` longer ago than so many seconds is none."""
+    detail name no secrets. With ``fresh_for``, a ``last_success`` longer ago than so many seconds is none. ``blocks``:
+    without it the process is not ready; else it is told of, and no more."""
 
     name: str
     ok: bool = True
     detail: str | None = None
     last_success: datetime | None = None
     fresh_for: float | None = None
+    blocks: bool = True
 
     def problem(self, now: datetime) -> str | None:
         """Returns why it cannot be relied on; None when it can."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True, frozen=True)
 class FeatureMetrics:
     """What ``Feature.metrics`` names. ``fleet`` gets the store and the settings, and returns samples of the fleet's
-    metrics, by one statement; it is asked every five seconds at most. ``process`` gets the samples of a worker, and
+    metrics, by one statement; it is asked every two seconds at most. ``process`` gets the samples of a worker, and
     returns those that follow from them, by the labels ``queue`` and ``kind`` of its own kinds."""
 
     metrics: Sequence[Metric]

@@ -1,4 +1,5 @@
-"""Figures of the whole fleet as samples of its metrics: looked at every five seconds at most, however many scrape."""
+"""Figures of the whole fleet as samples of its metrics: looked at every five seconds at most, those of features every
+two, however many scrape."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ from redrive.ops.workers import Standing, fell_silent, standing
 
 logger = logging.getLogger("redrive.metrics")
 FRESH_FOR_S = 5.0
+LOOKS_FRESH_FOR_S = 2.0  # one small statement each
 MOST_QUEUES = 500
 PATIENCE_S = 5.0  # Prometheus waits for ten
 Look = Callable[[Store], Awaitable[Samples]]
@@ -43,27 +45,42 @@ class FleetMetrics:
         self._clock = clock
         self._turn = asyncio.Lock()
         self._seen: tuple[float, Samples] | None = None
+        self._looked: tuple[float, Samples] | None = None
 
     async def samples(self) -> Samples:
         """Returns the fleet's samples; only that the store did not answer, where it did not."""
         async with self._turn:
-            if self._seen is None or self._clock() - self._seen[0] >= FRESH_FOR_S:
-                found = await self._look()
-                self._seen = self._clock(), found
-            return self._seen[1]
+            if self._is_old(self._seen, FRESH_FOR_S):
+                self._seen = self._clock(), await self._look()
+            assert self._seen is not None
+            own = self._seen[1]
+            if own[metrics.FLEET_UP.name] == {(): 0.0}:
+                return own
+            if self._is_old(self._looked, LOOKS_FRESH_FOR_S):
+                self._looked = self._clock(), await self._look_of_features()
+            assert self._looked is not None
+            found: Samples = {}
+            add(found, own)
+            add(found, self._looked[1])
+            return found
+
+    def _is_old(self, seen: tuple[float, Samples] | None, fresh_for: float) -> bool:
+        return seen is None or self._clock() - seen[0] >= fresh_for
 
     async def _look(self) -> Samples:
         try:
             async with asyncio.timeout(PATIENCE_S):
-                store = await self._store()
-                found = samples_of(await store.figures())
+                return samples_of(await (await self._store()).figures())
         except (RedriveError, TimeoutError) as error:
             logger.warning("no figures of the fleet: %s", error or "no answer", extra={"event": "metrics.no_fleet"})
             return {metrics.FLEET_UP.name: {(): 0.0}}
+
+    async def _look_of_features(self) -> Samples:
+        found: Samples = {}
         for name, look in self._looks.items():
             try:
                 async with asyncio.timeout(PATIENCE_S):
-                    add(found, await look(store))
+                    add(found, await look(await self._store()))
             except Exception:
                 logger.exception("metrics of %s", name, extra={"event": "feature.metrics"})
         return found

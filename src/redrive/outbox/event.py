@@ -33,7 +33,10 @@ OPS: Mapping[str, Op] = {
 
 @dataclass(slots=True, frozen=True)
 class Event:
-    """A change of one entity. Order is by ``version``, not by arrival: the newest wins, in every sink."""
+    """A change of one entity. Order is by ``order``, not by arrival: the newest wins, in every sink.
+
+    ``order`` is ``version``, unless the entity was deleted, and created anew with a version that it had before: then
+    that new life of its key begins behind the delete, at ``base`` (see docs/internals.md)."""
 
     id: UUID  # the task's
     entity_type: str
@@ -42,11 +45,19 @@ class Event:
     version: int
     payload: Any = None  # the document (a JSON object) of an upsert
     routing: str | None = None
+    base: int = 0  # what the versions of its key's life count from
+    # It was published when its key was deleted at this version or a newer one: it is late, or nobody said "create".
+    after_delete: bool = False
     # The id of the entity's document in a sink, and the scope of its events. Made once: it is asked for many times.
     key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", key_of(self.entity_type, self.entity_id))
+
+    @property
+    def order(self) -> int:
+        """What sinks compare: of two events of a key the one with the larger number is the newer one."""
+        return self.base + self.version
 
 
 class UnfitEvent(ValueError):
@@ -90,7 +101,9 @@ def event_of(task_id: UUID, document: Any) -> Event:
     version = document.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version <= MOST_VERSION:
         raise UnfitEvent(f"the version of an outbox event is a whole number from 0 on, not {version!r}")
-    routing = document.get("routing")
+    routing, base = document.get("routing"), document.get("base", 0)
+    if isinstance(base, bool) or not isinstance(base, int) or not 0 <= base <= MOST_VERSION - version:
+        raise UnfitEvent(f"the base of an outbox event is a whole number from 0 on, not {base!r}")
     body = document.get("payload")
     if OPS[op] is Op.UPSERT and not _is_object(body):
         raise UnfitEvent(f"the payload of an outbox event to {op} is a document (a JSON object)")
@@ -102,6 +115,8 @@ def event_of(task_id: UUID, document: Any) -> Event:
         version,
         body,
         None if routing is None else str(routing),
+        base,
+        document.get("after_delete") is True,
     )
 
 

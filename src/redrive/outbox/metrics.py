@@ -8,7 +8,9 @@ from redrive.observe.feature_metrics import FeatureMetrics
 from redrive.observe.metrics import Metric, Scope, Type
 from redrive.observe.samples import Samples, put
 from redrive.outbox.event import projection_of
-from redrive.outbox.event_counts import event_counts
+from redrive.outbox.event_counts import EventCounts, event_counts
+from redrive.outbox.projections import declared
+from redrive.outbox.settings import OutboxSettings
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
@@ -61,7 +63,10 @@ def process(worker: Samples) -> Samples:
 async def fleet(store: Store, settings: Settings) -> Samples:
     """Returns what the store says, the same whoever is asked."""
     found: Samples = {}
-    for one in await event_counts(store, settings):
+    known = {one.projection: one for one in await event_counts(store, settings)}
+    for name in {one.name for one in declared(settings.of(OutboxSettings))} - known.keys():
+        known[name] = EventCounts(name)  # from the start, so that nobody takes a gap for zero
+    for one in known.values():
         put(found, LAG.name, float(one.lag), one.projection)
         put(found, OLDEST.name, one.oldest_age or 0.0, one.projection)
         put(found, INFLIGHT.name, float(one.inflight), one.projection)

@@ -13,11 +13,27 @@ where t.projection = $1 and t.key_digest = any (array(select jsonb_array_element
 delete from redrive.outbox_tombstone where (projection, key_digest) in (
   select projection, key_digest from redrive.outbox_tombstone where deleted_at < $1 order by deleted_at limit $2)
 
--- personal: tombstones hold digests, and say nothing about anybody
-select 0 as n where $1::jsonb is not null
+-- prune_lives: of keys that were deleted before this time, or live in their first life again; so many at once
+delete from redrive.outbox_life where (projection, key) in (
+  select projection, key from redrive.outbox_life where (deleted is not null or base = 0) and changed_at < $1 order by changed_at limit $2)
 
--- erase: nothing to do
-select 0 as n where $1::jsonb is null
+-- lives: what is known of the lives of these keys
+select l.key, l.base, l.deleted, l.changes from redrive.outbox_life l
+where l.projection = $1 and l.key = any (array(select jsonb_array_elements_text($2::jsonb)))
+
+-- begin_lives: of keys that were deleted, and are there again; only where nothing was published since somebody looked (-1: nothing ever)
+insert into redrive.outbox_life as l (projection, key, base, changes)
+select x.projection, x.key, x.base, x.changes + 1 from jsonb_to_recordset($1) x(projection text, key text, base bigint, changes bigint)
+order by x.projection, x.key
+on conflict (projection, key) do update set base = excluded.base, deleted = null, changes = l.changes + 1, changed_at = clock_timestamp()
+where l.changes = excluded.changes - 1
+
+-- personal: the lives of a key that is a scope's; tombstones hold digests, and say nothing about anybody
+select count(*) as n from redrive.outbox_life l where l.key = $1::jsonb ->> 'scope'
+
+-- erase: the same, so many at once
+delete from redrive.outbox_life l where (l.projection, l.key) in (
+  select x.projection, x.key from redrive.outbox_life x where x.key = $1::jsonb ->> 'scope' limit ($1::jsonb ->> 'limit')::bigint)
 
 -- event_counts: each projection's events by status; the age of the oldest that is not done is of the first 1,000 of each state
 with running as materialized (

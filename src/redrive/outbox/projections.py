@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -44,6 +45,7 @@ class Projections:
             url = self.built_in_url()
             nobodys = self._settings.elastic_url is None  # else somebody has said where it goes
             made = Projection(BUILT_IN, self._built_in_sink, self._settings.batch, shown=_shown(url), built_in=nobodys)
+            made.check = self._check_built_in
             self._register(made, url)
             self._built_in = True
 
@@ -68,6 +70,8 @@ class Projections:
             raise ConfigError(f"two projections are named {name!r}", hint="rename one, here or in [outbox.projections]")
         terms = self._circuit(circuit)
         made = Projection(name, _maker(sink), batch or self._settings.batch, terms, source, document, _shown(sink))
+        if isinstance(sink, str):
+            made.check = partial(_check_installed, sink)
         self._register(made, sink)
         return made
 
@@ -121,6 +125,29 @@ class Projections:
             _check_address(self._settings.elastic_url)
         return sink_from_url(self.built_in_url())
 
+    def _check_built_in(self) -> None:
+        """Refuses an address of no search server, and one for which no client is installed."""
+        url = self._settings.elastic_url
+        if url is None:
+            return
+        _check_address(url)
+        plain = "+" not in url.partition("://")[0]
+        if plain and not any(find_spec(name) for name in ("elasticsearch", "opensearchpy")):
+            raise ConfigError(
+                "ELASTIC_URL names a search server, and no client for one is installed",
+                hint="pip install 'redrive[elasticsearch]', or 'redrive[opensearch]' for OpenSearch",
+            )
+        _check_installed(self.built_in_url())
+
+    def prepare(self, queues: Collection[str]) -> None:
+        """Refuses queues of projections whose sinks cannot be used here; from now on this process depends on the
+        others."""
+        mine = [one for one in self._known.values() if one.queue in queues]
+        for one in mine:
+            one.check()
+        for one in mine:
+            one.served = True
+
     def built_in_url(self) -> str:
         """Returns the sink of the built-in projection: Elasticsearch or OpenSearch where ``ELASTIC_URL`` says so, else
         full text in a file next to the store."""
@@ -140,6 +167,12 @@ def _check_address(url: str) -> None:
     where = urlsplit(url) if "://" in url else None
     if where is None or where.scheme.rpartition("+")[2] not in ("http", "https") or not where.hostname:
         raise ConfigError("ELASTIC_URL is no address of a search server", hint="for example http://127.0.0.1:9200")
+
+
+def _check_installed(url: str) -> None:
+    from redrive.outbox.sinks import check_installed
+
+    check_installed(url)
 
 
 def _maker(sink: Any) -> Callable[[], Sink]:
@@ -189,11 +222,11 @@ def projection_in(registry: Registry, name: str | None) -> Projection:
 _known: weakref.WeakSet[Projections] = weakref.WeakSet()
 
 
-def sinks_in_use(settings: OutboxSettings) -> list[tuple[Projection, Sink]]:
-    """Returns the sinks that applications with these settings have in use on the running event loop: of others nobody
-    knows whether they will ever be."""
+def declared(settings: OutboxSettings) -> list[Projection]:
+    """Returns the projections of applications with these settings: those that somebody declared, and the built-in one
+    where it is served."""
     mine = [one for each in _known if each.settings is settings for one in each.all.values()]
-    return [(one, sink) for one in mine if (sink := one.sink_in_use()) is not None]
+    return [one for one in mine if one.served or not one.built_in]
 
 
 def declare(app: App) -> None:
@@ -202,3 +235,4 @@ def declare(app: App) -> None:
     own.declare_configured()
     app.registry.duties.append(lambda: duties_of(own.all.values(), own.settings))
     app.registry.told_reclaimed.append(log_reclaimed)
+    app.registry.before_work.append(own.prepare)

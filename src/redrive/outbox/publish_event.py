@@ -26,10 +26,12 @@ def event_task(
     payload: Any = None,
     routing: str | None = None,
     *,
+    base: int = 0,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
 ) -> NewTask:
     """Returns the task of an event, for a Commit or the effects of a reaction. Any op can be published; the relay
-    refuses those that it does not know, each by itself."""
+    refuses those that it does not know, each by itself. ``base`` is that of its key's life, of which the store takes
+    care, unless a repair knows better."""
     try:
         check_projection(projection)
     except ValueError as error:
@@ -54,6 +56,8 @@ def event_task(
     }
     if routing is not None:
         document["routing"] = check_text(routing, "routing")
+    if base:
+        document["base"] = base
     return NewTask(
         new_id(),
         kind_of(projection),

@@ -17,6 +17,7 @@ PROJECTIONS_EXAMPLE = '{"notes": {"sink": "fts5:///search.db"}}'
 DAY_S = 86_400.0
 MOST_NAME = 100
 DEFAULT_MAX_ATTEMPTS = 10
+LIVES_LONGER_DAYS = 7.0
 
 
 def _projections(value: Any) -> dict[str, dict[str, Any]]:
@@ -81,5 +82,7 @@ class OutboxSettings(FeatureSettings):
 
 
 def retention(settings: Settings) -> dict[str, float]:
-    """Returns how many days tombstones are kept, by the statement that removes older ones."""
-    return {"prune_tombstones": settings.of(OutboxSettings).tombstone_days}
+    """Returns how many days tombstones and lives are kept, by the statement that removes older ones. A life outlives
+    what a sink remembers of the delete that ended it."""
+    days = settings.of(OutboxSettings).tombstone_days
+    return {"prune_tombstones": days, "prune_lives": days + LIVES_LONGER_DAYS}

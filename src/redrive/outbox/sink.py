@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from redrive.errors import RedriveError
@@ -29,10 +29,15 @@ class NoSuchIndex(RedriveError):
 
 @dataclass(slots=True, frozen=True, order=True)
 class Stored:
-    """A document that a sink has: its key and version."""
+    """A document that a sink has, or had: its key and version, and the version's ``base`` (see ``Event``)."""
 
     key: str
     version: int
+    base: int = field(default=0, compare=False)
+
+    @property
+    def order(self) -> int:
+        return self.base + self.version
 
 
 @dataclass(slots=True, frozen=True)
@@ -91,8 +96,8 @@ class Rebuildable(Sink, Protocol):
         ones are left out."""
         ...
 
-    async def versions(self, keys: Sequence[str]) -> dict[str, int]:
-        """Returns the versions of those of these documents that the live index has."""
+    async def find(self, keys: Sequence[str], index: str | None = None) -> Sequence[Stored]:
+        """Returns those of these documents that an index has."""
         ...
 
     async def swap(self, index: str) -> None:
@@ -111,6 +116,10 @@ class Remembering(Protocol):
 
     async def deleted(self, after: str, limit: int) -> Sequence[Stored]:
         """Returns deleted documents of the live index behind a key, in the order of their keys."""
+        ...
+
+    async def deletions(self, keys: Sequence[str]) -> Sequence[Stored]:
+        """Returns those of these documents that the live index remembers as deleted."""
         ...
 
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from redrive.errors import RedriveError
 from redrive.outbox.sink import Sink
@@ -35,6 +36,7 @@ class SinkWatch:
         self._sink = sink
         self._last = Reached()
         self._at = float("-inf")
+        self.reached_at: datetime | None = None  # when it last was well
         self._asking: asyncio.Task[None] | None = None
 
     async def look(self, patience: float = PATIENCE_S) -> Reached:
@@ -54,7 +56,7 @@ class SinkWatch:
         try:
             async with asyncio.timeout(LONGEST_S):
                 await self._sink().check()
-            self._last = Reached(True)
+            self._last, self.reached_at = Reached(True), datetime.now(UTC)
         except TimeoutError:
             self._last = Reached(False, f"no answer within {LONGEST_S:.0f} s")
         except RedriveError as error:  # our own words: a client that is not installed, for instance

@@ -13,11 +13,26 @@ where projection = ?1 and key_digest in (select value from json_each(?2))
 delete from redrive_outbox_tombstone where (projection, key_digest) in (
   select projection, key_digest from redrive_outbox_tombstone where deleted_at < ?1 order by deleted_at limit ?2)
 
--- personal: tombstones hold digests, and say nothing about anybody
-select 0 as n where ?1 is not null
+-- prune_lives: of keys that were deleted before this time, or live in their first life again; so many at once
+delete from redrive_outbox_life where (projection, key) in (
+  select projection, key from redrive_outbox_life where (deleted is not null or base = 0) and changed_at < ?1 order by changed_at limit ?2)
 
--- erase: nothing to do
-select 0 as n where ?1 is null
+-- lives: what is known of the lives of these keys
+select l.key, l.base, l.deleted, l.changes from redrive_outbox_life l
+where l.projection = ?1 and l.key in (select value from json_each(?2))
+
+-- begin_lives: of keys that were deleted, and are there again; only where nothing was published since somebody looked (-1: nothing ever)
+insert into redrive_outbox_life (projection, key, base, changes)
+select v.value ->> 'projection', v.value ->> 'key', v.value ->> 'base', (v.value ->> 'changes') + 1 from json_each(?) v where true
+on conflict (projection, key) do update set base = excluded.base, deleted = null, changes = changes + 1, changed_at = unixepoch() * 1000000
+where changes = excluded.changes - 1
+
+-- personal: the lives of a key that is a scope's; tombstones hold digests, and say nothing about anybody
+select count(*) as n from redrive_outbox_life l where l.key = ?1 ->> 'scope'
+
+-- erase: the same, so many at once
+delete from redrive_outbox_life where (projection, key) in (
+  select x.projection, x.key from redrive_outbox_life x where x.key = ?1 ->> 'scope' limit (?1 ->> 'limit'))
 
 -- event_counts: each projection's events by status; the age of the oldest that is not done is of the first 1,000 of each state
 with moment(now) as (select cast((julianday('now') - 2440587.5) * 86400000000 as integer)

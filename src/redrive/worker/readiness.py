@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -48,6 +49,7 @@ class LastSeen:
     def __init__(self) -> None:
         self.at: datetime | None = None
         self._others: dict[str, datetime] = {}
+        self.dependencies: Sequence[Dependency] = ()  # of features, when they were last asked
 
     def of(self, name: str, problem: str | None, now: datetime) -> Dependency:
         """Returns how something else than the store is."""
@@ -90,9 +92,13 @@ async def readiness(
     seen = seen or LastSeen()
     reach = reach or reach_of(worker)
     problem, *away = await asyncio.gather(*map(_store_problem, (store or app.store, *others.values())))
-    dependencies = await _dependencies(app) if problem is None else []
+    if problem is None:
+        seen.dependencies = dependencies = await _dependencies(app)
+    else:  # they need the store: what they were is told, and when they last were well
+        unknown = "not asked while the store cannot be used"
+        dependencies = [replace(each, ok=False, detail=unknown, blocks=False) for each in seen.dependencies]
     now = datetime.now(UTC)
-    reasons = [problem, *(each.problem(now) for each in dependencies)]
+    reasons = [problem, *(each.problem(now) for each in dependencies if each.blocks)]
     said = [reason for reason in reasons if reason is not None]
     if worker is not None:
         said += problems(worker)

@@ -179,6 +179,8 @@ class Worker:
         self.health.started_at = time.time()
         helpers: list[asyncio.Task[None]] = []
         try:
+            for check in self.registry.before_work:
+                check(self.options.queues)
             await preload(self.registry, self.options.queues)
             await self.prepare()
             await self.beats.start()

@@ -117,7 +117,11 @@ class Notes:
     async def source(self) -> dict[str, tuple[int, Any]]:
         source = await source_for(await self.app.store(), self.app.outbox.projections["notes"])
         page = await source.page(None, 10_000)
-        return {one.key: (one.version, one.payload) for one in page.records}
+        records = list(page.records)
+        while page.next is not None:  # there are several tables
+            page = await source.page(page.next, 10_000)
+            records += page.records
+        return {one.key: (one.version, one.payload) for one in records}
 
     async def check_same(self) -> None:
         """Checks that the live index has what the table has, document by document and version by version."""

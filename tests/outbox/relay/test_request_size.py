@@ -19,7 +19,7 @@ def test_requests_shrink_and_grow_back() -> None:
     assert size.events == 125, "neither slow nor quick"
     for _ in range(20):
         size.took(size.events, 0.1)
-    assert (size.events, size.bytes) == (500, 1000)
+    assert (size.events, size.bytes) == (500, 400), "what was too large is not tried again"
     for _ in range(20):
         size.was_too_large(1, 1)
     assert (size.events, size.bytes) == (1, 1)

@@ -69,4 +69,5 @@ async def test_the_newest_stays_and_old_ones_go(world: World) -> None:
     [found] = await store.feature_rows("outbox", "buried", "notes", keys)
     assert found["version"] == 5
     assert await store.feature_rows("outbox", "buried", "others", keys) == []
-    assert retention(world.app.settings) == {"prune_tombstones": OutboxSettings().tombstone_days}
+    days = OutboxSettings().tombstone_days
+    assert retention(world.app.settings) == {"prune_tombstones": days, "prune_lives": days + 7}

@@ -6,6 +6,7 @@ import asyncio
 import random
 import unicodedata
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +126,24 @@ async def test_keys_are_in_byte_order_and_ranges_have_digests(sink: Any) -> None
 async def test_versions_of_some_keys(sink: Any) -> None:
     await sink.write([upsert(1, 1), upsert(2, 5), upsert("é'", 7)])
     await sink.write([delete(2, 6)])
-    assert await sink.versions(["note:1", "note:2", "note:é'", "note:no"]) == {"note:1": 1, "note:é'": 7}
-    assert await sink.versions([]) == {}
+    found = await sink.find(["note:1", "note:2", "note:é'", "note:no"])
+    assert {one.key: one.version for one in found} == {"note:1": 1, "note:é'": 7}
+    assert await sink.find([]) == []
+    [gone] = await sink.deletions(["note:1", "note:2", "note:no"])
+    assert (gone.key, gone.order) == ("note:2", 6)
+
+
+async def test_a_new_life_is_newer_than_the_delete_before_it(sink: Any) -> None:
+    await sink.write([upsert(1, 2)])
+    await sink.write([delete(1, 3)])
+    assert await sink.write([upsert(1, 1)]) == [Superseded()]
+    assert await sink.write([replace(upsert(1, 1), base=4)]) == [Done()]
+    [found] = [one async for one in sink.scan()]
+    assert (found.version, found.base) == (1, 4)
+    assert await sink.write([upsert(1, 4)]) == [Superseded()], "of the life before"
+    assert await sink.write([replace(delete(1, 2), base=4)]) == [Done()]
+    [gone] = await sink.deletions(["note:1"])
+    assert gone.order == 6
 
 
 async def test_a_rebuild_fills_another_index_and_switches(sink: Any) -> None:

@@ -129,12 +129,12 @@ async def test_whoever_writes_prunes_now_and_then_in_pieces() -> None:
     now, sink = 1_000.0, Counted(2 * AT_ONCE + 5)
     pruner = SinkPruner("notes", 90, lambda: now)
     for _ in range(5):
-        await pruner.after_request(sink)  # type: ignore[arg-type]
+        await pruner.before_request(sink)  # type: ignore[arg-type]
     assert (sink.left, sink.asked) == (0, 3)
     now += EVERY_S
     sink.left = -1
     for _ in range(2):
-        await pruner.after_request(sink)  # type: ignore[arg-type]
+        await pruner.before_request(sink)  # type: ignore[arg-type]
     assert sink.asked == 4, "what went wrong is tried again later"
 
 

@@ -146,6 +146,8 @@ def serve(
     refuse_memory(loaded, job.connection)
     if supervised is None:
         insist_on_name(loaded, loaded.app.at(job.connection).url, create)
+    for check in loaded.app.registry.before_work:  # also in a supervisor, which has no worker of its own
+        check(job.options.queues)
     if worker_id is not None:
         update_settings(loaded.app, worker_id=check_text(worker_id, "worker id"))
     configure(choose_style(loaded.app.settings.log_format), level=loaded.app.settings.log_level)

@@ -49,7 +49,7 @@ class _Projected:
             return
         body = _fields_of(current) if self.document is None else self.document(current)
         if body is not None:
-            self._publish(instance.pk, "upsert", self._version(current), body, using)
+            self._publish(instance.pk, "create" if created else "upsert", self._version(current), body, using)
         elif not created:  # it may have had a document
             self._publish(instance.pk, "delete", self._version(current), None, using)
 

@@ -52,7 +52,7 @@ class _Projected:
         body = self._columns_of(one) if self.rule.document is None else self.rule.document(one)
         if body is None:
             return None if new else self.event(one, "delete", entity_id, version)
-        return self.event(one, "upsert", entity_id, version, body)
+        return self.event(one, "create" if new else "upsert", entity_id, version, body)
 
     def event(self, one: Any, op: str, entity_id: Any, version: int, body: Any = None) -> NewTask:
         rule, tries = self.rule, configured().max_attempts
@@ -90,8 +90,9 @@ def _sync(target: Any) -> Any:
 
 
 def _events(session: Session, known: Mapping[type, _Projected]) -> Iterator[tuple[Mapper[Any], NewTask]]:
-    """Yields what a flush has written. The session still tells what was new, changed and deleted."""
-    for one in (*session.new, *session.dirty, *session.deleted):
+    """Yields what a flush has written. The session still tells what was new, changed and deleted; deletes come first:
+    what takes the place of a deleted object is newer."""
+    for one in (*session.deleted, *session.dirty, *session.new):
         how = next((known[kind] for kind in type(one).__mro__ if kind in known), None)
         if how is None or (one in session.dirty and not session.is_modified(one)):
             continue
@@ -108,10 +109,10 @@ def _changes(session: Session, one: Any, how: _Projected) -> Iterator[NewTask | 
         return
     if how.raised_by_hand and one in session.dirty:
         _refuse_known(session, one, how, version)
-    before = inspect(one).attrs[how.id].history.deleted
-    if one in session.dirty and before:  # an id that changed is another document
+    before = inspect(one).attrs[how.id].history.deleted if one in session.dirty else ()
+    if before:  # an id that changed is another document
         yield how.event(one, "delete", before[0], version)
-    yield how.upsert(one, now, version, new=one in session.new)
+    yield how.upsert(one, now, version, new=one in session.new or bool(before))
 
 
 def _refuse_known(session: Session, one: Any, how: _Projected, version: int) -> None:

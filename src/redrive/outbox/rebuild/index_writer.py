@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from redrive.outbox.event import Event
-from redrive.outbox.relay.request_size import RequestSize
 from redrive.outbox.relay.sink_writer import SinkWriter
 from redrive.outbox.sink import Sink
 from redrive.outbox.verdict import Done, Failed, Superseded
@@ -46,6 +45,11 @@ class _OneIndex:
     async def indexes(self, store: Store) -> Sequence[str | None]:
         return (self._index,)
 
+    def arrived(self) -> None: ...
+
+    async def as_in_source(self, store: Store, events: Sequence[Event]) -> Sequence[Event]:
+        return events
+
     async def given_up(self, store: Store, index: str) -> bool:
         return False
 
@@ -61,7 +65,7 @@ class IndexWriter:
         own, self._projection = driver.settings, driver.projection
         self._store, self._stopping = driver.store, driver.stopping
         self._target = _OneIndex(driver.projection, index)
-        self._size = RequestSize(driver.projection.batch, own.batch_bytes, own.batch_seconds)
+        self._size = driver.projection.request_size(own)
 
     async def write(self, events: Sequence[Event]) -> list[str]:
         """Writes events; returns which of them the sink never will take, and why. What it does not take now is raised:

@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from redrive.outbox.projection import Projection
 
 
-def events_of_records(projection: Projection, records: Sequence[Record]) -> tuple[list[Event], list[str]]:
-    """Returns the events of a page, and those of its keys of which the application's document= makes none, with why."""
+def events_of_records(projection: Projection, records: Sequence[tuple[Record, int]]) -> tuple[list[Event], list[str]]:
+    """Returns the events of records with the bases of their lives, and those of their keys of which the application's
+    document= makes none, with why."""
     events, unfit = list[Event](), list[str]()
-    for record in records:
+    for record, base in records:
         try:
-            events.append(event_of_record(projection, record))
+            events.append(event_of_record(projection, record, base))
         except Exception as error:
             unfit.append(f"{record.key}: {type(error).__name__}: {error}"[:300])
     return events, unfit
 
 
-def event_of_record(projection: Projection, record: Record) -> Event:
+def event_of_record(projection: Projection, record: Record, base: int = 0) -> Event:
     """Returns the event that writes an entity as its source has it."""
-    event = Event(
-        new_id(), record.entity_type, record.entity_id, Op.UPSERT, record.version, record.payload, record.routing
-    )
+    entity = record.entity_type, record.entity_id
+    event = Event(new_id(), *entity, Op.UPSERT, record.version, record.payload, record.routing, base)
     return event if projection.document is None else replace(event, payload=projection.document(event))
 
 
-def delete_of(key: str, version: int) -> Event:
+def delete_of(key: str, version: int, base: int = 0) -> Event:
     """Returns the event that deletes a document by its key."""
-    return Event(new_id(), *split_key(key), Op.DELETE, version)
+    return Event(new_id(), *split_key(key), Op.DELETE, version, base=base)

@@ -11,7 +11,9 @@ No update is lost, because from before the first page is read until the new inde
 3. Versions of deleted documents are carried over, then pages are read. What was published before the fence is in the
    source by now, or its delete in the live index; what comes later goes to both. Versions decide, so it does not matter
    which of a page and an event is first.
-4. The record says SWITCHING: from here on it will be the live one, also if whoever does that dies, or somebody cancels.
+4. Keys and versions of the new index are compared with the source's. What differs is looked at again, so that events on
+   their way are no differences, and written again; where that does not help either, the rebuild fails.
+5. The record says SWITCHING: from here on it will be the live one, also if whoever does that dies, or somebody cancels.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from redrive.errors import ChangedMeanwhile
 from redrive.kernel.operation import Operation, Status, moment
@@ -26,13 +29,20 @@ from redrive.outbox.index_job import REBUILD, IndexJob, Phase, job_of
 from redrive.outbox.operation_driver import Driver, count_of, is_over, rebuildable, state_of
 from redrive.outbox.rebuild.index_writer import IndexWriter, RefusedDocument
 from redrive.outbox.rebuild.source_events import delete_of, events_of_records
+from redrive.outbox.relay.lives import with_bases
 from redrive.outbox.sink import NoSuchIndex, Rebuildable, Remembering, Sink
-from redrive.outbox.source import Source
+from redrive.outbox.source import Record, Source
 from redrive.outbox.table_source import source_for
+from redrive.outbox.verify.differences import Looked, look_again
+from redrive.outbox.verify.merge_keys import close_all, merge_keys
 
 logger = logging.getLogger("redrive.outbox")
-BEGIN, FENCE, DELETED, SCAN, SWITCH = "begin", "fence", "deleted", "scan", "switch"
+BEGIN, FENCE, DELETED, SCAN, COMPARE, SWITCH = "begin", "fence", "deleted", "scan", "compare", "switch"
 PAGE = 500
+KEYS_AT_ONCE = 20_000
+DIFFERING_AT_ONCE = 500
+MOST_REMEMBERED = 1000
+PATIENCE_S = 60.0  # for events that are on their way when everything else was compared
 LOOK_AGAIN_S = 0.2
 CLOCK_MARGIN_US = 1000  # times are rounded on their way
 MOST_SHOWN = 10
@@ -70,14 +80,16 @@ class Rebuild:
             FENCE: self._fence,
             DELETED: self._carry_deleted,
             SCAN: self._scan,
+            COMPARE: self._compare,
             SWITCH: self._decide,
-        }[state_of(operation).get("step", BEGIN)]
+        }[(state := state_of(operation)).get("step", BEGIN)]
         try:
             self._check_refused(operation, job)
             await do(operation, job)
         except RefusedDocument as error:
             await self._give_up(self._with_refused(operation, error.refused), job, str(error))
-        return LOOK_AGAIN_S if do == self._fence else 0.0
+        waits = do == self._fence or (do == self._compare and state["place"] is None)
+        return LOOK_AGAIN_S if waits else 0.0
 
     # -- its steps -------------------------------------------------------------------------------------------------
 
@@ -123,22 +135,84 @@ class Rebuild:
             await self._driver.save(operation, step=SCAN, place=None)
             return
         there = {one.key for one in await (await self._open()).fetch([one.key for one in found])}
-        await self._writer(job).write([delete_of(one.key, one.version) for one in found if one.key not in there])
+        gone = [delete_of(one.key, one.version, one.base) for one in found if one.key not in there]
+        await self._writer(job).write(gone)
         await self._driver.save(operation, place=found[-1].key)
 
     async def _scan(self, operation: Operation, job: IndexJob) -> None:
         state = state_of(operation)
         page = await (await self._open()).page(state["place"], min(PAGE, self._projection.batch))
-        events, unfit = events_of_records(self._projection, page.records)
-        refused = [*unfit, *await self._writer(job).write(events)]
+        written, refused = await self._write(job, page.records)
         self._check_refused(operation, job, refused)
         await self._driver.save(
             self._with_refused(operation, refused),
-            done=len(page.records) - len(refused),
+            done=written,
             skipped=len(refused),
-            step=SWITCH if page.next is None else SCAN,
-            place=page.next,
+            step=COMPARE if page.next is None else SCAN,
+            place="" if page.next is None else page.next,
         )
+
+    async def _write(self, job: IndexJob, records: Sequence[Record]) -> tuple[int, list[str]]:
+        """Writes records into the new index; returns how many it has, and those that it does not take, with why."""
+        sink, source = self._projection.sink(), await self._open()
+        found = await with_bases(self._store, self._projection.name, source, sink, records, live=False)
+        events, unfit = events_of_records(self._projection, found)
+        refused = await self._writer(job).write(events)
+        return len(events) - len(refused), [*unfit, *refused]
+
+    async def _compare(self, operation: Operation, job: IndexJob) -> None:
+        """Compares what the new index has with the source, a part at a time; then what was on its way meanwhile."""
+        state, source, sink = state_of(operation), await self._open(), rebuildable(self._projection)
+        moving = list(state.get("moving", ()))
+        if state["place"] is not None:
+            await sink.refresh(job.index)
+            place = str(state["place"])
+            ours, theirs = source.versions([(place, None)]), sink.scan(job.index, place)
+            try:
+                found = await merge_keys(ours, theirs, KEYS_AT_ONCE, DIFFERING_AT_ONCE)
+            finally:
+                await close_all(ours, theirs)
+            keys, place_after = found.differing, None if found.end else found.last
+            since = moment(await self._store.now())
+        else:
+            keys, moving, place_after, since = moving, [], None, state["since"]
+        looked = await self._look(job, keys)
+        if looked.differences:
+            looked = await self._written_again(job, looked)
+        missing = int(state.get("missing") or 0) + sum(one.stored is None for one in looked.differences)
+        other = int(state.get("other") or 0) + sum(one.stored is not None for one in looked.differences)
+        shown = [*state.get("shown", ()), *(f"{one.key} ({one.kind.value})" for one in looked.differences)][:MOST_SHOWN]
+        moving = [*moving, *looked.moving][:MOST_REMEMBERED]  # they go to both indexes: it is no harm to forget some
+        waited = (moment(await self._store.now()) - int(since)) / 1_000_000
+        if place_after is None and state["place"] is None and (not moving or waited > PATIENCE_S):
+            await self._judge(operation, job, missing, other, shown)
+            return
+        after: dict[str, Any] = {"missing": missing, "other": other, "shown": shown, "moving": moving, "since": since}
+        await self._driver.save(operation, place=place_after, **after)
+
+    async def _look(self, job: IndexJob, keys: Sequence[str]) -> Looked:
+        if not keys:
+            return Looked()
+        source, sink = await self._open(), rebuildable(self._projection)
+        return await look_again(self._store, self._projection, source, sink, keys, job.index)
+
+    async def _written_again(self, job: IndexJob, looked: Looked) -> Looked:
+        """Writes what differs as the source has it now; returns what differs still."""
+        await self._write(job, [one.record for one in looked.differences if one.record is not None])
+        extra = [one.stored for one in looked.differences if one.record is None and one.stored is not None]
+        await self._writer(job).write([delete_of(one.key, one.version + 1, one.base) for one in extra])
+        again = await self._look(job, [one.key for one in looked.differences])
+        return Looked(again.differences, [*looked.moving, *again.moving])
+
+    async def _judge(self, operation: Operation, job: IndexJob, missing: int, other: int, shown: list[str]) -> None:
+        """Goes on if the new index has what the source has, but for what may be refused; else it has failed."""
+        refused = operation.skipped + len(job.refused) + job.refused_more
+        if missing <= refused and not other:
+            await self._driver.save(operation, step=SWITCH, moving=[], shown=[])
+            return
+        number = missing + other - min(missing, refused)
+        text = f"the new index differs from the source in {number:,} document{'' if number == 1 else 's'}"
+        await self._give_up(operation, job, f"{text}: {', '.join(shown)}")
 
     def _check_refused(self, operation: Operation, job: IndexJob, page: Sequence[str] = ()) -> None:
         """Raises if the new index has refused more documents than it may: of pages, and of events meanwhile."""

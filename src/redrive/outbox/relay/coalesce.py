@@ -36,14 +36,14 @@ class Entity:
 
 
 def by_entity(events: Iterable[Event]) -> list[Entity]:
-    """Returns the events by entity. Of two with one version the one that was published last comes first: ids are in the
+    """Returns the events by entity. Of two with one order the one that was published last comes first: ids are in the
     order of their time."""
     found: dict[str, list[Event]] = {}
     for event in events:
         found.setdefault(event.key, []).append(event)
     for one in found.values():
         if len(one) > 1:
-            one.sort(key=lambda event: (event.version, event.id), reverse=True)
+            one.sort(key=lambda event: (event.order, event.id), reverse=True)
     return [Entity(one) for one in found.values()]
 
 

@@ -27,13 +27,11 @@ class ProjectionHandler:
         if self._relay is None:
             from redrive.outbox.relay.prune_sink import SinkPruner
             from redrive.outbox.relay.relay import Relay
-            from redrive.outbox.relay.request_size import RequestSize
             from redrive.outbox.relay.sink_backoff import SinkBackoff
 
             own = self._settings
-            size = RequestSize(self.projection.batch, own.batch_bytes, own.batch_seconds)
-            self._relay = Relay(self.projection, size, SinkBackoff(own.backoff))
+            self._relay = Relay(self.projection, self.projection.request_size(own), SinkBackoff(own.backoff))
             self._pruner = SinkPruner(self.projection.name, own.tombstone_days)
+        # First: what is old enough to be forgotten must not refuse what comes now.
+        await self._pruner.before_request(self.projection.sink())
         await self._relay.project(bulk)
-        if not bulk.cancelled:
-            await self._pruner.after_request(self.projection.sink())

@@ -27,15 +27,15 @@ class SinkPruner:
         self._clock = clock
         self._next = 0.0
 
-    async def after_request(self, sink: Sink) -> None:
-        """Prunes a piece if it is time. What goes wrong is tried again later: the events have arrived."""
+    async def before_request(self, sink: Sink) -> None:
+        """Prunes a piece if it is time. What goes wrong is tried again later: events go on all the same."""
         now = self._clock()
         if now < self._next or not isinstance(sink, Pruned):
             return
         self._next = now + EVERY_S
         try:
             if await sink.prune(self._keep_s, AT_ONCE) >= AT_ONCE:
-                self._next = now  # there may be more: after the next request
+                self._next = now  # there may be more: before the next request
         except Exception as error:
             text = "%s: versions of deleted documents could not be pruned: %r"
             logger.warning(text, self._name, error, extra={"event": "outbox.prune_failed", "projection": self._name})

@@ -82,6 +82,10 @@ class Relay:
         found: dict[UUID, Any] = {}
         for event in events:
             verdict = writer.verdicts.get(event.id)
+            if (raised := writer.errors.get(event.id)) is not None:
+                found[event.id] = SinkFailed(raised)
+                found[event.id].__cause__ = raised
+                continue
             if verdict is None:
                 if failed is not None:
                     found[event.id] = failed

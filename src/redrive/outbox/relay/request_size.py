@@ -12,7 +12,7 @@ QUICK = 0.5  # a request that takes less than this share of the longest time may
 @dataclass(slots=True)
 class RequestSize:
     """The size of requests to one sink. It shrinks when one was too large or took too long, and grows back while they
-    are quick."""
+    are quick, but not to what was too large: the sink is not asked again, it has said so."""
 
     most_events: int
     most_bytes: int
@@ -32,9 +32,9 @@ class RequestSize:
             self.bytes = min(self.most_bytes, int(self.bytes * GROWTH))
 
     def was_too_large(self, events: int, size: int) -> None:
-        """Counts a request that was refused for its size: the next ones have at most half of it."""
+        """Counts a request that was refused for its size: all others have at most half of it."""
         self.events = max(1, min(self.events, events) // 2)
-        self.bytes = max(1, min(self.bytes, size) // 2)
+        self.bytes = self.most_bytes = max(1, min(self.bytes, size) // 2)
 
     def cut(self, sizes: Sequence[int]) -> int:
         """Returns how many of the next events, of so many bytes each, go into one request: one at least."""

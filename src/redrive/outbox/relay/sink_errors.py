@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from redrive.errors import RedriveError
 from redrive.kernel.classify import Classification, FailureType, classify
 from redrive.outbox.verdict import DETERMINISTIC, Failed, Retry
 
@@ -31,6 +32,14 @@ class EventRefused(Exception):
         # The core reads here how long a server asks to be left alone.
         after = verdict.after if isinstance(verdict, Retry) else None
         self.headers: Mapping[str, str] = {} if after is None else {"Retry-After": str(after)}
+
+
+def is_of_the_sink(error: Exception) -> bool:
+    """Returns whether an error is the sink's own trouble: it cannot be reached, is too slow, or turns everybody away.
+    Any other may be due to one event."""
+    found = classify(error)
+    outage = found.failure_type in (FailureType.NETWORK, FailureType.TIMEOUT) or found.reason.startswith("http_")
+    return outage or isinstance(error, RedriveError)
 
 
 class SinkFailed(Exception):

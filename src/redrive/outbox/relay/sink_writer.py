@@ -10,6 +10,7 @@ from uuid import UUID
 from redrive.outbox.event import Event, Op
 from redrive.outbox.relay.coalesce import Entity, by_entity, worst
 from redrive.outbox.relay.request_size import RequestSize
+from redrive.outbox.relay.sink_errors import is_of_the_sink
 from redrive.outbox.relay.tombstones import buried, bury
 from redrive.outbox.sink import Sink, TooLarge
 from redrive.outbox.verdict import Done, Failed, Retry, Superseded, Verdict
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
 
 MOST_TOLD = 200  # characters of why a document was refused
+PICKED = 10  # events that are tried alone before the others are
 TOO_LARGE = Failed("http_4xx", "the sink refuses this document for its size")
 
 
@@ -45,6 +47,14 @@ class Target(Protocol):
         """Returns where events go: the live index (None), and one that a rebuild fills."""
         ...
 
+    def arrived(self) -> None:
+        """Notes that the sink has taken events just now."""
+        ...
+
+    async def as_in_source(self, store: Store, events: Sequence[Event]) -> Sequence[Event]:
+        """Returns events, as the source has them where only that knows whether their entity is there again."""
+        ...
+
     async def given_up(self, store: Store, index: str) -> bool:
         """Returns whether the index of a rebuild was dropped: what could not be written there is no loss."""
         ...
@@ -64,10 +74,11 @@ class SinkWriter:
         self._store = store
         self._stopping = stopping
         self.verdicts: dict[UUID, Verdict] = {}
+        self.errors: dict[UUID, Exception] = {}  # what the sink raises for an event alone
 
     async def write(self, events: Sequence[Event], sizes: Mapping[UUID, int]) -> None:
         """Writes the newest of each entity; where that never can be written, the next newest."""
-        entities = by_entity(events)
+        entities = by_entity(await self._target.as_in_source(self._store, events))
         while entities and not self._stopping():
             await self._newest(entities, sizes)
             entities = [one for one in entities if one.events]
@@ -86,19 +97,62 @@ class SinkWriter:
                     self._size.was_too_large(len(chunk), sum(bytes_of[: len(chunk)]))
                     continue
                 verdicts = [TOO_LARGE]
+            except Exception as error:
+                if is_of_the_sink(error):
+                    raise
+                verdicts = await self._one_by_one([one.newest for one in chunk], error)
             away: Retry | None = None
             for one, verdict in zip(chunk, verdicts, strict=True):
                 self.verdicts.update(one.told(verdict))
                 if type(verdict) is Retry and verdict.whole:
                     away = verdict
+                elif type(verdict) is Done:
+                    self._target.arrived()
             if away is not None:
                 raise TurnedAway(away)
             at += len(chunk)
 
+    async def _one_by_one(self, events: Sequence[Event], error: Exception) -> list[Verdict]:
+        """Returns verdicts on events of which one made the sink raise, in place of an answer: only those that do so by
+        themselves count an attempt. Where some that were picked all do, it is the sink, and nothing more is tried."""
+        verdicts: dict[UUID, Verdict] = {}
+        picked = events[:: max(len(events) // PICKED, 1)][:PICKED]
+        for event in picked:
+            verdicts[event.id] = await self._alone(event)
+        if all(event.id in self.errors for event in picked) and len(events) > 1:
+            self.errors.clear()
+            raise error
+        rest = [event for event in events if event.id not in verdicts]
+        verdicts.update(zip((event.id for event in rest), await self._halves(rest), strict=True))
+        return [verdicts[event.id] for event in events]
+
+    async def _halves(self, events: Sequence[Event]) -> list[Verdict]:
+        if len(events) < 2:
+            return [await self._alone(event) for event in events]
+        try:
+            return await self._request(events)
+        except Exception as error:
+            if is_of_the_sink(error):
+                raise
+        middle = len(events) // 2
+        return [*await self._halves(events[:middle]), *await self._halves(events[middle:])]
+
+    async def _alone(self, event: Event) -> Verdict:
+        try:
+            [verdict] = await self._request([event])
+        except TooLarge:
+            return TOO_LARGE
+        except Exception as error:
+            if is_of_the_sink(error):
+                raise
+            self.errors[event.id] = error
+            return Retry("unknown_exception", f"{type(error).__name__}: {error}")
+        return verdict
+
     async def _request(self, events: Sequence[Event]) -> list[Verdict]:
         """Returns the verdicts on what goes into one request, of all indexes that it goes to."""
         deleted = {} if self._sink.remembers_deletes else await self._deleted(events)
-        live = [event for event in events if deleted.get(event.key, -1) < event.version or event.op is Op.DELETE]
+        live = [event for event in events if deleted.get(event.key, -1) < event.order or event.op is Op.DELETE]
         verdicts: dict[UUID, Verdict] = {}
         if live:
             began = time.monotonic()
@@ -139,8 +193,8 @@ class SinkWriter:
         return None if await self._target.given_up(self._store, index) else found
 
     async def _deleted(self, events: Sequence[Event]) -> Mapping[str, int]:
-        """Notes what these events delete, and returns at which versions their documents were deleted before."""
+        """Notes what these events delete, and returns at which orders their documents were deleted before."""
         if not self._sink.compares_versions:
             return {}  # whoever reads it gets versions, and has to remember them
         await bury(self._store, self._target.name, events)
-        return await buried(self._store, self._target.name, events)
+        return await buried(self._store, self._target.name, [one.key for one in events if one.op is Op.UPSERT])

@@ -1,4 +1,5 @@
-"""Tombstones: versions of deleted documents, kept in the store for sinks that forget them (Elasticsearch, OpenSearch).
+"""Tombstones: orders (see ``Event``) of deleted documents, kept in the store for sinks that forget them: Elasticsearch,
+OpenSearch.
 
 Without them a late, older update would bring a document back, once the sink has forgotten its deletion.
 """
@@ -26,7 +27,7 @@ def key_digest(key: str) -> str:
 async def bury(store: Store, projection: str, events: Sequence[Event]) -> None:
     """Notes what is about to be deleted: before the sink is told, so that nothing comes in between."""
     rows = tuple(
-        {"projection": projection, "key": key_digest(event.key), "version": event.version}
+        {"projection": projection, "key": key_digest(event.key), "version": event.order}
         for event in events
         if event.op is Op.DELETE
     )
@@ -34,10 +35,10 @@ async def bury(store: Store, projection: str, events: Sequence[Event]) -> None:
         await store.apply(Commit(rows=[Rows("outbox", "bury", rows)]))
 
 
-async def buried(store: Store, projection: str, events: Sequence[Event]) -> Mapping[str, int]:
-    """Returns the versions at which those of these events' documents were deleted that were, by key."""
-    keys = {key_digest(event.key): event.key for event in events if event.op is Op.UPSERT}
-    if not keys:
+async def buried(store: Store, projection: str, keys: Sequence[str]) -> Mapping[str, int]:
+    """Returns the orders at which those of these documents were deleted that were, by key."""
+    digests = {key_digest(key): key for key in keys}
+    if not digests:
         return {}
-    rows = await store.feature_rows("outbox", "buried", projection, json.dumps([*keys]))
-    return {keys[row["key_digest"]]: int(row["version"]) for row in rows}
+    rows = await store.feature_rows("outbox", "buried", projection, json.dumps([*digests]))
+    return {digests[row["key_digest"]]: int(row["version"]) for row in rows}

@@ -52,4 +52,6 @@ def _hit(row: Row, body: Mapping[str, Any]) -> dict[str, Any]:
         hit["sort"] = [row.key]
     if VERSION in body.get("docvalue_fields", ()):
         hit["fields"] = {VERSION: [row.source["_redrive"]["version"]]}
+    if body.get("version"):
+        hit["_version"] = row.version
     return hit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -13,24 +14,35 @@ from redrive.outbox.sink import Sink
 
 class SinkType(NamedTuple):
     """A sort of sinks. ``place``: the "module:function" that gets the URL and returns one; ``extra``: what brings its
-    client, where it needs one; ``words``: what people call it."""
+    client, where it needs one; ``words``: what people call it; ``packages``: what has to be installed for it."""
 
     place: str
     extra: str | None
     words: str
+    packages: tuple[str, ...] = ()
 
 
 SINKS: Mapping[str, SinkType] = {
     "fts5": SinkType("redrive.outbox.sinks.fts5:from_url", None, "SQLite full text"),
-    "elasticsearch+http": SinkType("redrive.outbox.sinks.elasticsearch:from_url", "elasticsearch", "Elasticsearch"),
-    "elasticsearch+https": SinkType("redrive.outbox.sinks.elasticsearch:from_url", "elasticsearch", "Elasticsearch"),
-    "opensearch+http": SinkType("redrive.outbox.sinks.opensearch:from_url", "opensearch", "OpenSearch"),
-    "opensearch+https": SinkType("redrive.outbox.sinks.opensearch:from_url", "opensearch", "OpenSearch"),
-    "http": SinkType("redrive.outbox.sinks.http:from_url", "http", "HTTP"),
-    "https": SinkType("redrive.outbox.sinks.http:from_url", "http", "HTTP"),
-    "postgresql": SinkType("redrive.outbox.sinks.postgres_text:from_url", "postgres", "PostgreSQL full text"),
-    "redis": SinkType("redrive.outbox.sinks.redis_stream:from_url", "redis", "Redis stream"),
-    "rediss": SinkType("redrive.outbox.sinks.redis_stream:from_url", "redis", "Redis stream"),
+    "elasticsearch+http": SinkType(
+        "redrive.outbox.sinks.elasticsearch:from_url", "elasticsearch", "Elasticsearch", ("elasticsearch", "aiohttp")
+    ),
+    "elasticsearch+https": SinkType(
+        "redrive.outbox.sinks.elasticsearch:from_url", "elasticsearch", "Elasticsearch", ("elasticsearch", "aiohttp")
+    ),
+    "opensearch+http": SinkType(
+        "redrive.outbox.sinks.opensearch:from_url", "opensearch", "OpenSearch", ("opensearchpy", "aiohttp")
+    ),
+    "opensearch+https": SinkType(
+        "redrive.outbox.sinks.opensearch:from_url", "opensearch", "OpenSearch", ("opensearchpy", "aiohttp")
+    ),
+    "http": SinkType("redrive.outbox.sinks.http:from_url", "http", "HTTP", ("httpx",)),
+    "https": SinkType("redrive.outbox.sinks.http:from_url", "http", "HTTP", ("httpx",)),
+    "postgresql": SinkType(
+        "redrive.outbox.sinks.postgres_text:from_url", "postgres", "PostgreSQL full text", ("asyncpg",)
+    ),
+    "redis": SinkType("redrive.outbox.sinks.redis_stream:from_url", "redis", "Redis stream", ("redis",)),
+    "rediss": SinkType("redrive.outbox.sinks.redis_stream:from_url", "redis", "Redis stream", ("redis",)),
 }
 
 
@@ -53,6 +65,17 @@ def modules_of(url: str) -> list[str]:
     return [] if found is None else [found.place.partition(":")[0]]
 
 
+def check_installed(url: str) -> None:
+    """Refuses the URL of a sink whose client is not installed, and says what to install. Nothing is imported."""
+    found = SINKS[scheme_of(url)]
+    missing = next((name for name in found.packages if find_spec(name) is None), None)
+    if missing is not None:
+        raise ConfigError(
+            f"a sink {found.words} needs {missing}, which is not installed",
+            hint=f"pip install 'redrive[{found.extra}]'",
+        )
+
+
 def sink_words(shown: str) -> str:
     """Returns what people call the sink of a URL; what is no URL, as it is."""
     found = SINKS.get(shown.partition("://")[0])
@@ -62,7 +85,7 @@ def sink_words(shown: str) -> str:
 def sink_from_url(url: str) -> Sink:
     """Returns the sink of a URL: ``fts5:///search.db``, ``elasticsearch+http://host:9200/index``, …"""
     scheme = scheme_of(url)
-    place, extra, _ = SINKS[scheme]
+    place, extra, *_ = SINKS[scheme]
     module, _, name = place.partition(":")
     try:
         make = getattr(import_module(module), name)

@@ -1,7 +1,8 @@
 """Bulk requests to Elasticsearch and OpenSearch: an event as lines of one, and what the answer says about each.
 
-Versions are external and of the kind ``external_gte``: the server keeps the newest. The same version again is written
-again, so that an event whose answer was lost, and a repaired document, end as done; only an older one is a conflict.
+Versions are external and of the kind ``external_gte``: the server keeps the newest, by the order of events. The same
+one again is written again, so that an event whose answer was lost, and a repaired document, end as done; only an older
+one is a conflict.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def encoded(event: Event) -> bytes | Failed:
     """Returns the lines of an event; a verdict, if it cannot be sent: one such event would spoil the whole request."""
     if len(event.key.encode("utf-8", "replace")) > LONGEST_ID:
         return _unfit(f"the key of an entity has at most {LONGEST_ID} bytes in a search server (entity type and id)")
-    action: dict[str, Any] = {"_id": event.key, "version": event.version, "version_type": "external_gte"}
+    action: dict[str, Any] = {"_id": event.key, "version": event.order, "version_type": "external_gte"}
     if event.routing:
         action["routing"] = event.routing
     try:

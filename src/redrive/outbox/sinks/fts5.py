@@ -79,13 +79,13 @@ class Fts5:
 
     async def scan(self, index: str | None = None, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
         while rows := await self._page(index, after, before):
-            for key, version in rows:
-                yield Stored(key, version)
+            for row in rows:
+                yield Stored(*row)
             after = rows[-1][0]
 
-    async def versions(self, keys: Sequence[str]) -> dict[str, int]:
-        def read(db: sqlite3.Connection) -> dict[str, int]:
-            return dict(self._indexes.execute(db, "versions", None, json.dumps(list(keys))).fetchall())
+    async def find(self, keys: Sequence[str], index: str | None = None) -> Sequence[Stored]:
+        def read(db: sqlite3.Connection) -> list[Stored]:
+            return [Stored(*row) for row in self._indexes.execute(db, "find", index, json.dumps(list(keys)))]
 
         return await self._file.run(read)
 
@@ -97,13 +97,20 @@ class Fts5:
 
     async def digests(self, bounds: Sequence[str]) -> Sequence[Digest]:
         def compute(db: sqlite3.Connection) -> list[Digest]:
-            return digests_of(self._indexes.execute(db, "scan", None, "", None, -1), bounds)
+            rows = self._indexes.execute(db, "scan", None, "", None, -1)
+            return digests_of(((key, version) for key, version, _ in rows), bounds)
 
         return await self._file.run(compute)
 
     async def deleted(self, after: str, limit: int) -> Sequence[Stored]:
         def read(db: sqlite3.Connection) -> list[Stored]:
             return [Stored(*row) for row in self._indexes.execute(db, "deleted", None, after, limit)]
+
+        return await self._file.run(read)
+
+    async def deletions(self, keys: Sequence[str]) -> Sequence[Stored]:
+        def read(db: sqlite3.Connection) -> list[Stored]:
+            return [Stored(*row) for row in self._indexes.execute(db, "deletions", None, json.dumps(list(keys)))]
 
         return await self._file.run(read)
 
@@ -137,8 +144,8 @@ class Fts5:
 
         return await self._file.run(read)
 
-    async def _page(self, index: str | None, after: str, before: str | None) -> list[tuple[str, int]]:
-        def read(db: sqlite3.Connection) -> list[tuple[str, int]]:
+    async def _page(self, index: str | None, after: str, before: str | None) -> list[tuple[str, int, int]]:
+        def read(db: sqlite3.Connection) -> list[tuple[str, int, int]]:
             return self._indexes.execute(db, "scan", index, after, before, PAGE).fetchall()
 
         return await self._file.run(read)

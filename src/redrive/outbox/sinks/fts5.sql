@@ -12,7 +12,8 @@ create table if not exists {docs} (
   routing     text,
   body        text not null default '', -- runs of CJK as pairs
   document    text,
-  deleted_at  integer
+  deleted_at  integer,
+  base        integer not null default 0
 )
 
 -- columns: what a table has, by its name
@@ -20,6 +21,9 @@ select name from pragma_table_info(?)
 
 -- add_deleted_at: to files from before it was kept
 alter table {docs} add column deleted_at integer
+
+-- add_base: to files from before lives of a key were told apart
+alter table {docs} add column base integer not null default 0
 
 -- date_deleted: what was deleted before that counts from now on
 update {docs} set deleted_at = cast(strftime('%s', 'now') as integer) where deleted and deleted_at is null
@@ -40,17 +44,17 @@ select live from redrive_search where name = ?
 -- set_live: makes an index the live one
 insert into redrive_search (name, live) values (?, ?) on conflict (name) do update set live = excluded.live
 
--- known: what is there of these keys
-select key, id, version, deleted, body from {docs} where key in (select value from json_each(?))
+-- known: what is there of these keys, by order
+select key, id, base + version, deleted, body from {docs} where key in (select value from json_each(?))
 
 -- add: new documents, and deletions of what never came
-insert into {docs} (key, version, deleted, routing, body, document, deleted_at)
-values (?1, ?2, ?3, ?4, ?5, ?6, case when ?3 then cast(strftime('%s', 'now') as integer) end)
+insert into {docs} (key, version, deleted, routing, body, document, base, deleted_at)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, case when ?3 then cast(strftime('%s', 'now') as integer) end)
 
 -- change: newer versions
-update {docs} set version = ?1, deleted = ?2, routing = ?3, body = ?4, document = ?5,
+update {docs} set version = ?1, deleted = ?2, routing = ?3, body = ?4, document = ?5, base = ?6,
   deleted_at = case when ?2 then cast(strftime('%s', 'now') as integer) end
-where id = ?6
+where id = ?7
 
 -- forget_words: of the older version
 insert into {text} ({text}, rowid, body) values ('delete', ?, ?)
@@ -59,13 +63,16 @@ insert into {text} ({text}, rowid, body) values ('delete', ?, ?)
 insert into {text} (rowid, body) select id, body from {docs} where key in (select value from json_each(?)) and not deleted
 
 -- scan: documents in the order of their keys
-select key, version from {docs} where key > ? and (?2 is null or key <= ?2) and not deleted order by key limit ?3
+select key, version, base from {docs} where key > ? and (?2 is null or key <= ?2) and not deleted order by key limit ?3
 
 -- deleted: versions of deleted documents, in the order of their keys
-select key, version from {docs} where key > ? and deleted order by key limit ?
+select key, version, base from {docs} where key > ? and deleted order by key limit ?
 
--- versions: of documents by their keys
-select key, version from {docs} where key in (select value from json_each(?)) and not deleted
+-- deletions: those of these documents that were deleted
+select key, version, base from {docs} where key in (select value from json_each(?)) and deleted
+
+-- find: documents by their keys
+select key, version, base from {docs} where key in (select value from json_each(?)) and not deleted
 
 -- bounds: keys that divide them into so many ranges, of so many documents at least
 select key from (select key, row_number() over (order by key) as n from {docs} where not deleted),

@@ -63,6 +63,8 @@ class Fts5Indexes:
             if "deleted_at" not in columns:
                 db.execute(self._sql("add_deleted_at", index))
                 db.execute(self._sql("date_deleted", index))
+            if "base" not in columns:
+                db.execute(self._sql("add_base", index))
             db.execute(self._sql("deleted_index", index))
         self._made.add(index)
 
@@ -97,7 +99,7 @@ class Fts5Indexes:
             name = self._chosen(db, index)
             keys = json.dumps([event.key for event in events])
             known = {key: found for key, *found in db.execute(self._sql("known", name), (keys,))}
-            newer = [event for event in events if event.key not in known or known[event.key][1] < event.version]
+            newer = [event for event in events if event.key not in known or known[event.key][1] < event.order]
             old = [known[event.key] for event in newer if event.key in known]
             words = ((row, body) for row, _, deleted, body in old if not deleted)
             db.executemany(self._sql("forget_words", name), words)

@@ -12,12 +12,13 @@ from redrive.outbox.sinks.text_words import indexed_text
 _encode = json.JSONEncoder(ensure_ascii=False).encode  # one, not one for each document
 
 
-def row_of(event: Event) -> tuple[str, int, int, str | None, str, str | None]:
-    """Returns key, version, whether it is deleted, routing, text and document."""
+def row_of(event: Event) -> tuple[str, int, int, str | None, str, str | None, int]:
+    """Returns key, version, whether it is deleted, routing, text, document and base."""
     if event.op is Op.DELETE:
-        return event.key, event.version, 1, event.routing, "", None
+        return event.key, event.version, 1, event.routing, "", None, event.base
     document = _encode(event.payload)
-    return event.key, event.version, 0, event.routing, indexed_text("\n".join(_texts(event.payload))), document
+    words = indexed_text("\n".join(_texts(event.payload)))
+    return event.key, event.version, 0, event.routing, words, document, event.base
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """HTTP: each request is a POST of JSON lines, one for each event.
 
-The receiver gets ``id``, ``entity_type``, ``entity_id``, ``op``, ``version``, ``payload`` and ``routing``, at least
-once and in any order: it has to compare versions, also with those of what it deleted. It may answer for each event, by
-JSON lines (``application/x-ndjson``) of ``{"id": …, "status": 409, "error": …, "retry_after": 5}``.
+The receiver gets ``id``, ``entity_type``, ``entity_id``, ``op``, ``version``, ``order``, ``payload`` and ``routing``,
+at least once and in any order: it has to compare ``order``, also with that of what it deleted. It may answer for each
+event, by JSON lines (``application/x-ndjson``) of ``{"id": …, "status": 409, "error": …, "retry_after": 5}``.
 """
 
 from __future__ import annotations
@@ -121,6 +121,7 @@ def _line(event: Event) -> bytes:
         "entity_id": event.entity_id,
         "op": event.op.value,
         "version": event.version,
+        "order": event.order,
         "payload": event.payload,
     }
     if event.routing is not None:

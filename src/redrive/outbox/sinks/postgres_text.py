@@ -67,7 +67,7 @@ class PostgresText:
             raise ConfigError(f"there is no language {language!r}", hint="a text search configuration: english, simple")
         self._name, self._language = table, language
         self._pools: Clients[Any] = Clients(lambda: _new_pool(url))
-        self._dated: set[str | None] = set()  # tables that are known to be as this version makes them
+        self._current: set[str | None] = set()  # tables that are known to be as this version makes them
 
     async def write(self, events: Sequence[Event], index: str | None = None) -> Sequence[Verdict]:
         table = await self._table(index)
@@ -90,7 +90,7 @@ class PostgresText:
     async def create(self, index: str) -> None:
         async with (await self._pool()).acquire() as connection, connection.transaction():
             await self._lock(connection)
-            await self._date(connection, _checked(index))
+            await self._extend(connection, _checked(index))
             await self._create(connection, index)
 
     async def refresh(self, index: str | None = None) -> None:
@@ -100,12 +100,12 @@ class PostgresText:
         text = _sql("scan").format(table=await self._table(index))
         while rows := await (await self._pool()).fetch(text, after, before, PAGE):
             for row in rows:
-                yield Stored(row["key"], row["version"])
+                yield Stored(*row)
             after = rows[-1]["key"]
 
-    async def versions(self, keys: Sequence[str]) -> dict[str, int]:
-        text = _sql("versions").format(table=await self._table(None))
-        return {row["key"]: row["version"] for row in await (await self._pool()).fetch(text, keys)}
+    async def find(self, keys: Sequence[str], index: str | None = None) -> Sequence[Stored]:
+        text = _sql("find").format(table=await self._table(index))
+        return [Stored(*row) for row in await (await self._pool()).fetch(text, keys)]
 
     async def bounds(self, pieces: int, least: int) -> Sequence[str]:
         text = _sql("bounds").format(table=await self._table(None))
@@ -118,7 +118,11 @@ class PostgresText:
 
     async def deleted(self, after: str, limit: int) -> Sequence[Stored]:
         text = _sql("deleted").format(table=await self._table(None))
-        return [Stored(row["key"], row["version"]) for row in await (await self._pool()).fetch(text, after, limit)]
+        return [Stored(*row) for row in await (await self._pool()).fetch(text, after, limit)]
+
+    async def deletions(self, keys: Sequence[str]) -> Sequence[Stored]:
+        text = _sql("remembered").format(table=await self._table(None))
+        return [Stored(*row) for row in await (await self._pool()).fetch(text, keys)]
 
     async def swap(self, index: str) -> None:
         async with (await self._pool()).acquire() as connection, connection.transaction():
@@ -127,7 +131,7 @@ class PostgresText:
             if old != index:
                 if await connection.fetchval("select to_regclass($1)::text", self._of(_checked(index))) is None:
                     raise NoSuchIndex(index)
-                await self._date(connection, index)
+                await self._extend(connection, index)
                 await self._switch(connection, _checked(index))
                 if old is not None:
                     await connection.execute(_sql("drop").format(table=self._of(old)))
@@ -171,28 +175,28 @@ class PostgresText:
 
     async def _table(self, index: str | None) -> str:
         """Returns what is written to and read: the view of the live index, which is made when somebody asks for it."""
-        if index not in self._dated:
+        if index not in self._current:
             async with (await self._pool()).acquire() as connection, connection.transaction():
                 await self._lock(connection)
                 if index is None:
                     await self._prepare_live(connection)
                 else:
-                    await self._date(connection, _checked(index))
-            self._dated.add(index)
+                    await self._extend(connection, _checked(index))
+            self._current.add(index)
         return self._name if index is None else self._of(_checked(index))
 
     async def _prepare_live(self, connection: Any) -> None:
         live = await self._live(connection)
         if live is None:
             await self._create(connection, FIRST)
-        if live is None or await self._date(connection, live):
+        if live is None or await self._extend(connection, live):
             await self._switch(connection, live or FIRST)
 
-    async def _date(self, connection: Any, index: str) -> bool:
+    async def _extend(self, connection: Any, index: str) -> bool:
         """Brings a table up to date that an earlier version has made; returns whether it was one."""
-        if await connection.fetchval(_sql("is_dated"), self._of(index)) is not False:
+        if await connection.fetchval(_sql("is_current"), self._of(index)) is not False:
             return False
-        await connection.execute(_sql("date").format(table=self._of(index)))
+        await connection.execute(_sql("extend").format(table=self._of(index)))
         await self._create(connection, index)
         return True
 
@@ -201,6 +205,7 @@ class PostgresText:
             {
                 "key": event.key,
                 "version": event.version,
+                "base": event.base,
                 "deleted": event.op is Op.DELETE,
                 "routing": event.routing,
                 "document": None if event.op is Op.DELETE else event.payload,

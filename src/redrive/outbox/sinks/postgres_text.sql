@@ -17,14 +17,16 @@ create table if not exists {table} (
   routing     text,
   document    jsonb,
   words       tsvector,
-  written_at  timestamptz not null default now()
+  written_at  timestamptz not null default now(),
+  base        bigint not null default 0
 )
 
--- is_dated: whether a table keeps when its rows were written, if it is there
-select exists (select from pg_attribute where attrelid = c.oid and attname = 'written_at') from pg_class c where c.oid = to_regclass($1)
+-- is_current: whether a table has the columns that were added last, if it is there
+select exists (select from pg_attribute where attrelid = c.oid and attname = 'base') from pg_class c where c.oid = to_regclass($1)
 
--- date: a table from before that was kept: its rows count from now on
-alter table {table} add column written_at timestamptz not null default now()
+-- extend: a table from before: its rows were written now, in the first life of their keys
+alter table {table} add column if not exists written_at timestamptz not null default now(),
+  add column if not exists base bigint not null default 0
 
 -- deletions: by which old ones are found
 create index if not exists {index} on {table} (written_at) where deleted
@@ -33,7 +35,7 @@ create index if not exists {index} on {table} (written_at) where deleted
 create index if not exists {index} on {table} using gin (words)
 
 -- view: makes an index the live one
-create or replace view {live} as select key, version, deleted, routing, document, words, written_at from {table}
+create or replace view {live} as select key, version, deleted, routing, document, words, written_at, base from {table}
 
 -- mark: says which it is
 comment on view {live} is {mark}
@@ -45,27 +47,32 @@ comment on table {table} is {mark}
 drop table if exists {table}
 
 -- write: newer versions; returns the keys of those that were
-insert into {table} as d (key, version, deleted, routing, document, words)
+insert into {table} as d (key, version, deleted, routing, document, words, base)
 select x.key, x.version, x.deleted, x.routing, x.document,
-  case when not x.deleted then jsonb_to_tsvector($2::text::regconfig, coalesce(x.found_by, x.document), '["string", "numeric"]') end
-from jsonb_to_recordset($1::text::jsonb) x(key text, version bigint, deleted boolean, routing text, document jsonb, found_by jsonb)
+  case when not x.deleted then jsonb_to_tsvector($2::text::regconfig, coalesce(x.found_by, x.document), '["string", "numeric"]') end,
+  x.base
+from jsonb_to_recordset($1::text::jsonb)
+  x(key text, version bigint, base bigint, deleted boolean, routing text, document jsonb, found_by jsonb)
 on conflict (key) do update set version = excluded.version, deleted = excluded.deleted, routing = excluded.routing,
-  document = excluded.document, words = excluded.words, written_at = now()
-where d.version < excluded.version
+  document = excluded.document, words = excluded.words, written_at = now(), base = excluded.base
+where d.base + d.version < excluded.base + excluded.version
 returning key
 
 -- scan: documents in the order of their keys
-select key, version from {table} where key > $1 and ($2::text is null or key <= $2) and not deleted order by key limit $3
+select key, version, base from {table} where key > $1 and ($2::text is null or key <= $2) and not deleted order by key limit $3
 
 -- deleted: versions of deleted documents, in the order of their keys
-select key, version from {table} where key > $1 and deleted order by key limit $2
+select key, version, base from {table} where key > $1 and deleted order by key limit $2
+
+-- remembered: those of these documents that were deleted
+select key, version, base from {table} where key = any($1::text[]) and deleted
 
 -- prune: forgets deletions from before so many seconds, so many at once
 delete from {table} where deleted and written_at < now() - $1 * interval '1 second' and key in (
   select key from {table} where deleted and written_at < now() - $1 * interval '1 second' order by written_at limit $2)
 
--- versions: of documents by their keys
-select key, version from {table} where key = any($1::text[]) and not deleted
+-- find: documents by their keys
+select key, version, base from {table} where key = any($1::text[]) and not deleted
 
 -- bounds: keys that divide them into so many ranges, of so many documents at least
 select key from (select key, row_number() over (order by key) as n from {table} where not deleted) x,

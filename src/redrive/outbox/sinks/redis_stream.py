@@ -1,6 +1,6 @@
 """A Redis stream: each event is an entry, with its version and op.
 
-Whoever reads the stream gets events at least once and in any order, and has to compare versions, also with those of
+Whoever reads the stream gets events at least once and in any order, and has to compare ``order``, also with that of
 what was deleted.
 """
 
@@ -68,6 +68,7 @@ def _entry(event: Event) -> dict[str, str | int]:
         "entity_id": event.entity_id,
         "op": event.op.value,
         "version": event.version,
+        "order": event.order,
         "payload": json.dumps(event.payload, ensure_ascii=False, separators=(",", ":")),
     }
     if event.routing is not None:

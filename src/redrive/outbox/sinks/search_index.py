@@ -162,11 +162,10 @@ class SearchIndex:
                 return
             after = hits[-1]["sort"][0]
 
-    async def versions(self, keys: Sequence[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
+    async def find(self, keys: Sequence[str], index: str | None = None) -> Sequence[Stored]:
+        found: list[Stored] = []
         for at in range(0, len(keys), PAGE):
-            hits = await self._hits(_page({"terms": {KEY: list(keys[at : at + PAGE])}}), None)
-            found |= {one.key: one.version for one in map(_stored, hits)}
+            found += map(_stored, await self._hits(_page({"terms": {KEY: list(keys[at : at + PAGE])}}), index))
         return found
 
     async def swap(self, index: str) -> None:
@@ -230,12 +229,13 @@ class SearchIndex:
 
 def _page(query: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a search for keys and versions, in the order of keys."""
-    shown = {"_source": False, "docvalue_fields": [VERSION], "track_total_hits": False}
+    shown = {"_source": False, "docvalue_fields": [VERSION], "version": True, "track_total_hits": False}
     return {"size": PAGE, "query": query, "sort": [{KEY: "asc"}], **shown}
 
 
 def _stored(hit: Mapping[str, Any]) -> Stored:
-    return Stored(hit["sort"][0], int(hit["fields"][VERSION][0]))
+    version = int(hit["fields"][VERSION][0])
+    return Stored(hit["sort"][0], version, max(int(hit["_version"]) - version, 0))
 
 
 def _hit(hit: Mapping[str, Any]) -> Hit:

@@ -34,14 +34,16 @@ SOME = (
 BODY = """
 declare
   v_version bigint;
+  v_op text := case tg_op when 'INSERT' then 'create' else 'upsert' end;
 begin
   if tg_op = 'DELETE' or (tg_op = 'UPDATE' and old.{id}::text is distinct from new.{id}::text) then
+    v_op := 'create';
 {old}\
     perform redrive.publish({projection}, {entity_type}, old.{id}::text, 'delete', v_version{attempts});
     if tg_op = 'DELETE' then return null; end if;
   end if;
 {new}\
-  perform redrive.publish({projection}, {entity_type}, new.{id}::text, 'upsert', v_version,
+  perform redrive.publish({projection}, {entity_type}, new.{id}::text, v_op, v_version,
     {document}{attempts});
   return null;
 end """

@@ -42,9 +42,10 @@ def trigger_sql(one: TableMapping) -> str:
     """Returns the script that makes the triggers; run again, it replaces them."""
     moved = f"{_id(one, 'old')} is not {_id(one, 'new')}"
     bodies = {
-        "insert": _event(one, "new", "upsert", "true"),
-        "update": _event(one, "old", "delete", moved) + _event(one, "new", "upsert", "true"),
-        "delete": _event(one, "old", "delete", "true"),
+        "insert": _event(one, "new", "'create'", "true"),
+        "update": _event(one, "old", "'delete'", moved)
+        + _event(one, "new", f"iif({moved}, 'create', 'upsert')", "true"),
+        "delete": _event(one, "old", "'delete'", "true"),
     }
     triggers = [
         TRIGGER.format(
@@ -76,7 +77,7 @@ def document_of(one: TableMapping, row: str, columns: list[str]) -> str:
 
 
 def _event(one: TableMapping, row: str, op: str, when: str) -> str:
-    key, deleted = _id(one, row), int(op == "delete")
+    key, deleted = _id(one, row), int(op == "'delete'")
     if one.version:
         counted = ""
         version = f"max(coalesce({row}.{name(one.version)}, 0), 0) + {deleted}"
@@ -88,7 +89,7 @@ def _event(one: TableMapping, row: str, op: str, when: str) -> str:
         projection=text(one.projection),
         entity_type=text(one.entity_type),
         id=key,
-        op=text(op),
+        op=op,
         version=version,
         document="null" if deleted else document_of(one, row, list(one.columns or ())),
         attempts=one.max_attempts,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from redrive.outbox.sink import Rebuildable
+from redrive.outbox.sink import Rebuildable, Stored
 from redrive.outbox.source import Record, Source
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ class Kind(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class Difference:
-    """A document that differs: as the source has it, and the version that the sink has."""
+    """A document that differs: as the source has it, and as the sink has it."""
 
     key: str
     kind: Kind
     record: Record | None
-    version: int | None
+    stored: Stored | None
 
 
 @dataclass(slots=True)
@@ -46,29 +46,40 @@ class Looked:
 
 
 async def look_again(
-    store: Store, projection: Projection, source: Source, sink: Rebuildable, keys: Sequence[str]
+    store: Store,
+    projection: Projection,
+    source: Source,
+    sink: Rebuildable,
+    keys: Sequence[str],
+    index: str | None = None,
 ) -> Looked:
     """Looks at keys that differ once more, such that what is on its way is no difference: the source is read first,
     and an event lands with what it is about. So where no event of an entity is under way after that, the sink has what
     the source had then, or something newer; unless something was lost."""
     found = Looked()
     for at in range(0, len(keys), FETCHED_AT_ONCE):
-        await _look(found, store, projection, source, sink, keys[at : at + FETCHED_AT_ONCE])
+        await _look(found, store, projection, source, sink, keys[at : at + FETCHED_AT_ONCE], index)
     return found
 
 
 async def _look(
-    found: Looked, store: Store, projection: Projection, source: Source, sink: Rebuildable, keys: Sequence[str]
+    found: Looked,
+    store: Store,
+    projection: Projection,
+    source: Source,
+    sink: Rebuildable,
+    keys: Sequence[str],
+    index: str | None,
 ) -> None:
     records = await _fetched(source, keys)
     rows = await store.feature_rows("outbox", "under_way", projection.queue, json.dumps(list(keys)))
     moving = {str(row["scope"]) for row in rows}
-    await sink.refresh()
-    versions = await sink.versions(keys)
+    await sink.refresh(index)
+    stored = {one.key: one for one in await sink.find(keys, index)}
     differing = [
         one
         for key in keys
-        if key not in moving and (one := _difference(key, records.get(key), versions.get(key))) is not None
+        if key not in moving and (one := _difference(key, records.get(key), stored.get(key))) is not None
     ]
     if differing:  # changed since: its event may have come and gone
         now = await _fetched(source, [one.key for one in differing])
@@ -86,11 +97,11 @@ def _version(record: Record | None) -> int | None:
     return None if record is None else record.version
 
 
-def _difference(key: str, record: Record | None, version: int | None) -> Difference | None:
+def _difference(key: str, record: Record | None, stored: Stored | None) -> Difference | None:
     if record is None:
-        return None if version is None else Difference(key, Kind.EXTRA, None, version)
-    if version is None:
+        return None if stored is None else Difference(key, Kind.EXTRA, None, stored)
+    if stored is None:
         return Difference(key, Kind.MISSING, record, None)
-    if version == record.version:
+    if stored.version == record.version:
         return None
-    return Difference(key, Kind.STALE if version < record.version else Kind.AHEAD, record, version)
+    return Difference(key, Kind.STALE if stored.version < record.version else Kind.AHEAD, record, stored)

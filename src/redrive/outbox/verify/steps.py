@@ -22,6 +22,7 @@ from redrive.outbox.event import MOST_VERSION, split_key
 from redrive.outbox.index_job import VERIFY, IndexJob, job_of
 from redrive.outbox.operation_driver import Driver, count_of, is_over, rebuildable, state_of
 from redrive.outbox.publish_event import event_task
+from redrive.outbox.relay.lives import with_bases
 from redrive.outbox.sink import Divisible, Rebuildable
 from redrive.outbox.source import WHOLE, Range, Source
 from redrive.outbox.table_source import source_for
@@ -132,9 +133,9 @@ class Verify:
         events: list[NewTask] = []
         if state.get("repair"):
             mended = [one for one in looked.differences if one.kind is not Kind.AHEAD]
-            events = [self._event(one) for one in mended]
+            events = await self._events(mended)
             after = {**after, "mended": [*state.get("mended", ()), *(one.key for one in mended)]}
-            result["repaired"] = int(result.get("repaired") or 0) + len(events)
+            result["repaired"] = int(result.get("repaired") or 0) + len(mended)
         for kind, number in Counter(one.kind.value for one in looked.differences).items():
             shown = [one.key for one in looked.differences if one.kind.value == kind]
             result[kind] = int(result.get(kind) or 0) + number
@@ -145,14 +146,22 @@ class Verify:
             operation, done=done, note=result_words(result) or None, result=result, events=events, **after
         )
 
-    def _event(self, one: Difference) -> NewTask:
-        """Returns the event that mends a document. It is fenced by its version: what happens meanwhile is newer."""
-        name, own, record = self._projection.name, self._driver.settings.max_attempts, one.record
-        if record is None:
-            version = min((one.version or 0) + 1, MOST_VERSION)
-            return event_task(name, *split_key(one.key), "delete", version, max_attempts=own)
-        wanted = record.entity_type, record.entity_id, "upsert", record.version, record.payload, record.routing
-        return event_task(name, *wanted, max_attempts=own)
+    async def _events(self, differences: Sequence[Difference]) -> list[NewTask]:
+        """Returns the events that mend documents. They are fenced by their order: what happens meanwhile is newer. What
+        is missing because its key was deleted once, and nobody said that it was created again, begins a new life."""
+        name, own = self._projection.name, self._driver.settings.max_attempts
+        source, sink = await self._open()
+        found: list[NewTask] = []
+        for one in differences:
+            if one.record is None and (stored := one.stored) is not None:
+                version = min(stored.version + 1, MOST_VERSION - stored.base)
+                event = *split_key(one.key), "delete", version
+                found.append(event_task(name, *event, base=stored.base, max_attempts=own))
+        records = [one.record for one in differences if one.record is not None]
+        for record, base in await with_bases(self._store, name, source, sink, records):
+            wanted = record.entity_type, record.entity_id, "upsert", record.version, record.payload, record.routing
+            found.append(event_task(name, *wanted, base=base, max_attempts=own))
+        return found
 
     # -- its end ---------------------------------------------------------------------------------------------------
 

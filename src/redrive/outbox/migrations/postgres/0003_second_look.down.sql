@@ -1,3 +1,6 @@
+drop trigger outbox_life on redrive.task;
+drop function redrive.outbox_life_of_event();
+drop table redrive.outbox_life;
 do $$
 begin
   if obj_description(to_regclass('public.search_outbox_events'), 'pg_class') like 'For producers: redrive.%' then

@@ -1,3 +1,6 @@
+drop trigger redrive_outbox_life_of_event;
+drop trigger redrive_outbox_life_first;
+drop table redrive_outbox_life;
 -- only where: select 1 from sqlite_master where type = 'view' and name = 'search_outbox_events'
 drop view search_outbox_events;
 create view if not exists search_outbox_events as

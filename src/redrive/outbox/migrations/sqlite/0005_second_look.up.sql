@@ -82,3 +82,58 @@ create trigger redrive_outbox_events_publish instead of insert on search_outbox_
   insert into redrive_outbox_publish (projection, entity_type, entity_id, op, version)
   values (coalesce(new.projection, 'search_index_to_elastic'), new.entity_type, new.entity_id, new.op, new.event_version);
 end;
+
+-- Lives of keys that were deleted: an entity that is created anew may begin with a version that it had before. Versions of a life count
+-- from its base, which lies behind the delete that ended the life before. Whoever publishes has the file, so deletes and creates of a
+-- key come one after the other here, whatever arrives at the sink when.
+create table redrive_outbox_life (
+  projection  text not null,
+  key         text not null,
+  base        integer not null default 0,
+  deleted     integer,                     -- the version of the delete that ended it; null while it lasts
+  changes     integer not null default 0,  -- whoever acts on what was read a moment ago compares these
+  changed_at  integer not null default (unixepoch() * 1000000),
+  primary key (projection, key)
+) strict, without rowid;
+create index redrive_outbox_life_pruned on redrive_outbox_life (changed_at) where deleted is not null or base = 0;
+
+-- A delete ends a life, also the first, of which nothing is known here.
+create trigger redrive_outbox_life_first after insert on redrive_task
+when new.kind >= 'OUTBOX:' and new.kind < 'OUTBOX;' and new.scope is not null and new.replay_count = 0 and json_valid(new.payload)
+  and json_extract(new.payload, '$.op') = 'delete' and json_type(new.payload, '$.version') = 'integer'
+  and json_extract(new.payload, '$.version') < 1000000000000000000 and not exists (
+    select 1 from redrive_outbox_life l where l.projection = substr(new.kind, 8) and l.key = new.scope)
+begin
+  insert into redrive_outbox_life (projection, key, base, deleted)
+  values (substr(new.kind, 8), new.scope, coalesce(json_extract(new.payload, '$.base'), 0), json_extract(new.payload, '$.version'));
+end;
+
+-- Gives an event the base of its key's life. "create" behind a delete begins the next one. "upsert" and "index" do not say whether they
+-- create: with an old version they are marked, and the relay asks the source. Events that are replayed, or that a repair publishes, have their
+-- base.
+create trigger redrive_outbox_life_of_event after insert on redrive_task
+when new.kind >= 'OUTBOX:' and new.kind < 'OUTBOX;' and new.scope is not null and new.replay_count = 0
+  and exists (select 1 from redrive_outbox_life l where l.projection = substr(new.kind, 8) and l.key = new.scope)
+  and json_valid(new.payload) and json_type(new.payload, '$.version') = 'integer'
+  and json_extract(new.payload, '$.version') < 1000000000000000000
+  and (json_type(new.payload, '$.base') is null or json_extract(new.payload, '$.op') = 'delete')
+begin
+  update redrive_task set payload = json_set(payload, '$.after_delete', json('true')) where rowid = new.rowid
+    and json_extract(new.payload, '$.op') in ('upsert', 'index') and exists (
+      select 1 from redrive_outbox_life l where l.projection = substr(new.kind, 8) and l.key = new.scope
+        and l.deleted >= json_extract(new.payload, '$.version'));
+  update redrive_outbox_life set changes = changes + 1, changed_at = unixepoch() * 1000000,
+    base = max(base, coalesce(json_extract(new.payload, '$.base'), 0)),
+    deleted = max(coalesce(deleted, 0), json_extract(new.payload, '$.version'))
+  where projection = substr(new.kind, 8) and key = new.scope and json_extract(new.payload, '$.op') = 'delete'
+    and base <= coalesce(json_extract(new.payload, '$.base'), base);
+  update redrive_outbox_life set changes = changes + 1, changed_at = unixepoch() * 1000000, deleted = null,
+    base = case when deleted < json_extract(new.payload, '$.version') then base else base + deleted + 1 end
+  where projection = substr(new.kind, 8) and key = new.scope and deleted < 4611686018427387904 - base -- else there is no room for another
+    and ((deleted >= json_extract(new.payload, '$.version') and json_extract(new.payload, '$.op') = 'create')
+      or (deleted < json_extract(new.payload, '$.version')
+        and json_extract(new.payload, '$.op') in ('create', 'upsert', 'index', 'update')));
+  update redrive_task set payload = json_set(payload, '$.base', (
+      select l.base from redrive_outbox_life l where l.projection = substr(new.kind, 8) and l.key = new.scope))
+  where rowid = new.rowid and json_type(new.payload, '$.base') is null and exists (
+    select 1 from redrive_outbox_life l where l.projection = substr(new.kind, 8) and l.key = new.scope and l.base > 0);
