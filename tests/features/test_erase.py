@@ -86,12 +86,13 @@ KEPT: dict[str, dict[tuple[str, str], str]] = {
     "outbox": {
         ("outbox_tombstone", "projection"): "the name of a projection",
         ("outbox_tombstone", "key_digest"): "a digest, by which nobody is found",
+        ("outbox_life", "projection"): "the name of a projection",
     },
     "probe": dict.fromkeys([("probe", "was"), ("probe", "state"), ("probe", "event")], CODES),
 }
 # Names the person itself: by it the rest is found.
 FOUND_BY = {("webhooks_endpoint", "account"), ("webhooks_endpoint", "id"), ("webhooks_secret", "owner")}
-FOUND_BY |= {("batches", "scope"), ("batches_remote", "scope")}
+FOUND_BY |= {("batches", "scope"), ("batches_remote", "scope"), ("outbox_life", "key")}
 
 
 async def an_order(harness: Harness) -> None:
@@ -136,7 +137,9 @@ async def a_batch(harness: Harness) -> None:
 
 async def a_tombstone(harness: Harness) -> None:
     row = {"projection": "notes", "key": "0" * 32, "version": 1}
-    await harness.store.apply(Commit(rows=[Rows("outbox", "bury", (row,))]))
+    life = {"projection": "notes", "key": SCOPE, "base": 3, "changes": -1}
+    rows = [Rows("outbox", "bury", (row,)), Rows("outbox", "begin_lives", (life,))]
+    await harness.store.apply(Commit(rows=rows))
 
 
 # Makes rows of the person in all tables of a feature.

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from redrive.cli.main import run
-from redrive.errors import InvalidInput, NotAllowed
+from redrive.errors import InvalidInput, NotAllowed, WrongSetting
 from redrive.observe.samples import Samples
 from redrive.ops.access import Caller, Role
+from redrive.outbox import sink_watch
 from redrive.outbox.alerts import failed, oldest_age, stuck
 from redrive.outbox.doctor import examine
 from redrive.outbox.event import Event
@@ -23,8 +24,10 @@ from redrive.outbox.metrics import fleet, process
 from redrive.outbox.readiness import dependencies
 from redrive.outbox.reclaim_log import log_reclaimed
 from redrive.outbox.service import OutboxService
+from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.verdict import Verdict
 from tests.outbox.conftest import World, make_app
+from tests.outbox.faulty import Faulty
 
 pytestmark = pytest.mark.anyio
 
@@ -126,15 +129,63 @@ def test_what_was_taken_back_is_counted_in_one_line(caplog: pytest.LogCaptureFix
     assert (said["lease"], said["max_processing"]) == (2, 1)
 
 
-async def test_readiness_asks_the_sinks_in_use(world: World) -> None:
+async def test_readiness_asks_the_sinks_of_a_worker_from_the_start(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink_watch, "FRESH_S", 0.0)
     store, settings = await world.app.store(), world.app.settings
-    assert await dependencies(store, settings) == [], "nobody has used it yet"
-    world.app.outbox.projections["notes"].sink()
-    [one] = await dependencies(store, settings)
-    assert (one.name, one.ok) == ("sink of notes", True)
+    assert await dependencies(store, settings) == [], "a process without a worker depends on none"
+    other = Faulty(Fts5(tmp_path / "other.db"))
+    world.app.outbox.projection("others", sink=other)
+    assert (await fleet(store, settings))["outbox_lag_events"] == {("notes",): 0.0, ("others",): 0.0}
+    await world.app.worker(queues=["outbox:notes", "outbox:others"], stop_when_empty=True).run()
+    found = {one.name: one for one in await dependencies(store, settings)}
+    assert [(name, one.ok) for name, one in found.items()] == [
+        ("sink of notes", True),
+        ("sink of others", True),
+        ("projection notes", True),
+        ("projection others", True),
+    ]
+    reached = found["sink of notes"].last_success
     world.sink.unreachable = True
-    [one] = await dependencies(store, settings)
-    assert (one.ok, one.detail) == (False, "not reachable (ConnectionError)")
+    down = (await dependencies(store, settings))[0]
+    assert (down.ok, down.detail, down.blocks, down.last_success) == (False, "ConnectionError", False, reached)
+    other.unreachable = True
+    assert all(one.blocks for one in await dependencies(store, settings)), "none of them is left"
+
+
+async def test_readiness_knows_when_events_last_arrived(url: str, tmp_path: Path) -> None:
+    app = make_app(url, oldest_alert_seconds=0.001)
+    sink = Faulty(Fts5(tmp_path / "search.db"))
+    app.outbox.projection("notes", sink=sink)
+    await app.migrate()
+    await app.outbox.publish(None, "notes", "note", 1, "create", 1, {"a": 1})
+    await app.worker(stop_when_empty=True).run()
+    store = await app.store()
+    _, one = await dependencies(store, app.settings)
+    assert one.ok and one.last_success is not None
+    await app.outbox.publish(None, "notes", "note", 2, "create", 1, {"a": 1})
+    await asyncio.sleep(0.01)
+    _, late = await dependencies(store, app.settings)
+    assert not late.ok and late.blocks and "the oldest event waits" in str(late.detail)
+    assert late.last_success == one.last_success
+    await app.close()
+
+
+def test_a_client_that_is_not_installed_ends_a_worker_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from redrive.cli.root import call
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDRIVE_LOG", "off")
+    monkeypatch.setenv("ELASTIC_URL", "http://127.0.0.1:1")
+    monkeypatch.setattr("redrive.outbox.projections.find_spec", lambda name: None)
+    monkeypatch.setattr("redrive.outbox.sinks.find_spec", lambda name: None)
+    for setting in ("TASK_WORKER_LEASE_MS", "TASK_WORKER_RECOVERY_INTERVAL_MS"):
+        monkeypatch.setenv(setting, "30000")
+    assert call(["migrate"]) == 0
+    for command in (["outbox", "work"], ["work", "--queue", "outbox:search_index_to_elastic"]):
+        with pytest.raises(WrongSetting, match="no client for one is installed"):  # the command ends with code 2
+            call([*command, "--stop-when-empty"])
 
 
 async def test_who_may_look_and_search(world: World) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from redrive.errors import ChangedMeanwhile, InvalidInput
+from redrive.errors import ChangedMeanwhile
 from redrive.kernel.commit import Commit
 from redrive.outbox.event import Event, kind_of, queue_of
 from redrive.outbox.index_job import REBUILD, Phase, job_of
@@ -19,9 +19,8 @@ from redrive.outbox.sink_watch import SinkWatch
 if TYPE_CHECKING:
     from redrive.kernel.circuit import Circuit
     from redrive.kernel.ports.store import Store
-    from redrive.outbox.relay.request_size import RequestSize
+    from redrive.outbox.request_size import RequestSize
     from redrive.outbox.settings import OutboxSettings
-    from redrive.outbox.source import Source
 
 
 @dataclass(slots=True)
@@ -105,36 +104,10 @@ class Projection:
     def request_size(self, settings: OutboxSettings) -> RequestSize:
         """Returns how large requests to its sink are: one for all of this process, who remember what was refused."""
         if self._size is None:
-            from redrive.outbox.relay.request_size import RequestSize
+            from redrive.outbox.request_size import RequestSize
 
             self._size = RequestSize(self.batch, settings.batch_bytes, settings.batch_seconds)
         return self._size
-
-    async def as_in_source(self, store: Store, events: Sequence[Event]) -> Sequence[Event]:
-        """Returns events, and in place of those that were published after a delete, with a version from before it, what
-        the source has: they are late, or their entity is there again. Without a source versions decide."""
-        doubtful = {event.key: event for event in events if event.after_delete}
-        source = await self._source(store) if doubtful else None
-        if source is None:
-            return events
-        from redrive.outbox.rebuild.source_events import event_of_record
-        from redrive.outbox.relay.lives import with_bases
-
-        records = await source.fetch(list(doubtful))
-        bases = await with_bases(store, self.name, source, self.sink(), records)
-        there = {record.key: event_of_record(self, record, base) for record, base in bases}
-        return [
-            replace(there[event.key], id=event.id) if event.after_delete and event.key in there else event
-            for event in events
-        ]
-
-    async def _source(self, store: Store) -> Source | None:
-        from redrive.outbox.table_source import source_for
-
-        try:
-            return await source_for(store, self)
-        except InvalidInput:  # it has none
-            return None
 
     async def close(self) -> None:
         """Closes the sinks of the running event loop."""

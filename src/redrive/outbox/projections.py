@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from redrive.errors import ConfigError, InvalidInput
+from redrive.errors import ConfigError, InvalidInput, WrongSetting
 from redrive.kernel.circuit import Circuit
 from redrive.outbox.duties import duties_of
 from redrive.outbox.event import Event, kind_of
@@ -133,7 +133,7 @@ class Projections:
         _check_address(url)
         plain = "+" not in url.partition("://")[0]
         if plain and not any(find_spec(name) for name in ("elasticsearch", "opensearchpy")):
-            raise ConfigError(
+            raise WrongSetting(
                 "ELASTIC_URL names a search server, and no client for one is installed",
                 hint="pip install 'redrive[elasticsearch]', or 'redrive[opensearch]' for OpenSearch",
             )
@@ -166,7 +166,7 @@ def _check_address(url: str) -> None:
     """Refuses what is no address of a search server. Nothing of it is quoted: it may hold a password."""
     where = urlsplit(url) if "://" in url else None
     if where is None or where.scheme.rpartition("+")[2] not in ("http", "https") or not where.hostname:
-        raise ConfigError("ELASTIC_URL is no address of a search server", hint="for example http://127.0.0.1:9200")
+        raise WrongSetting("ELASTIC_URL is no address of a search server", hint="for example http://127.0.0.1:9200")
 
 
 def _check_installed(url: str) -> None:

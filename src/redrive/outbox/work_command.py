@@ -11,6 +11,7 @@ from redrive.cli.commands.work import MetricsHost, Processes, serve
 from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.signals import starting
+from redrive.cli.support.sockets import free_port
 from redrive.cli.support.worker_options import with_worker_options
 from redrive.outbox.projections import projection_in, projections_of
 from redrive.outbox.settings import OutboxSettings
@@ -51,7 +52,8 @@ def work(
     json: Json = False,
 ) -> None:
     """Project events until stopped, by the settings OUTBOX_LEASE_SECONDS, OUTBOX_RECLAIM_INTERVAL_SECONDS,
-    OUTBOX_MAX_PROCESSING_SECONDS, OUTBOX_MAX_ATTEMPTS, OUTBOX_WORKER_ID and OUTBOX_METRICS_PORT."""
+    OUTBOX_MAX_PROCESSING_SECONDS, OUTBOX_MAX_ATTEMPTS, OUTBOX_WORKER_ID and OUTBOX_METRICS_PORT (9108, or the next free
+    one if it is not set; 0 takes any)."""
     loaded = load(url, app, warns=False)
     own, registry = loaded.app.settings.of(OutboxSettings), loaded.app.registry
     names = [projection_in(registry, name).queue for name in projection or projections_of(registry)]
@@ -62,7 +64,9 @@ def work(
     _say_in_environment(settings)
     loaded.app.settings = loaded.app.settings.with_values(**settings)
     configured = loaded.app.settings.metrics_port, loaded.app.settings.outbox_metrics_port
-    port = DEFAULT_METRICS_PORT if metrics_port is None and configured == (None, None) else metrics_port
+    port = metrics_port
+    if metrics_port is None and configured == (None, None):
+        port = free_port(metrics_host or loaded.app.settings.metrics_host, DEFAULT_METRICS_PORT)
     serve(
         loaded,
         {**given, "queues": names},

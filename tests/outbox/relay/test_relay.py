@@ -187,6 +187,36 @@ async def _asked(world: World) -> bool:
     return bool(world.sink.requests)
 
 
+async def test_an_event_that_makes_a_sink_raise_counts_alone(world: World) -> None:
+    """Its neighbours arrive with the same claim; where all raise, it is the sink, and it is not asked for each."""
+
+    def raises(events: Sequence[Event]) -> dict[int, Verdict]:
+        if any(event.entity_id in ("7", "31") for event in events):
+            raise KeyError("title")
+        return {}
+
+    world.sink.fault = raises
+    for number in range(40):
+        await world.publish(number, "upsert", 1, {"n": number})
+    await world.app.worker(max_jobs=40).run()
+    tasks = {str(task.scope).removeprefix("note:"): task for task in await world.tasks()}
+    assert {name for name, task in tasks.items() if task.state is not State.COMPLETED} == {"7", "31"}
+    assert {tasks[name].attempt_count for name in ("7", "31")} == {1}
+    assert tasks["7"].error_message == "KeyError: 'title'"
+    world.sink.fault = None
+    await world.drain()
+    assert len(await world.versions()) == 40
+
+    def always(events: Sequence[Event]) -> dict[int, Verdict]:
+        raise KeyError("title")
+
+    world.sink.fault, world.sink.requests = always, []
+    for number in range(40):
+        await world.publish(number, "upsert", 2, {"n": number})
+    await world.app.worker(max_jobs=40).run()
+    assert len(world.sink.requests) <= 12, "the request, and some that were picked"
+
+
 async def test_a_request_that_is_too_large_is_halved(world: World) -> None:
     events = [("note", n, "upsert", 1, {"n": n}) for n in range(64)]
     await world.app.outbox.publish_many(None, "notes", events)

@@ -32,6 +32,20 @@ def bind(host: str, port: int, option: str = "--port", variable: str = "REDRIVE_
     return listening
 
 
+def free_port(host: str, first: int, tries: int = 20) -> int:
+    """Returns the first port from this one on that nobody listens on; the first where there is none, which then says
+    what is wrong."""
+    for port in range(first, first + tries):
+        try:
+            socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                break
+        else:
+            return port
+    return first
+
+
 def is_loopback(host: str) -> bool:
     """Returns whether an address is this machine's own."""
     if host == "localhost":

@@ -47,9 +47,6 @@ class _OneIndex:
 
     def arrived(self) -> None: ...
 
-    async def as_in_source(self, store: Store, events: Sequence[Event]) -> Sequence[Event]:
-        return events
-
     async def given_up(self, store: Store, index: str) -> bool:
         return False
 

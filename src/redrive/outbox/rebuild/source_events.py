@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from redrive.ids import new_id
 from redrive.outbox.event import Event, Op, split_key
+from redrive.outbox.relay.lives import event_of_record
 from redrive.outbox.source import Record
 
 if TYPE_CHECKING:
@@ -24,13 +24,6 @@ def events_of_records(projection: Projection, records: Sequence[tuple[Record, in
         except Exception as error:
             unfit.append(f"{record.key}: {type(error).__name__}: {error}"[:300])
     return events, unfit
-
-
-def event_of_record(projection: Projection, record: Record, base: int = 0) -> Event:
-    """Returns the event that writes an entity as its source has it."""
-    entity = record.entity_type, record.entity_id
-    event = Event(new_id(), *entity, Op.UPSERT, record.version, record.payload, record.routing, base)
-    return event if projection.document is None else replace(event, payload=projection.document(event))
 
 
 def delete_of(key: str, version: int, base: int = 0) -> Event:

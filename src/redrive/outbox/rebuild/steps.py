@@ -11,8 +11,9 @@ No update is lost, because from before the first page is read until the new inde
 3. Versions of deleted documents are carried over, then pages are read. What was published before the fence is in the
    source by now, or its delete in the live index; what comes later goes to both. Versions decide, so it does not matter
    which of a page and an event is first.
-4. Keys and versions of the new index are compared with the source's. What differs is looked at again, so that events on
-   their way are no differences, and written again; where that does not help either, the rebuild fails.
+4. Keys and versions of the new index are compared with the source's. What is missing or stale is looked at again, so
+   that events on their way are no differences, and written again; where that does not help either, the rebuild fails.
+   What the new index has and the source does not, or in a newer version, came by events meanwhile, and stays.
 5. The record says SWITCHING: from here on it will be the live one, also if whoever does that dies, or somebody cancels.
 """
 
@@ -33,7 +34,7 @@ from redrive.outbox.relay.lives import with_bases
 from redrive.outbox.sink import NoSuchIndex, Rebuildable, Remembering, Sink
 from redrive.outbox.source import Record, Source
 from redrive.outbox.table_source import source_for
-from redrive.outbox.verify.differences import Looked, look_again
+from redrive.outbox.verify.differences import Kind, Looked, look_again
 from redrive.outbox.verify.merge_keys import close_all, merge_keys
 
 logger = logging.getLogger("redrive.outbox")
@@ -179,38 +180,38 @@ class Rebuild:
         looked = await self._look(job, keys)
         if looked.differences:
             looked = await self._written_again(job, looked)
-        missing = int(state.get("missing") or 0) + sum(one.stored is None for one in looked.differences)
-        other = int(state.get("other") or 0) + sum(one.stored is not None for one in looked.differences)
+        missing = int(state.get("missing") or 0) + sum(one.kind is Kind.MISSING for one in looked.differences)
+        stale = int(state.get("stale") or 0) + sum(one.kind is Kind.STALE for one in looked.differences)
         shown = [*state.get("shown", ()), *(f"{one.key} ({one.kind.value})" for one in looked.differences)][:MOST_SHOWN]
         moving = [*moving, *looked.moving][:MOST_REMEMBERED]  # they go to both indexes: it is no harm to forget some
         waited = (moment(await self._store.now()) - int(since)) / 1_000_000
         if place_after is None and state["place"] is None and (not moving or waited > PATIENCE_S):
-            await self._judge(operation, job, missing, other, shown)
+            await self._judge(operation, job, missing, stale, shown)
             return
-        after: dict[str, Any] = {"missing": missing, "other": other, "shown": shown, "moving": moving, "since": since}
+        after: dict[str, Any] = {"missing": missing, "stale": stale, "shown": shown, "moving": moving, "since": since}
         await self._driver.save(operation, place=place_after, **after)
 
     async def _look(self, job: IndexJob, keys: Sequence[str]) -> Looked:
         if not keys:
             return Looked()
         source, sink = await self._open(), rebuildable(self._projection)
-        return await look_again(self._store, self._projection, source, sink, keys, job.index)
+        found = await look_again(self._store, self._projection, source, sink, keys, job.index)
+        found.differences = [one for one in found.differences if one.kind in (Kind.MISSING, Kind.STALE)]
+        return found
 
     async def _written_again(self, job: IndexJob, looked: Looked) -> Looked:
         """Writes what differs as the source has it now; returns what differs still."""
         await self._write(job, [one.record for one in looked.differences if one.record is not None])
-        extra = [one.stored for one in looked.differences if one.record is None and one.stored is not None]
-        await self._writer(job).write([delete_of(one.key, one.version + 1, one.base) for one in extra])
         again = await self._look(job, [one.key for one in looked.differences])
         return Looked(again.differences, [*looked.moving, *again.moving])
 
-    async def _judge(self, operation: Operation, job: IndexJob, missing: int, other: int, shown: list[str]) -> None:
+    async def _judge(self, operation: Operation, job: IndexJob, missing: int, stale: int, shown: list[str]) -> None:
         """Goes on if the new index has what the source has, but for what may be refused; else it has failed."""
         refused = operation.skipped + len(job.refused) + job.refused_more
-        if missing <= refused and not other:
+        if missing <= refused and not stale:
             await self._driver.save(operation, step=SWITCH, moving=[], shown=[])
             return
-        number = missing + other - min(missing, refused)
+        number = missing + stale - min(missing, refused)
         text = f"the new index differs from the source in {number:,} document{'' if number == 1 else 's'}"
         await self._give_up(operation, job, f"{text}: {', '.join(shown)}")
 

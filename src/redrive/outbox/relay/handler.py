@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from redrive.outbox.projection import Projection
@@ -25,12 +26,14 @@ class ProjectionHandler:
     async def relay(self, bulk: Bulk) -> None:
         """Projects events."""
         if self._relay is None:
+            from redrive.outbox.relay.lives import as_in_source
             from redrive.outbox.relay.prune_sink import SinkPruner
             from redrive.outbox.relay.relay import Relay
             from redrive.outbox.relay.sink_backoff import SinkBackoff
 
             own = self._settings
-            self._relay = Relay(self.projection, self.projection.request_size(own), SinkBackoff(own.backoff))
+            size, resolve = self.projection.request_size(own), partial(as_in_source, self.projection)
+            self._relay = Relay(self.projection, size, SinkBackoff(own.backoff), resolve)
             self._pruner = SinkPruner(self.projection.name, own.tombstone_days)
         # First: what is old enough to be forgotten must not refuse what comes now.
         await self._pruner.before_request(self.projection.sink())

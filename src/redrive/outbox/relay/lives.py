@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from redrive.errors import InvalidInput
+from redrive.ids import new_id
 from redrive.kernel.commit import Commit
 from redrive.kernel.reactions import Rows
-from redrive.outbox.event import MOST_VERSION
+from redrive.outbox.event import MOST_VERSION, Event, Op
 from redrive.outbox.relay.tombstones import buried
 from redrive.outbox.sink import Remembering, Sink
 from redrive.outbox.source import Record, Source
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
+    from redrive.outbox.projection import Projection
 
 TRIES = 3  # a key for which somebody publishes all the time is left to those events
 
@@ -41,6 +44,34 @@ async def lives_of(store: Store, projection: str, keys: Sequence[str]) -> Mappin
     """Returns what is known of these keys' lives: nothing of those that never were deleted."""
     rows = await store.feature_rows("outbox", "lives", projection, json.dumps(list(keys))) if keys else ()
     return {str(row["key"]): Life(row["base"], row["deleted"], row["changes"]) for row in rows}
+
+
+def event_of_record(projection: Projection, record: Record, base: int = 0) -> Event:
+    """Returns the event that writes an entity as its source has it."""
+    entity = record.entity_type, record.entity_id
+    event = Event(new_id(), *entity, Op.UPSERT, record.version, record.payload, record.routing, base)
+    return event if projection.document is None else replace(event, payload=projection.document(event))
+
+
+async def as_in_source(projection: Projection, store: Store, events: Sequence[Event]) -> Sequence[Event]:
+    """Returns events, and in place of those that were published after a delete, with a version from before it, what the
+    source has: they are late, or their entity is there again. Without a source versions decide."""
+    doubtful = {event.key for event in events if event.after_delete}
+    if not doubtful:
+        return events
+    from redrive.outbox.table_source import source_for
+
+    try:
+        source = await source_for(store, projection)
+    except InvalidInput:  # it has none
+        return events
+    records = await source.fetch(sorted(doubtful))
+    bases = await with_bases(store, projection.name, source, projection.sink(), records)
+    there = {record.key: event_of_record(projection, record, base) for record, base in bases}
+    return [
+        replace(there[event.key], id=event.id) if event.after_delete and event.key in there else event
+        for event in events
+    ]
 
 
 async def with_bases(

@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -15,24 +15,30 @@ from uuid import UUID
 from redrive.kernel.outcome import Completed
 from redrive.kernel.payload import encode
 from redrive.outbox.event import Event, Op, UnfitEvent, event_of
-from redrive.outbox.relay.request_size import RequestSize
 from redrive.outbox.relay.sink_backoff import SinkBackoff
 from redrive.outbox.relay.sink_errors import EventRefused, SinkFailed
 from redrive.outbox.relay.sink_writer import SinkWriter, Target, TurnedAway
+from redrive.outbox.request_size import RequestSize
 from redrive.outbox.verdict import DETERMINISTIC, Done, Failed, Superseded, Verdict
 
 if TYPE_CHECKING:
     from redrive.handlers.bulk import Bulk, Item
+    from redrive.kernel.ports.store import Store
 
 logger = logging.getLogger("redrive.outbox")
 LOOK_EVERY_S = 0.2  # whether the worker stops
+Resolve = Callable[["Store", Sequence[Event]], Awaitable[Sequence[Event]]]
 
 
 class Relay:
     """Projects the events of one projection. The size of its requests adapts to what the sink takes."""
 
-    def __init__(self, projection: Target, size: RequestSize, backoff: SinkBackoff) -> None:
+    def __init__(
+        self, projection: Target, size: RequestSize, backoff: SinkBackoff, resolve: Resolve | None = None
+    ) -> None:
+        """``resolve`` replaces events of which only the source knows whether their entity is there."""
         self._projection = projection
+        self._resolve = resolve
         self._size = size
         self._backoff = backoff
 
@@ -68,7 +74,8 @@ class Relay:
         writer = SinkWriter(self._projection, self._size, bulk[0].context.store, lambda: bulk.cancelled)
         failed: SinkFailed | EventRefused | None = None
         try:
-            await writer.write(events, sizes)
+            store = bulk[0].context.store
+            await writer.write(events if self._resolve is None else await self._resolve(store, events), sizes)
             self._backoff.succeeded()
         except TurnedAway as error:  # it answers, and is down all the same: a proxy says 503 for it
             self._backoff.failed(time.monotonic(), random.random(), error.verdict.after)  # noqa: S311 (jitter)

@@ -39,7 +39,7 @@ def is_of_the_sink(error: Exception) -> bool:
     Any other may be due to one event."""
     found = classify(error)
     outage = found.failure_type in (FailureType.NETWORK, FailureType.TIMEOUT) or found.reason.startswith("http_")
-    return outage or isinstance(error, RedriveError)
+    return outage or isinstance(error, OSError | RedriveError)
 
 
 class SinkFailed(Exception):

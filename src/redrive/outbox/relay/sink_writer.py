@@ -9,9 +9,9 @@ from uuid import UUID
 
 from redrive.outbox.event import Event, Op
 from redrive.outbox.relay.coalesce import Entity, by_entity, worst
-from redrive.outbox.relay.request_size import RequestSize
 from redrive.outbox.relay.sink_errors import is_of_the_sink
 from redrive.outbox.relay.tombstones import buried, bury
+from redrive.outbox.request_size import RequestSize
 from redrive.outbox.sink import Sink, TooLarge
 from redrive.outbox.verdict import Done, Failed, Retry, Superseded, Verdict
 
@@ -51,10 +51,6 @@ class Target(Protocol):
         """Notes that the sink has taken events just now."""
         ...
 
-    async def as_in_source(self, store: Store, events: Sequence[Event]) -> Sequence[Event]:
-        """Returns events, as the source has them where only that knows whether their entity is there again."""
-        ...
-
     async def given_up(self, store: Store, index: str) -> bool:
         """Returns whether the index of a rebuild was dropped: what could not be written there is no loss."""
         ...
@@ -78,7 +74,7 @@ class SinkWriter:
 
     async def write(self, events: Sequence[Event], sizes: Mapping[UUID, int]) -> None:
         """Writes the newest of each entity; where that never can be written, the next newest."""
-        entities = by_entity(await self._target.as_in_source(self._store, events))
+        entities = by_entity(events)
         while entities and not self._stopping():
             await self._newest(entities, sizes)
             entities = [one for one in entities if one.events]

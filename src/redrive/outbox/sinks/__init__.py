@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, WrongSetting
 from redrive.outbox.sink import Sink
 
 
@@ -70,7 +70,7 @@ def check_installed(url: str) -> None:
     found = SINKS[scheme_of(url)]
     missing = next((name for name in found.packages if find_spec(name) is None), None)
     if missing is not None:
-        raise ConfigError(
+        raise WrongSetting(
             f"a sink {found.words} needs {missing}, which is not installed",
             hint=f"pip install 'redrive[{found.extra}]'",
         )

@@ -137,3 +137,4 @@ begin
       select l.base from redrive_outbox_life l where l.projection = substr(new.kind, 8) and l.key = new.scope))
   where rowid = new.rowid and json_type(new.payload, '$.base') is null and exists (
     select 1 from redrive_outbox_life l where l.projection = substr(new.kind, 8) and l.key = new.scope and l.base > 0);
+end;
