@@ -182,7 +182,7 @@ def test_a_client_that_is_not_installed_ends_a_worker_at_once(tmp_path: Path, mo
     monkeypatch.setattr("redrive.outbox.sinks.find_spec", lambda name: None)
     for setting in ("TASK_WORKER_LEASE_MS", "TASK_WORKER_RECOVERY_INTERVAL_MS"):
         monkeypatch.setenv(setting, "30000")
-    assert call(["migrate"]) == 0
+    assert call(["migrate", "--create"]) == 0
     for command in (["outbox", "work"], ["work", "--queue", "outbox:search_index_to_elastic"]):
         with pytest.raises(WrongSetting, match="no client for one is installed"):  # the command ends with code 2
             call([*command, "--stop-when-empty"])
@@ -214,7 +214,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         assert call([*arguments, "--json"]) == 0
         return json.loads(capsys.readouterr().out)
 
-    assert call(["migrate"]) == 0
+    assert call(["migrate", "--create"]) == 0
     event = {"entity_type": "note", "entity_id": "1", "op": "create", "version": 1, "payload": {"title": "hello"}}
     name = "search_index_to_elastic"
     run("enqueue", f"OUTBOX:{name}", json.dumps(event), "--queue", f"outbox:{name}")
