@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from redrive.kernel.circuit import SetCircuit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Status
 from redrive.kernel.outcome import Completed
@@ -211,6 +212,34 @@ async def test_a_dry_run_after_something_changed_is_about_what_is_there_now(harn
     assert await dry_run() == (2, 1, [third, first])
     await own.failures.forget([third])
     assert await dry_run() == (1, 1, [first])
+
+
+async def test_a_preview_and_an_approval_warn_of_what_keeps_the_tasks_from_running(harness: Harness) -> None:
+    own = operator(harness, approvals_above=2)
+    await fail(harness, 3)
+    await fail(harness, 2, kind="B", queue="far", scope="s")
+    everything, named = FailureFilter(), FailureFilter(scope="s")
+
+    async def warned(which: FailureFilter) -> list[tuple[str, str, int]]:
+        seen = (await own.operations.preview(Action.RETRY, which)).obstacles
+        assert await own.operations.obstacles(which) == list(seen)
+        return [(one.code, one.fix, one.tasks) for one in seen]
+
+    start = "redrive work --app module:app --queue"
+    assert await warned(everything) == [("no_worker", f"{start} default", 3), ("no_worker", f"{start} far", 2)]
+    assert await warned(named) == [("no_worker", f"{start} far", 2)]
+    await harness.tick("w1")  # of queue default
+    assert await warned(A) == []
+    begun = await own.operations.begin(Action.RETRY, A)
+    assert begun.approval is not None
+    assert await own.approvals.obstacles(begun.approval) == []
+    await own.control.pause("queue", "default", "the other side is down")
+    await harness.control(SetCircuit("smtp", 0, ("B",), True, 60.0, "connect: ConnectionError", "w1", 0, 1))
+    [found] = await own.approvals.obstacles(begun.approval)
+    assert found.text == "queue default is paused by ann (the other side is down): 3 tasks of these would wait"
+    assert (found.fix, found.pause and found.pause.name) == ("redrive resume --queue default", "default")
+    assert [code for code, *_ in await warned(everything)] == ["paused", "circuit", "no_worker"]
+    assert [code for code, *_ in await warned(named)] == ["circuit", "no_worker"]
 
 
 async def test_giving_up_is_about_failed_tasks_whatever_the_plan(harness: Harness) -> None:

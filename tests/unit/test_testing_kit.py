@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from redrive import App, Context, Fail, State
-from redrive.errors import InvalidTransition
+from redrive.errors import TaskNotFound
 from redrive.ops import operation_runner
 from redrive.testing import TestKit, using, using_sync
 
@@ -230,14 +230,16 @@ async def test_failed_tasks_from_the_applications_own_code() -> None:
         [failed] = await app.failed.list(kind="REFUSE")
         assert failed.failed and failed.error is not None
         assert (failed.error.code, failed.error.message) == ("NOT_TODAY", "closed")
+        assert await app.failed.list(100, 0) == [failed] and await app.failed.list(100, 1) == []
         assert await app.failed.count() == 1 and await app.failed.list(kind="SEND") == []
         assert (await app.failed.statistics()).by_code == {"NOT_TODAY": 1}
         assert [reason.code for reason in await app.why(task.id)] == ["failed"]
         assert [reason.code for reason in await app.why(other.id)] == ["run_at"]
         done = await app.failed.retry_many([task.id, str(other.id)], actor="ann")
         assert done.retried == [task.id] and "delayed" in done.skipped[other.id]
-        with pytest.raises(InvalidTransition):
-            await app.failed.retry(task.id)
+        assert await app.failed.retry(task.id) is False, "it is queued"
+        with pytest.raises(TaskNotFound):
+            await app.failed.retry(uuid4())
         assert (await app.get(task.id)).error is None  # type: ignore[union-attr]
 
 

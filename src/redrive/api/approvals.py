@@ -5,7 +5,6 @@ from __future__ import annotations
 from fastapi import Response
 
 from redrive.api import models as m
-from redrive.api import serialize
 from redrive.api.access import By, TheOperator
 from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Before, Limit, States
@@ -22,7 +21,9 @@ async def list_approvals(
     """What waits for a second operator, and what became of it, newest first."""
     found = await operator.approvals.list(states=tuple(state), limit=limit, before=before)
     following = found[-1].seq if len(found) == limit else None
-    return await json_answer(approvals=serialize.approvals(found), next_before=following)
+    warned = {one.id: await operator.approvals.obstacles(one) for one in found}
+    shown = (views.approval(one, warned[one.id]) for one in found)
+    return await json_answer(approvals=shown, next_before=following)
 
 
 @router.post("/approvals/{approval_id}/approve", response_model=m.ApprovalOut)

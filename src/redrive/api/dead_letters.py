@@ -13,6 +13,8 @@ from redrive.api.encode import json_answer
 from redrive.api.filters import FilterIn, Text, WhichFailed, WhichTasks
 from redrive.api.shared_routes import api_router
 from redrive.ops import inspect
+from redrive.ops.failed import EVERY_FAILURE
+from redrive.ops.views import View
 
 router = api_router("/api/tasks", "failures")
 
@@ -56,6 +58,11 @@ async def preview(
     found = await operator.failures.preview(
         which, page=page, page_size=pageSize, limit=limit, plan=planToken, bind=is_own_page(request)
     )
+    warned = (
+        await operator.operations.obstacles(EVERY_FAILURE if found.plan else which, found.plan)
+        if page == 1 and found.total
+        else []
+    )
     return await json_answer(
         total=found.total,
         page=found.page,
@@ -65,6 +72,7 @@ async def preview(
         tasks=serialize.tasks(found.tasks, operator),
         plan_token=found.plan,
         skipped=serialize.skipped(found.skipped),
+        warnings=[View(one.document) for one in warned],
     )
 
 

@@ -207,6 +207,13 @@ class SkippedOut(Out):
     reason: str
 
 
+class ObstacleOut(Out):
+    code: str = Field(description="paused, circuit or no_worker.")
+    text: str
+    tasks: int
+    fix: str = Field(description="The command against it.")
+
+
 class PreviewOut(Out):
     total: int = Field(description="Exactly as many match.")
     page: int
@@ -218,6 +225,7 @@ class PreviewOut(Out):
     skipped: list[SkippedOut] = Field(
         description="Not to be retried: those named in taskIds, and of this page those that their feature withholds."
     )
+    warnings: list[ObstacleOut] = Field(description="With the first page: what would keep them from running.")
 
 
 class BulkOut(Out):
@@ -500,6 +508,7 @@ class ApprovalOut(Out):
     expires_at: datetime
     decided_by: str | None
     decision_reason: str | None
+    warnings: list[ObstacleOut] = Field([], description="What would keep the tasks from running; while it is pending.")
     created_at: datetime
 
 

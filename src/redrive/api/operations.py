@@ -61,6 +61,7 @@ class Begun(m.Out):
     withheld: list[m.SkippedOut] = Field(
         default=[], description="Of a dry run, among the first 500: those that their feature does not let be retried."
     )
+    warnings: list[m.ObstacleOut] = Field(default=[], description="What keeps the tasks of a retry from running.")
 
 
 @router.get("/operations", response_model=m.OperationPage)
@@ -142,6 +143,7 @@ async def respond_preview(seen: OperationPreview) -> Response:
         needs_approval=seen.approval,
         dry_run=True,
         withheld=serialize.skipped(seen.withheld),
+        warnings=[views.View(one.document) for one in seen.obstacles],
     )
 
 
@@ -156,4 +158,5 @@ async def respond_begun(begun: BegunOperation, operator: Operator) -> Response:
         dry_run=False,
         approval=None if approval is None else views.approval(approval),
         needs_approval=None if approval is None else approval.body["needed"],
+        warnings=[views.View(one.document) for one in await operator.operations.obstacles_of(begun.operation)],
     )

@@ -58,10 +58,6 @@ def operations(found: Sequence[Record], operator: Operator) -> Iterator[View]:
     return (views.operation(record, sight=operator.sight) for record in found)
 
 
-def approvals(found: Sequence[Record]) -> Iterator[View]:
-    return (views.approval(record) for record in found)
-
-
 def skipped(found: Mapping[UUID, str]) -> list[m.SkippedOut]:
     return [m.SkippedOut(task_id=task_id, reason=why) for task_id, why in found.items()]
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from redrive.kernel.operation import Action, failures
 from redrive.kernel.ports.store import Query, Store
-from redrive.kernel.reads import HoldRow
+from redrive.kernel.reads import HoldRow, Overview
 from redrive.kernel.records import Record
 from redrive.kernel.task import WAITING
+from redrive.ops.circuits import told
+from redrive.ops.matches import Matches
 from redrive.ops.text import counted
+from redrive.ops.workers import live_workers
+
+FIRST_TASKS_LOOKED_AT = 500  # where no totals say of which queues and kinds they are
+MOST_OBSTACLES = 20
 
 
 def consequence(action: str, number: int) -> str:
@@ -65,3 +74,72 @@ async def waiting_tasks(store: Store, approval: Record) -> WaitingTasks | None:
     pauses = [overview.pause_of(target, name) for target, name in targets if name is not None]
     newest = latest[0].created_at if latest else None
     return WaitingTasks(oldest, newest, tuple(one for one in pauses if one is not None))
+
+
+@dataclass(slots=True, frozen=True)
+class Obstacle:
+    """What keeps tasks from running once they are retried, how many of them, and the command against it. ``pause``:
+    that somebody can end."""
+
+    code: str  # as in ``why``: paused, circuit, no_worker
+    about: str
+    tasks: int
+    fix: str
+    at_least: bool = False  # there may be more: only the first ones were looked at
+    pause: HoldRow | None = None
+
+    @property
+    def text(self) -> str:
+        number = f"at least {counted(self.tasks)}" if self.at_least else counted(self.tasks)
+        return f"{self.about}: {number} of these would wait"
+
+    @property
+    def document(self) -> dict[str, object]:
+        return {"code": self.code, "text": self.text, "tasks": self.tasks, "fix": self.fix}
+
+
+async def obstacles(store: Store, matches: Matches) -> list[Obstacle]:
+    """Returns what would keep these tasks from running if they were retried now, the largest first."""
+    if not matches.total:
+        return []
+    which, labels = matches.which, Counter[tuple[str, str, str | None]]()
+    if not which.unsummed and matches.failed:
+        for one in await store.failed_counts(None if which.fingerprint is None else [which.fingerprint]):
+            if which.sums(one):
+                labels[one.queue, one.kind, one.group] += one.n
+        some = False
+    else:
+        first = await matches.first(store, FIRST_TASKS_LOOKED_AT)
+        for task in (await store.get_many([one.id for one in first], documents=0)).values():
+            labels[task.queue, task.kind, task.group] += 1
+        some = matches.total > len(first)
+    found = _obstacles(labels, await store.overview(), some)
+    return sorted(found, key=lambda one: -one.tasks)[:MOST_OBSTACLES]
+
+
+def _obstacles(labels: Mapping[tuple[str, str, str | None], int], overview: Overview, some: bool) -> list[Obstacle]:
+    served = {queue for worker in live_workers(overview) for queue in worker.queues}
+    held, open_ones, unserved = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
+    for (queue, kind, group), n in labels.items():
+        for target, name in (("queue", queue), ("kind", kind), ("group", group)):
+            if name is not None and overview.pause_of(target, name) is not None:
+                held[target, name] += n
+        if (circuit := overview.circuit_of(kind)) is not None:
+            open_ones[circuit.name] += n
+        if queue not in served:
+            unserved[queue] += n
+    found = list[Obstacle]()
+    for (target, name), n in held.items():
+        pause = overview.pause_of(target, name)
+        assert pause is not None
+        about = f"{target} {name} is paused by {pause.actor}" + (f" ({pause.reason})" if pause.reason else "")
+        fix = f"redrive resume --{target} {shlex.quote(name)}"
+        found.append(Obstacle("paused", about, n, fix, some, pause))
+    for circuit in overview.circuits:
+        if n := open_ones[circuit.name]:
+            about = f"circuit {circuit.name} is {told(circuit, overview.now)}"
+            found.append(Obstacle("circuit", about, n, f"redrive circuits probe {shlex.quote(circuit.name)}", some))
+    for queue, n in unserved.items():
+        fix = f"redrive work --app module:app --queue {shlex.quote(queue)}"
+        found.append(Obstacle("no_worker", f"no live worker serves queue {queue}", n, fix, some))
+    return found

@@ -22,17 +22,20 @@ class FailedTasks:
     def __init__(self, store: Callable[[], Awaitable[Store]]) -> None:
         self._store = store
 
-    async def list(self, *, limit: int = 50, offset: int = 0, **which: str) -> list[Task]:
+    async def list(self, limit: int = 50, offset: int = 0, **which: str) -> list[Task]:
         """Returns failed tasks, the latest first."""
         return await failed.list_failed(await self._store(), failed.failures(**which), limit=limit, offset=offset)
 
     async def count(self, **which: str) -> int:
         return await (await self._store()).count_failed(failed.failures(**which))
 
-    async def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
-        """Retries one task; an error says why, if it is neither failed nor cancelled."""
+    async def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> bool:
+        """Retries one task; returns whether it was retried, which it is not if it is neither failed nor cancelled.
+        ``retry_many`` says why not. A task that nobody knows is an error."""
         result = await actions.retry(await self._store(), [parse_id(str(task_id))], actor=actor, reason=reason)
-        actions.insist(result, "retried")
+        if "not found" in result.skipped.values():
+            actions.insist(result, "retried")
+        return bool(result.done)
 
     async def retry_many(
         self, task_ids: Sequence[UUID | str], *, actor: str = "app", reason: str | None = None

@@ -21,7 +21,7 @@ from redrive.ops import approvals
 from redrive.ops.access import Role
 from redrive.ops.audit_rows import outside
 from redrive.ops.causes import Cause
-from redrive.ops.consequences import consequence
+from redrive.ops.consequences import Obstacle, consequence
 from redrive.ops.retried import Retried
 from redrive.ops.why import Reason
 
@@ -267,7 +267,7 @@ def _retried(became: Retried) -> View:
     )
 
 
-def approval(record: Record) -> View:
+def approval(record: Record, obstacles: Iterable[Obstacle] = ()) -> View:
     """Returns an approval, the same for everybody, too: whoever decides has to see all of it."""
     body = record.body
     names = ("action", "filter", "total", "needed", "requested_by", "reason", "decided_by")
@@ -285,6 +285,7 @@ def approval(record: Record) -> View:
         idempotent=body.get("idempotent"),
         decision_reason=body.get("decision_reason"),
         expires_at=approvals.expires_at(record),
+        warnings=[View(one.document) for one in obstacles],
         created_at=record.created_at,
     )
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.follow import say_obstacles
 from redrive.cli.support.looked import look_at, refuse_place
 from redrive.cli.support.operation_words import (
     Before,
@@ -20,6 +21,7 @@ from redrive.cli.support.operation_words import (
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.kernel.records import Record
 from redrive.ops import approvals
+from redrive.ops.consequences import Obstacle
 from redrive.ops.operator import Operator
 from redrive.ops.text import counted
 
@@ -43,15 +45,22 @@ def list_approvals(
         return
     states = (approvals.PENDING,) if pending else ()
 
-    async def look(own: Operator) -> tuple[list[Record], datetime]:
-        return await own.approvals.list(states=states, limit=limit, before=before), await own.health.now()
+    async def look(own: Operator) -> tuple[list[Record], datetime, dict[str, list[Obstacle]]]:
+        asked = await own.approvals.list(states=states, limit=limit, before=before)
+        return asked, await own.health.now(), {one.id: await own.approvals.obstacles(one) for one in asked}
 
     refuse_place(url, app, before=before)
     looked = look_at(url, app, look)
     found = looked.latest(lambda answer: answer[0], lambda record: record.created_at, limit)
     if json:
         rest = None if looked.everywhere else following([record for _, record in found], limit)
-        items = [looked.document(name, approval_document(record)) for name, record in found]
+        items = [
+            looked.document(
+                name,
+                approval_document(record) | {"warnings": [o.document for o in looked.found[name][2][record.id]]},
+            )
+            for name, record in found
+        ]
         output.emit_list(items, rest, **looked.missing)
         return
     if not found:
@@ -77,6 +86,10 @@ def list_approvals(
             for name, r in found
         ],
     )
+    for name, r in found:
+        if warned := looked.found[name][2][r.id]:
+            output.say(f"{r.id}:")
+            say_obstacles(warned)
 
 
 def _decided(record: Record, json: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Iterable, Sequence
 
 import typer
 
@@ -20,6 +21,7 @@ from redrive.cli.support.progress import bar
 from redrive.cli.support.session import operate
 from redrive.kernel.operation import FINAL, Operation, Status, facts
 from redrive.kernel.records import Record
+from redrive.ops.consequences import Obstacle
 from redrive.ops.operator import Operator
 from redrive.ops.retried import FailedBy, Retried
 from redrive.ops.text import counted
@@ -30,13 +32,21 @@ STILL_FOR_S = 5.0
 _NAMED = re.compile(r"\btask ([0-9a-f]{8}-[0-9a-f-]{27})")  # in a note: how to look at it is this face's to say
 
 
-def say_begun(operation: Operation, approval: Record | None, json: bool, name: str) -> None:
+def say_obstacles(found: Iterable[Obstacle]) -> None:
+    """Warns of what keeps retried tasks from running, with the command against it."""
+    output.say(*(f"warning: {one.text}; {output.suggest(one.fix)}" for one in found))
+
+
+def say_begun(
+    operation: Operation, approval: Record | None, json: bool, name: str, warned: Sequence[Obstacle] = ()
+) -> None:
     """Says what was begun, and what it waits for; ``name`` is what the user calls it."""
     if json:
         output.emit(
             {
                 "operation": operation_document(operation),
                 "approval": None if approval is None else approval_document(approval),
+                "warnings": [one.document for one in warned],
             }
         )
     elif approval is None:

@@ -13,7 +13,7 @@ from redrive.cli.support import output
 from redrive.cli.support.added_options import Command, with_options
 from redrive.cli.support.confirm import DryRun, Yes, confirm
 from redrive.cli.support.filters import filter_text
-from redrive.cli.support.follow import follow, say_begun
+from redrive.cli.support.follow import follow, say_begun, say_obstacles
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.cli.support.written import on_chosen, on_this
@@ -131,6 +131,7 @@ def _begin_here(
         also = _unanswered(how["fixed"], how["idempotent"])
     if not ask.json:
         say_withheld(seen)
+        say_obstacles(seen.obstacles)
     confirm(f"{name} {subject}?", ask.yes, also)
 
     async def begin(own: Operator) -> BegunOperation:
@@ -138,7 +139,7 @@ def _begin_here(
 
     begun = operate(ask.url, ask.app, begin, by=ask.by)
     if not (ask.wait and ask.json):  # stdout is one document
-        say_begun(begun.operation, begun.approval, ask.json, name)
+        say_begun(begun.operation, begun.approval, ask.json, name, seen.obstacles)
     if ask.wait:
         follow(begun.operation.id, ask.url, ask.app, ask.json)
 
@@ -170,6 +171,7 @@ def _say_preview(name: str, seen: OperationPreview, subject: str, how: dict[str,
                 "first": seen.first,
                 "needs_approval": seen.approval,
                 "withheld": {str(task_id): why for task_id, why in seen.withheld.items()},
+                "warnings": [one.document for one in seen.obstacles],
             }
         )
         return
@@ -181,6 +183,7 @@ def _say_preview(name: str, seen: OperationPreview, subject: str, how: dict[str,
         more = f" and {seen.number - len(seen.first)} more" if seen.number > len(seen.first) else ""
         output.say(*(f"  {task_id}" for task_id in seen.first), *([f"  {more.strip()}"] if more else []))
     say_withheld(seen)
+    say_obstacles(seen.obstacles)
     say_approval(seen.approval)
     if seen.plan is not None:
         command = "forget" if name in ("forget", "flush") else "retry"

@@ -29,6 +29,7 @@ async def approvals(page: ThePage) -> Response:
         decided_at={one.id: one.updated_at for one in found},
         approvals=[views.approval(one) for one in found],
         waiting={one.id: await page.operator.approvals.waiting_tasks(one) for one in found if one.state == PENDING},
+        obstacles={one.id: await page.operator.approvals.obstacles(one) for one in pending},
         own={one.id for one in found if page.operator.approvals.is_own(one)},
         before=found[-1].seq if len(found) == PAGE_SIZE else None,
     )

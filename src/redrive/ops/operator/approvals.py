@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import builtins
 
+from redrive.kernel.operation import Action
 from redrive.kernel.records import Record
-from redrive.ops import approvals
+from redrive.ops import approvals, operations
 from redrive.ops.access import Role
-from redrive.ops.consequences import WaitingTasks, waiting_tasks
+from redrive.ops.consequences import Obstacle, WaitingTasks, obstacles, waiting_tasks
+from redrive.ops.operations import matches_of
 from redrive.ops.operator.session import Service
 
 
@@ -27,6 +29,14 @@ class ApprovalService(Service):
         """Returns the waiting tasks that somebody wants to purge, as of now; None of other operations."""
         self._session.may(Role.VIEWER)
         return await waiting_tasks(self._store, record)
+
+    async def obstacles(self, record: Record) -> builtins.list[Obstacle]:
+        """Returns what would keep the tasks from running that somebody wants to retry; nothing of other actions."""
+        self._session.may(Role.VIEWER)
+        operation = record.body["operation"]
+        if record.state != approvals.PENDING or operation is None or record.body["action"] != Action.RETRY:
+            return []
+        return await obstacles(self._store, matches_of(await operations.show(self._store, operation)))
 
     async def approve(self, approval_id: str, reason: str | None = None) -> Record:
         """Approves, as somebody else than who asked; the operation begins with it, or an action of a

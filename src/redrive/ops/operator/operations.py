@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from redrive.kernel.operation import COLLECTION, OF_WAITING, Action, Canary, Ope
 from redrive.kernel.records import Record
 from redrive.ops import approvals, operations, plans
 from redrive.ops.access import Role
+from redrive.ops.consequences import Obstacle, obstacles
 from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.members import check_cancel
 from redrive.ops.operator.session import Service
@@ -36,6 +37,7 @@ class OperationPreview:
     first: list[UUID]
     approval: str | None
     withheld: Mapping[UUID, str] = field(default_factory=dict)  # of the first tasks: what it leaves alone, and why
+    obstacles: Sequence[Obstacle] = ()  # that keep them from running
 
     @property
     def number(self) -> int:
@@ -77,7 +79,22 @@ class OperationService(Service):
             first[:FIRST_TASKS_SHOWN] if plan is not None else [],
             await self._session.needs(approvals.planned_action(bound)),
             await withheld_of(self._store, first) if guarded else {},
+            await obstacles(self._store, operations.matches_of(bound)) if action is Action.RETRY else (),
         )
+
+    async def obstacles(self, which: FailureFilter = EVERY_FAILURE, plan: str | None = None) -> builtins.list[Obstacle]:
+        """Returns what would keep tasks from running if they were retried now, by a filter or a plan."""
+        self._session.may(Role.VIEWER)
+        meant = await self._session.known(which)
+        bound = await operations.preview(self._store, Action.RETRY, meant, plan, counted=False)
+        return await obstacles(self._store, operations.matches_of(bound))
+
+    async def obstacles_of(self, operation: Operation) -> builtins.list[Obstacle]:
+        """Returns what keeps its tasks from running; nothing where it does not retry."""
+        self._session.may(Role.VIEWER)
+        if operation.action is not Action.RETRY:
+            return []
+        return await obstacles(self._store, operations.matches_of(operation))
 
     async def begin(
         self,
