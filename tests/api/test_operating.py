@@ -79,7 +79,11 @@ async def test_the_dead_letter_journey(app: App) -> None:
         assert first["total"] == second["total"] == 5
         seen = first["taskIds"] + second["taskIds"]
         assert sorted(seen) == sorted(ids) and len(set(seen)) == 5
-        assert len((await get(client, base, errorCode="TASK_PRECONDITION_FAILED"))["deadLetters"]) == 5
+        letters = (await get(client, base, errorCode="TASK_PRECONDITION_FAILED"))["deadLetters"]
+        assert [letter["deadReason"] for letter in letters] == ["non_retryable"] * 5
+        assert (
+            "reason is empty" in (await post(client, f"{base}/retry", {"taskIds": ids, "reason": " "}, 422))["detail"]
+        )
         dry = await post(client, f"{base}/retry", {"taskIds": ids[:2], "dryRun": True})
         assert (dry["wouldRetry"], dry["retried"], dry["batchId"]) == (ids[:2], [], None) and dry["dryRun"]
         app.mended = True  # type: ignore[attr-defined]

@@ -143,6 +143,7 @@ class DeadLetterOut(Out):
     task_id: UUID
     dead_at: datetime
     reason: str
+    dead_reason: str = Field(description="The same, by the name that tasks and filters have for it.")
     kind: str
     queue: str
     group: str | None

@@ -110,10 +110,12 @@ def cut(value: object, size: int = SHOWN) -> str:
 
 
 def document(value: Any) -> str:
-    """Returns a payload or result as indented JSON."""
+    """Returns a payload, a result, or several documents by name, as indented JSON."""
     if value is None:
         return "null"
-    if isinstance(value, JsonText):
+    if isinstance(value, dict):
+        value = {name: readable(one) if isinstance(one, JsonText) else one for name, one in value.items()}
+    elif isinstance(value, JsonText):
         value = readable(value)
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 

@@ -185,7 +185,7 @@ def refused(task_id: UUID, verb: str, why: str, hint: str | None = None) -> Inva
 async def _move(
     store: Store, ids: Sequence[UUID], event: Event, actor: str, reason: str | None, puts: Sequence[Put] = ()
 ) -> Result:
-    who, why = check_actor(actor), check_text(reason, "reason")
+    who, why = check_actor(actor), check_reason(reason)
     unique = list(dict.fromkeys(ids))
     transitions = [Transition(task_id, event, _TARGETS[event], actor=who, reason=why) for task_id in unique]
     if not transitions:
@@ -211,6 +211,13 @@ async def _why_not(store: Store, task_ids: Collection[UUID], sources: Collection
         return f"it is {one.state.value}, not {wanted}"
 
     return {task_id: reason(found.get(task_id)) for task_id in task_ids}
+
+
+def check_reason(reason: str | None) -> str | None:
+    """Returns why somebody acts; refuses one that says nothing."""
+    if reason is not None and not reason.strip():
+        raise InvalidInput("the reason is empty", hint="say why, for the audit log")
+    return check_text(reason, "reason")
 
 
 def check_actor(actor: str) -> str:

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from redrive.kernel.payload import JsonText, readable
 from redrive.kernel.task import AuditRow
 from redrive.ops.inspect import plain
 
@@ -62,6 +63,8 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 def numbers_told(after: Any) -> str | None:
     """Returns how many tasks were meant and dealt with, such as "0 of 60"; None of rows that do not say."""
+    if isinstance(after, JsonText):  # of a page
+        after = readable(after)
     done, matched = (after.get(name) if isinstance(after, Mapping) else None for name in ("done", "matched"))
     return f"{done:,} of {matched:,}" if isinstance(done, int) and isinstance(matched, int) else None
 

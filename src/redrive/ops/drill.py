@@ -118,7 +118,9 @@ async def run(
             break
     if not drill.passed and drill.task_id is not None:
         # Whatever went wrong, a task that was made to fail should not be found among the failures tomorrow.
-        await actions.forget(store, [drill.task_id], actor=drill.operator, reason=f"drill {drill.id}")
+        # One that still waits or runs is cancelled.
+        done = await actions.forget(store, [drill.task_id], actor=drill.operator, reason=f"drill {drill.id}")
+        await actions.cancel(store, list(done.skipped), actor=drill.operator, reason=f"drill {drill.id}")
     await _write_down(store, drill)
     return drill
 
@@ -148,7 +150,8 @@ async def _until(store: Store, drill: Drill, state: State, patience: float) -> T
             return task
         if time.monotonic() > ends:
             raise RedriveError(
-                f"after {patience:g} s it is {task.state.value}, not {state.value}; is a worker running?"
+                f"after {patience:g} s it is {task.state.value}, not {state.value}: is a worker of queue {task.queue}"
+                " alive, with the application that the task is of?"
             )
         await asyncio.sleep(0.1)
 

@@ -23,7 +23,7 @@ from redrive.kernel.records import Put
 from redrive.kernel.task import State, Task, check_int, check_text
 from redrive.kernel.trace import trace_id_of
 from redrive.ops import approvals, inspect, plans
-from redrive.ops.actions import check_actor
+from redrive.ops.actions import check_actor, check_reason
 from redrive.ops.allowance import PlannedAction, Rule, alone, judge
 from redrive.ops.matches import Matches, matching
 from redrive.ops.moments import parse_span
@@ -282,7 +282,7 @@ async def retry_matching(
     """Retries up to ``limit`` tasks that match, the ones that failed first; or exactly those of a plan. Tasks that are
     named, by id or by the plan, and in no state to be retried are returned, and audited, as skipped. What a second
     operator has to agree to is refused: it is judged by what matches, not by the limit."""
-    who, why = check_actor(actor), check_text(reason, "reason")
+    who, why = check_actor(actor), check_reason(reason)
     chosen = await _chosen(store, which, limit) if plan is None else await _planned(store, plan, which, limit)
     everything = approvals.EVERYTHING_RETRIED if chosen.everything and chosen.meant else None
     planned = PlannedAction(Action.RETRY, chosen.matched, everything)
@@ -354,7 +354,7 @@ async def replay(
     puts: Sequence[Put] = (),
 ) -> Replayed:
     """Retries here and now, piece by piece, the ones that failed first. ``puts`` land with the first piece."""
-    sums, after = Replayed(), 0
+    sums, after, reason = Replayed(), 0, check_reason(reason)
     while sums.matched < limit:
         piece = min(MOST_RETRIED_AT_ONCE, limit - sums.matched)
         found = await matches.next(store, piece, after)

@@ -27,7 +27,7 @@ from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
 from redrive.kernel.task import WAITING, check_int, check_text
 from redrive.ops import approvals, plans
-from redrive.ops.actions import check_actor, check_states
+from redrive.ops.actions import check_actor, check_reason, check_states
 from redrive.ops.allowance import Rule, alone
 from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.matches import Matches, matching
@@ -56,7 +56,7 @@ async def begin(
     """Begins an operation, or asks for it: dangerous and large ones wait for a second operator, and their approval is
     returned too. ``bound``: what ``preview`` returned, to do exactly that. ``beside`` gets its id, and returns rows and
     controls that land with its beginning, if it needs nobody to agree."""
-    who, why = check_actor(actor), check_text(reason, "reason")
+    who, why = check_actor(actor), check_reason(reason)
     _check(action, canary, rate, stop_on_return)
     operation = Operation(
         str(new_id()),

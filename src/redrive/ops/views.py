@@ -180,6 +180,7 @@ def task(found: Task, sight: Sight) -> View:
 
 def dead_letter(found: DeadLetter, sight: Sight) -> View:
     view = _view(found, LETTER_OPEN, LETTER_CLOSED, sight)
+    view["dead_reason"] = found.reason  # as tasks and filters call it
     if not sight.whole:
         view["payload"] = public_part(found.payload, sight.public(found.kind))
     return view

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.added_options import list_command
 from redrive.cli.support.follow import say_obstacles
 from redrive.cli.support.looked import look_at, refuse_place
 from redrive.cli.support.operation_words import (
@@ -90,6 +91,9 @@ def list_approvals(
         if warned := looked.found[name][2][r.id]:
             output.say(f"{r.id}:")
             say_obstacles(warned)
+
+
+list_command(approvals_cli, list_approvals)
 
 
 def _decided(record: Record, json: bool) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, TextIO
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.added_options import list_command
 from redrive.cli.support.confirm import DryRun, Yes, confirm
 from redrive.cli.support.loading import load
 from redrive.cli.support.looked import look_at, refuse_place
@@ -119,6 +120,9 @@ def list_audit(
         output.say("", "there is more of each: --connection NAME, with --page 2")
     elif more:
         output.say("", f"there is more: --page {page + 1}")
+
+
+list_command(audit_cli, list_audit)
 
 
 @audit_cli.command("export")

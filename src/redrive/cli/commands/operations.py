@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.added_options import list_command
 from redrive.cli.support.follow import follow, note_of, say_operation, show_with_tasks
 from redrive.cli.support.looked import look_at, refuse_place
 from redrive.cli.support.operation_words import (
@@ -68,6 +69,9 @@ def list_operations(
             for name, o, r in listed
         ],
     )
+
+
+list_command(operations_cli, list_operations)
 
 
 @operations_cli.command("show")

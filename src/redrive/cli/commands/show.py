@@ -123,7 +123,7 @@ def _document(told: Told) -> dict[str, Any]:
         "task": inspect.as_dict(found.task, told.where) | belongs,
         "why": [asdict(reason) | {"fix": reason.fix and output.suggest(reason.fix)} for reason in told.story.why],
         "attempts": [asdict(attempt) for attempt in found.attempts],
-        "dead_letters": [asdict(letter) for letter in found.dead_letters],
+        "dead_letters": [asdict(letter) | {"dead_reason": letter.reason} for letter in found.dead_letters],
         "audit": [values_of(row) for row in found.audit],
     }
 

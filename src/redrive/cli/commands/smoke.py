@@ -47,7 +47,14 @@ class Smoke:
             if error.code == "KIND_UNKNOWN":
                 raise Skipped(f"the application has no {kind}") from None
             raise
-        return self.client.wait(made["id"], FINAL_STATES, self.patience)
+        found = self.client.wait(made["id"], FINAL_STATES, self.patience)
+        if (state := found["task"]["state"]) not in FINAL_STATES:
+            raise Failed(f"after {self.patience:g} s {kind} is {state}: {self._waits(found)}")
+        return found
+
+    def _waits(self, found: dict[str, Any]) -> str:
+        why = "; ".join(reason["text"] for reason in found["why"])
+        return f"it waits in queue {found['task']['queue']}" + (f" ({why})" if why else "")
 
     def command(self, *arguments: str) -> Any:
         """The command line as a process of its own, on the store that it finds here."""
@@ -75,14 +82,14 @@ def unsupported(smoke: Smoke) -> str:
         raise Failed(f"dead letters are {letters}, not one non_retryable")
     task_id = found["task"]["id"]
     smoke.client.post(f"/api/tasks/{task_id}/retry", {"reason": "smoke"})
-    ends = time.monotonic() + smoke.patience
+    ends, again = time.monotonic() + smoke.patience, found
     while time.monotonic() < ends:
         again = smoke.client.get(f"/api/tasks/{task_id}")
         if again["task"]["state"] == "failed" and len(again["deadLetters"]) == 2:
             smoke.insist(again, replayCount=1)
             return "failed with its code and a dead letter; a retry was consumed again"
         time.sleep(0.1)
-    raise Failed("the retry was not consumed")
+    raise Failed(f"the retry was not consumed in {smoke.patience:g} s by a worker of queue {again['task']['queue']}")
 
 
 def business(smoke: Smoke) -> str:
@@ -121,17 +128,21 @@ def command_line(smoke: Smoke) -> str:
         found["deadLetters"]
     ) < 2:
         if time.monotonic() > ends:
-            raise Failed("the retry of the command line was not consumed")
+            raise Failed(
+                f"the retry of the command line was not consumed by a worker of queue {found['task']['queue']}"
+            )
         time.sleep(0.1)
     return "show, failed and retry see what the API sees, and a worker consumed the retry"
 
 
 def tidy(smoke: Smoke) -> str:
     """Nobody should have to wonder in the morning about failures that were made on purpose."""
-    left = smoke.client.get(f"/api/tasks/failed?scope={smoke.scope}&limit=100")["tasks"]
+    made = smoke.client.get(f"/api/tasks?scope={smoke.scope}&limit=100")["tasks"]
+    left = [task for task in made if task["state"] not in ("completed", "cancelled")]
     for task in left:
         smoke.client.post(f"/api/tasks/{task['id']}/cancel", {"reason": "smoke"})
-    return f"{len(left)} failed test tasks given up"
+    waiting = sum(task["state"] != "failed" for task in left)
+    return f"{len(left)} test tasks given up" + (f", {waiting} of them before they had ended" if waiting else "")
 
 
 CHECKS: dict[str, Check] = {

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import typer
+
 Command = Callable[..., None]
 
 
@@ -32,3 +34,23 @@ def with_options(
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapped
+
+
+def list_command(cli: typer.Typer, function: Command) -> None:
+    """Gives what a group of commands does by itself the name ``list``, too, with the same options."""
+    signature = inspect.signature(function, eval_str=True)
+    parameters = [p for p in signature.parameters.values() if p.name != "context"]
+
+    def command(**given: Any) -> None:
+        function(context=_Alone(), **given)
+
+    command.__doc__ = function.__doc__
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    cli.command("list")(command)
+
+
+class _Alone:
+    """Stands for the context of a group that is called without a subcommand."""
+
+    invoked_subcommand = None

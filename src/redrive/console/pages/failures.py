@@ -141,7 +141,9 @@ async def _retry_ticked(page: Page, which: FailureFilter, ticked: int) -> Respon
         return page.back(
             "Nothing was done: none of what was ticked is failed any more, or it has failed again since.", "warn"
         )
-    begun = await service.begin(Action.RETRY, which, reason=page.form.text("reason"), seen=seen)
+    begun = await service.begin(
+        Action.RETRY, which, reason=page.form.needed("reason", "why they are retried"), seen=seen
+    )
     return _begun(page, begun, ticked)
 
 
@@ -168,7 +170,7 @@ async def begin(page: Page, action: Action, which: FailureFilter, plan: str | No
     return await page.operator.operations.begin(
         action,
         which,
-        reason=form.text("reason"),
+        reason=form.needed("reason", "why this is done"),
         plan=plan,
         rate=form.number("rate", "the rate"),
         canary=None if first is None else Canary(first, 100.0 if percent is None else percent, then=then),

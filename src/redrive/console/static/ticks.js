@@ -19,6 +19,14 @@ export function startTicks() {
     if (event.target === all) for (const box of boxes()) box.checked = Boolean(all?.checked);
     tell();
   });
+  // From a box, Enter leads to what is done with the ticked rows, past all the others; it would send the form otherwise.
+  table.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !(event.target instanceof HTMLInputElement) || event.target.type !== "checkbox") return;
+    event.preventDefault();
+    const button = /** @type {HTMLButtonElement | null} */ (table.closest("form")?.querySelector("[data-needs-ticks]"));
+    const field = /** @type {HTMLInputElement | null | undefined} */ (button?.parentElement?.querySelector('input[name="reason"]'));
+    (field ?? button)?.focus();
+  });
   tell();
   // Whoever comes back finds the ticks that the browser has kept.
   window.addEventListener("pageshow", tell);
