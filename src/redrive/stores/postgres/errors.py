@@ -34,8 +34,8 @@ _PASSING: tuple[type[BaseException], ...] = (
 _SCHEMA = (pg.InvalidSchemaNameError, pg.UndefinedTableError, pg.UndefinedFunctionError, pg.UndefinedColumnError)
 _LOGIN = (pg.InvalidAuthorizationSpecificationError, pg.InvalidCatalogNameError)
 GRANTS = (
-    "grant the role what it is for, as the owner: redrive migrate --grant-worker ROLE (runs tasks), --grant-api ROLE"
-    " (serves the API, operates) or --grant-producer ROLE (enqueues)"
+    "as the owner of the schema grant the role what it is for: select redrive.grant_worker('ROLE') (runs tasks),"
+    " redrive.grant_api('ROLE') (serves the API, operates) or redrive.grant_producer('ROLE') (enqueues)"
 )
 
 

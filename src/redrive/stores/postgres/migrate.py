@@ -95,7 +95,8 @@ class PostgresMigrations:
     async def _up(self, line: schema.Line, to: int | None) -> list[str]:
         done: list[str] = []
         while True:
-            await self._prepare(line, to)
+            if not await self._prepare(line, to):  # whoever may only look, such as a worker's role, need not do more
+                return done
             async with self._locked(line) as (connection, version):
                 steps = schema.steps_up(line.steps, version, to)
                 if not steps:
@@ -105,18 +106,18 @@ class PostgresMigrations:
                 await connection.execute(RECORD_STEP, line.feature, step.version, step.name, needs, step.digest)
                 done.append(line.label(step))
 
-    async def _prepare(self, line: schema.Line, to: int | None) -> None:
+    async def _prepare(self, line: schema.Line, to: int | None) -> bool:
         """Makes the indexes of the next step on a large table, outside of a transaction, while workers go on. What was
-        broken off in the middle is made anew."""
+        broken off in the middle is made anew. Returns whether there is a next step."""
         async with self._pool.connection() as connection:
             version = _version(await self._applied(connection), line.feature)
-            for name, text in [
-                one for step in schema.steps_up(line.steps, version, to)[:1] for one in beforehand(step)
-            ]:
+            steps = schema.steps_up(line.steps, version, to)
+            for name, text in [one for step in steps[:1] for one in beforehand(step)]:
                 if await connection.fetchval(IS_LARGE, indexed_table(text), LARGE_BYTES):
                     if await connection.fetchval(IS_BROKEN, name):
                         await connection.execute(f"drop index concurrently redrive.{name}")
                     await connection.execute(text)
+        return bool(steps)
 
     async def _down(self, line: schema.Line, to: int) -> list[str]:
         done: list[str] = []

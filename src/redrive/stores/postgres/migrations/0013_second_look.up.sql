@@ -63,7 +63,7 @@ begin
       and not (k in ('decided_by', 'decision') and old.state <> new.state)))
   then
     raise exception 'role % may not write documents of the collection %', current_user, v_collection using
-      errcode = 'insufficient_privilege', hint = format('redrive migrate --grant-api %s', current_user);
+      errcode = 'insufficient_privilege', hint = format('as the owner of the schema: select redrive.grant_api(%L)', current_user);
   end if;
   return case when tg_op = 'DELETE' then old else new end;
 end $$;
