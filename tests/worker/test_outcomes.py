@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from uuid import UUID
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 
 from redrive import App, Bulk, Cancel, Context, Fail, Retry, Snooze, State
 from redrive.ops import inspect
+from redrive.worker.config import build_of
 
 from .conftest import MakeApp, drain, ended, working
 
@@ -105,6 +107,24 @@ async def test_our_own_exceptions_in_a_handler_are_tried_again_with_their_messag
     messages = [task.error_message or "" for task in found.values()]
     assert "00000000-0000-0000-0000-000000000007" in messages[0] and "already belongs to task" in messages[1]
     assert "Fail(code)" in messages[2] and "the customer has moved" in messages[2] and messages[3] == "not yet"
+
+
+async def test_which_build_an_attempt_failed_on_is_kept(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = make_app(build="7f3c")
+
+    @app.task("BROKEN", max_attempts=1)
+    async def broken(ctx: Context) -> None:
+        raise ConnectionRefusedError(111, "Connect call failed ('10.0.0.7', 80)")
+
+    task = await app.enqueue("BROKEN")
+    async with working(app) as worker:
+        await ended(app, task.id)
+    store = await app.store()
+    [attempt] = (await inspect.show(store, task.id)).attempts
+    assert (attempt.build, attempt.peer) == ("7f3c", "10.0.0.7:80")
+    assert [row.build for row in (await store.overview()).workers if row.id == worker.id] == ["7f3c"]
+    monkeypatch.setattr(sys.modules[__name__.partition(".")[0]], "__version__", "1.2", raising=False)
+    assert build_of(make_app().settings, app.registry) == "1.2"  # of the package that the handlers are in
 
 
 async def test_snooze_keeps_state_and_uses_no_attempt(app: App) -> None:
