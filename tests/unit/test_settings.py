@@ -27,7 +27,7 @@ SECRET = "AKIA:s3cr3t/key"
 # Texts that everybody may see who may see settings: where something is and how it is called, never how one gets in.
 SHOWN = {
     *("connection", "app", "host", "trusted_proxies", "metrics_host", "worker_id", "audit_archive"),
-    *("alert_from", "alert_runbooks", "callback_base_url"),
+    *("alert_from", "alert_runbooks", "callback_base_url", "build"),
 }
 
 
