@@ -9,6 +9,7 @@ from redrive.kernel.alerts.brought import AlertRule
 from redrive.kernel.alerts.rules import Unit
 from redrive.kernel.diagnosis import Level
 from redrive.outbox.event_counts import event_counts
+from redrive.outbox.index_watch import index_states
 from redrive.outbox.settings import OutboxSettings
 
 if TYPE_CHECKING:
@@ -32,6 +33,18 @@ async def failed(store: Store, settings: Settings) -> float | None:
     """Returns how many events are failed."""
     found = await event_counts(store, settings)
     return float(sum(one.failed for one in found)) if found else None
+
+
+async def lost(store: Store, settings: Settings) -> float | None:
+    """Returns how many indexes were lost."""
+    found = await index_states(store)
+    return float(sum(one.lost_at is not None for one in found)) if found else None
+
+
+async def drift(store: Store, settings: Settings) -> float | None:
+    """Returns in how many documents indexes differ from their sources, when they were last compared."""
+    found = await index_states(store)
+    return float(sum(one.differs for one in found)) if found else None
 
 
 def oldest_limit(settings: Settings) -> float:
@@ -75,5 +88,18 @@ ALERTS = (
         hold=hold(300),
         unit=Unit.TASKS,
         fix="redrive failed --queue outbox:NAME says why; mend that, then redrive outbox replay NAME",
+    ),
+    AlertRule(
+        "outbox_index_lost",
+        "indexes that were lost, and made anew without what was in them",
+        lost,
+        level=Level.CRITICAL,
+        fix="redrive doctor names the projection: redrive outbox rebuild NAME",
+    ),
+    AlertRule(
+        "outbox_drift",
+        "documents in which an index differs from its source",
+        drift,
+        fix="redrive doctor names the projection: redrive outbox verify NAME --repair",
     ),
 )

@@ -72,6 +72,10 @@ class OneProjectionOut(ProjectionOut):
     sink_kind: str | None
     sink_state: str
     sink_detail: str | None
+    index_problem: str | None
+    index_lost_at: datetime | None
+    verified_at: datetime | None
+    differs: int
     searchable: bool
     rebuildable: bool
     circuit: CircuitOut | None

@@ -1,18 +1,24 @@
-"""What is wrong with projections, for doctor: events that are stuck, wait for too long, or failed."""
+"""What is wrong with projections, for doctor: events that are stuck, wait for too long, or failed, indexes that were
+lost or differ from their source, sinks that cannot be reached."""
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.outbox.event import queue_of
 from redrive.outbox.event_counts import event_counts
+from redrive.outbox.index_watch import index_states
 from redrive.outbox.settings import OutboxSettings
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
     from redrive.settings import Settings
+
+
+SINK_PATIENCE_S = 2.0
 
 
 async def examine(store: Store, settings: Settings) -> list[Finding]:
@@ -35,4 +41,33 @@ async def examine(store: Store, settings: Settings) -> list[Finding]:
             found.append(
                 told(Level.WARNING, "outbox_failed", text, f"{why}; mend that, then redrive outbox replay {name}")
             )
-    return found
+    for state in await index_states(store):
+        if state.problem is not None:
+            level = Level.WARNING if state.lost_at is None else Level.CRITICAL
+            name, (text, _, command) = state.projection, state.problem.partition(": ")
+            code = "outbox_drift" if state.lost_at is None else "outbox_index_lost"
+            about = ("queue", queue_of(name))
+            found.append(
+                Finding(level, code, f"projection {name}: {text}", command, about=about, page=f"/outbox/{name}")
+            )
+    return [*found, *await _sinks(settings)]
+
+
+async def _sinks(settings: Settings) -> list[Finding]:
+    """Returns the sinks that cannot be reached from here, of the projections that this application declares."""
+    from redrive.outbox.projections import declared
+
+    known = declared(settings.of(OutboxSettings))
+    reached = await asyncio.gather(*(one.watch.look(SINK_PATIENCE_S) for one in known))
+    return [
+        Finding(
+            Level.WARNING,
+            "outbox_sink_down",
+            f"the sink of projection {one.name} cannot be reached from here: {each.detail or 'no answer'}",
+            f"redrive outbox show {one.name}",
+            about=("queue", queue_of(one.name)),
+            page=f"/outbox/{one.name}",
+        )
+        for one, each in zip(known, reached, strict=True)
+        if not each.ok
+    ]

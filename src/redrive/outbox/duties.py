@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from redrive.errors import ChangedMeanwhile, StoreUnavailable, StoreUnusable
 from redrive.kernel.duty import Duty
 from redrive.outbox.index_job import COLLECTION
 
@@ -13,12 +15,29 @@ if TYPE_CHECKING:
     from redrive.outbox.projection import Projection
     from redrive.outbox.settings import OutboxSettings
 
+logger = logging.getLogger("redrive.outbox")
 LOOK_EVERY_S = 1.0
+WATCH_EVERY_S = 30.0
 
 
 def duties_of(projections: Iterable[Projection], settings: OutboxSettings) -> list[Duty]:
-    """Returns a duty for each projection: only workers that know a projection can reach its sink and its source."""
-    return [_duty(projection, settings) for projection in projections]
+    """Returns two duties for each projection: only workers that know a projection can reach its sink and its source."""
+    known = list(projections)
+    return [*(_duty(one, settings) for one in known), *(_watch(one, settings) for one in known if not one.built_in)]
+
+
+def _watch(projection: Projection, settings: OutboxSettings) -> Duty:
+    async def run(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
+        from redrive.outbox.index_watch import watch_index
+
+        try:
+            await watch_index(store, projection, settings, stopping)
+        except (ChangedMeanwhile, StoreUnavailable, StoreUnusable):
+            pass  # it comes round again
+        except Exception as error:  # of the sink: whoever writes to it says so
+            logger.debug("%s: its index cannot be looked at: %r", projection.name, error)
+
+    return Duty(f"outbox:{projection.name}:index", WATCH_EVERY_S, run)
 
 
 def _duty(projection: Projection, settings: OutboxSettings) -> Duty:

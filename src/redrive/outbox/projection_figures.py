@@ -16,6 +16,7 @@ from redrive.ops.operator.session import Session
 from redrive.ops.workers import live_workers
 from redrive.outbox.event import kind_of, queue_of
 from redrive.outbox.event_counts import EventCounts, event_counts
+from redrive.outbox.index_watch import IndexState, index_state, index_states
 from redrive.outbox.projection import Projection
 from redrive.outbox.projections import projections_of
 from redrive.outbox.settings import OutboxSettings
@@ -36,6 +37,8 @@ SETTINGS_SHOWN = (
     "keep_seconds",
     "tombstone_days",
     "oldest_alert_seconds",
+    "rebuild_lost",
+    "verify_hours",
 )
 Row = dict[str, Any]
 
@@ -58,7 +61,8 @@ async def troubled(session: Session) -> int:
     """Returns how many projections need somebody: events of them failed, are stuck, or wait for too long."""
     oldest = session.settings.of(OutboxSettings).oldest_alert_seconds
     found = await event_counts(session.store, session.settings)
-    return sum(bool(one.failed or one.stuck or (one.oldest_age or 0.0) > oldest) for one in found)
+    wrong = {one.projection for one in found if one.failed or one.stuck or (one.oldest_age or 0.0) > oldest}
+    return len(wrong | {one.projection for one in await index_states(session.store) if one.problem is not None})
 
 
 async def show(session: Session, name: str, *, whole: bool) -> Row:
@@ -73,6 +77,7 @@ async def show(session: Session, name: str, *, whole: bool) -> Row:
     return {
         **_row(name, known, found, seen),
         **await _sink(known),
+        **_index(await index_state(store, name)),
         "circuit": _circuit(seen, kind_of(name)),
         "failures": await store.feature_rows("outbox", "failed_by_reason", queue, MOST_REASONS),
         "retried": await store.feature_rows("outbox", "retried_by_reason", queue, MOST_REASONS),
@@ -117,6 +122,16 @@ async def _sink(projection: Projection | None) -> Row:
         "sink_detail": reached.detail,
         "searchable": can_search,
         "rebuildable": can_rebuild,
+    }
+
+
+def _index(state: IndexState) -> Row:
+    """Returns whether its index is the one that was written to, and has what the source has."""
+    return {
+        "index_problem": state.problem,
+        "index_lost_at": to_datetime(state.lost_at),
+        "verified_at": to_datetime(state.verified_at),
+        "differs": state.differs,
     }
 
 

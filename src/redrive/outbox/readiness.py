@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from redrive.kernel.diagnosis import Dependency
 from redrive.outbox.event_counts import EventCounts, event_counts
+from redrive.outbox.index_watch import index_states
 from redrive.outbox.settings import OutboxSettings
 
 if TYPE_CHECKING:
@@ -38,8 +39,14 @@ async def dependencies(store: Store, settings: Settings) -> list[Dependency]:
         seen = await store.overview()
         paused = {f"projection {one.name}" for one in served if seen.pause_of("queue", one.queue) is not None}
         fresh = [replace(one, ok=one.ok or one.name in paused) for one in fresh]
+    states = {one.projection: one for one in await index_states(store)}
+    lost = [
+        Dependency(f"index of {one.name}", False, state.problem)
+        for one in served
+        if (state := states.get(one.name)) is not None and state.lost_at is not None
+    ]
     well = any(sink.ok and projection.ok for sink, projection in zip(sinks, fresh, strict=True))
-    return [replace(one, blocks=not well) for one in (*sinks, *fresh)]
+    return [*(replace(one, blocks=not well) for one in (*sinks, *fresh)), *(replace(one, blocks=False) for one in lost)]
 
 
 async def _sink(projection: Projection) -> Dependency:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,6 +43,17 @@ def _table(name: str, given: Any) -> dict[str, Any]:
     return dict(table)
 
 
+def _window(value: Any) -> tuple[int, int] | None:
+    """Returns the minutes of the day, by UTC, between which something may begin: of "01:00-05:00"."""
+    if value is None or isinstance(value, tuple):
+        return value
+    found = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)", str(value).strip())
+    if found is None:
+        raise ValueError("a window is two times of the day (UTC), such as 01:00-05:00")
+    hour, minute, until, more = map(int, found.groups())
+    return hour * 60 + minute, until * 60 + more
+
+
 def check_projection(name: Any) -> str:
     """Returns the name of a projection, if it can be one."""
     if not isinstance(name, str) or len(name) > MOST_NAME:
@@ -69,6 +81,12 @@ class OutboxSettings(FeatureSettings):
     oldest_alert_seconds: float = setting("OUTBOX_OLDEST_ALERT_SECONDS", 300.0, gt=0, le=36_500 * DAY_S)
     # Or rather: when something is wrong for so long. None: as each rule says.
     alert_hold_seconds: float | None = setting("OUTBOX_ALERT_HOLD_SECONDS", None, ge=0, le=DAY_S)
+    # What is done when an index is lost, and how often one is compared with its source where that is a table.
+    rebuild_lost: bool = setting("OUTBOX_REBUILD_LOST", False)
+    verify_hours: float = setting("OUTBOX_VERIFY_HOURS", 24.0, ge=0, le=36_500 * 24)
+    verify_window: tuple[int, int] | None = setting(
+        "OUTBOX_VERIFY_WINDOW", None, parse=_window, examples=["01:00-05:00"]
+    )
     projections: dict[str, dict[str, Any]] = setting(
         "OUTBOX_PROJECTIONS", {}, parse=_projections, examples=[PROJECTIONS_EXAMPLE], repr=False
     )

@@ -138,6 +138,16 @@ class Divisible(Rebuildable, Protocol):
 
 
 @runtime_checkable
+class Identified(Protocol):
+    """A sink whose index can be told from another in its place: one that was lost, and made anew, is not quiet."""
+
+    async def identity(self) -> str | None:
+        """Returns what the live index is known by, for as long as it is the same; empty where there is none, None where
+        that cannot be said from here."""
+        ...
+
+
+@runtime_checkable
 class Searchable(Protocol):
     """A sink that can be searched by ``redrive outbox search``."""
 

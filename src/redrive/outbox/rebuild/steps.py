@@ -27,6 +27,7 @@ from typing import Any
 from redrive.errors import ChangedMeanwhile
 from redrive.kernel.operation import Operation, Status, moment
 from redrive.outbox.index_job import REBUILD, IndexJob, Phase, job_of
+from redrive.outbox.index_watch import note_rebuilt
 from redrive.outbox.operation_driver import Driver, count_of, is_over, rebuildable, state_of
 from redrive.outbox.rebuild.index_writer import IndexWriter, RefusedDocument
 from redrive.outbox.rebuild.source_events import delete_of, events_of_records
@@ -250,6 +251,7 @@ class Rebuild:
     async def _switch(self, operation: Operation, job: IndexJob) -> None:
         assert job.index is not None
         await rebuildable(self._projection).swap(job.index)
+        await note_rebuilt(self._store, self._projection)
         await self._driver.end(operation, Status.COMPLETED, replace(job, operation=None, phase=Phase.NONE))
 
     async def _give_up(self, operation: Operation, job: IndexJob, why: str) -> None:
@@ -279,6 +281,7 @@ class Rebuild:
             await rebuildable(self._projection).swap(str(job.index))
         except NoSuchIndex:  # somebody has removed it
             return False
+        await note_rebuilt(self._store, self._projection)
         await self._driver.write(replace(job, operation=None, phase=Phase.NONE))
         return True
 

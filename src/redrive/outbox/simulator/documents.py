@@ -93,8 +93,14 @@ class Documents:
         mappings = body.get("mappings", {})
         values = (name, json.dumps(types_of(mappings)), mappings.get("dynamic") == "strict", _gc_deletes(body))
         self._db.execute("insert into indexes (name, types, strict, gc_deletes) values (?, ?, ?, ?)", values)
+        self._db.execute("insert into identities (name, uuid) values (?, lower(hex(randomblob(11))))", (name,))
         for alias in body.get("aliases", {}):
             self.add_alias(name, alias)
+
+    def identity(self, name: str) -> str:
+        """Returns what an index is known by: another that gets its name has another."""
+        row = self._db.execute("select uuid from identities where name = ?", (name,)).fetchone()
+        return "" if row is None else str(row[0])
 
     def add_alias(self, name: str, alias: str) -> None:
         if not self.exists(name):
@@ -114,8 +120,8 @@ class Documents:
             raise wrong(f"The provided expression [{name}] matches an alias, {instead}")
         if not self.exists(name):
             raise no_index(name)
-        for table in ("indexes", "aliases", "documents", "found"):
-            self._db.execute(f"delete from {table} where name = ?", (name,))  # noqa: S608 - one of these four
+        for table in ("indexes", "identities", "aliases", "documents", "found"):
+            self._db.execute(f"delete from {table} where name = ?", (name,))  # noqa: S608 - one of these
 
     # -- documents -------------------------------------------------------------------------------------------------
 

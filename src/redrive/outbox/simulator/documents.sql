@@ -1,5 +1,6 @@
 -- tables: what the server has
 create table if not exists indexes (name text primary key, types text not null, strict int not null, gc_deletes real not null);
+create table if not exists identities (name text primary key, uuid text not null);
 create table if not exists aliases (alias text not null, name text not null, primary key (alias, name));
 -- what a write is compared with, deleted ones included
 create table if not exists documents (

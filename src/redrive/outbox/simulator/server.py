@@ -62,6 +62,7 @@ class SearchSimulator:
             self._route("/{name}/_count", self.count, "GET", "POST"),
             self._route("/{name}/_doc/{id:path}", self.document, "GET"),
             self._route("/{name}", self.exists, "HEAD"),
+            self._route("/{name}", self.described, "GET"),
             self._route("/{name}", self.create, "PUT"),
             self._route("/{name}", self.remove, "DELETE"),
         ]
@@ -117,6 +118,10 @@ class SearchSimulator:
     async def exists(self, request: Request) -> Any:
         self.documents.named(request.path_params["name"])
         return {}
+
+    async def described(self, request: Request) -> Any:
+        [name] = self.documents.named(request.path_params["name"])
+        return {name: {"settings": {"index": {"uuid": self.documents.identity(name)}}}}
 
     async def create(self, request: Request) -> Any:
         name, body = request.path_params["name"], await self._json(request)

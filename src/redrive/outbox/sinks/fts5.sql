@@ -41,6 +41,9 @@ create virtual table if not exists {text} using fts5(body, content='{docs}', con
 -- live: the name of the live index
 select live from redrive_search where name = ?
 
+-- draw_identity: what the file is known by
+insert into redrive_search (name, live) values (?, lower(hex(randomblob(8)))) on conflict (name) do nothing
+
 -- set_live: makes an index the live one
 insert into redrive_search (name, live) values (?, ?) on conflict (name) do update set live = excluded.live
 

@@ -54,6 +54,13 @@ class Fts5Indexes:
             self.make(db, name)
         return name
 
+    def identity(self, db: sqlite3.Connection) -> str:
+        """Returns what the file is known by; it is drawn when somebody first asks."""
+        name = f"{self._name}:identity"
+        with transaction(db):
+            db.execute(_sql("draw_identity", ""), (name,))
+            return str(db.execute(_sql("live", ""), (name,)).fetchone()[0])
+
     def make(self, db: sqlite3.Connection, index: str) -> None:
         """Makes the tables of an index, as far as they are not there."""
         with transaction(db):

@@ -80,6 +80,12 @@ class PostgresText:
         if (pool := self._pools.take()) is not None:
             await pool.close()
 
+    async def identity(self) -> str | None:
+        async with (await self._pool()).acquire() as connection:
+            live = await self._live(connection)
+            found = None if live is None else await connection.fetchval(_sql("identity"), self._of(live))
+        return "" if found is None else str(found)
+
     async def prune(self, seconds: float, limit: int) -> int:
         """Forgets versions of what was deleted longer ago than this, so many at once; returns how many."""
         done = await (await self._pool()).execute(_sql("prune").format(table=await self._table(None)), seconds, limit)

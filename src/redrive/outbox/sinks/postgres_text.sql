@@ -9,6 +9,9 @@ set local lock_timeout = '1s'
 -- live: which index the view shows, if it is there
 select obj_description(to_regclass($1), 'pg_class')
 
+-- identity: what a table is known by, for as long as it is the same
+select to_regclass($1)::oid::bigint
+
 -- table: documents by key; a deleted one stays as its version, until it was written long ago
 create table if not exists {table} (
   key         text collate "C" primary key,

@@ -67,6 +67,21 @@ class SearchIndex:
     async def close(self) -> None:
         await self._server.close()
 
+    async def identity(self) -> str | None:
+        """Returns the server's own id of the index; None for a user who may not see it."""
+        live = await self._live()
+        if not live:
+            return ""
+        try:
+            answer = await self._server.ask("GET", f"/{live[0]}", params={"filter_path": "*.settings.index.uuid"})
+            return str(answer[live[0]]["settings"]["index"]["uuid"])
+        except Refused as error:
+            if error.status_code == 404:
+                return ""
+            if error.status_code in (401, 403):
+                return None
+            raise
+
     async def _send(self, lines: Sequence[bytes], index: str | None) -> Sequence[Verdict]:
         try:
             path, params = await self._target(index)

@@ -17,5 +17,10 @@ def result_words(result: dict[str, Any]) -> str:
 
 def still_differs(result: dict[str, Any]) -> bool:
     """Returns whether an index still differs from its source, after what was repaired."""
+    return count_of_differences(result) > 0
+
+
+def count_of_differences(result: dict[str, Any]) -> int:
+    """Returns in how many documents an index still differs from its source, after what was repaired."""
     found = sum(int(result.get(kind.value) or 0) for kind in Kind)
-    return found > int(result.get("repaired") or 0) or bool(result.get("left"))
+    return max(found - int(result.get("repaired") or 0), 0) + int(result.get("left") or 0)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from redrive.kernel.operation import Operation, Status, moment
 from redrive.outbox.event import MOST_VERSION, split_key
 from redrive.outbox.index_job import VERIFY, IndexJob, job_of
+from redrive.outbox.index_watch import note_verified
 from redrive.outbox.operation_driver import Driver, count_of, is_over, rebuildable, state_of
 from redrive.outbox.publish_event import event_task
 from redrive.outbox.relay.lives import with_bases
@@ -28,7 +29,7 @@ from redrive.outbox.source import WHOLE, Range, Source
 from redrive.outbox.table_source import source_for
 from redrive.outbox.verify.differences import Difference, Kind, Looked, look_again
 from redrive.outbox.verify.merge_keys import behind, close_all, merge_keys, scan_ranges
-from redrive.outbox.verify.result import result_words
+from redrive.outbox.verify.result import count_of_differences, result_words
 
 if TYPE_CHECKING:
     from redrive.kernel.task import NewTask
@@ -195,6 +196,7 @@ class Verify:
         kept = {"repair": state["repair"]} if "repair" in state else {}
         over = replace(operation, work=replace(operation.work, result=result, state=kept))
         note = result_words(result) or "ids and versions are those of the source"
+        await note_verified(self._store, self._projection.name, count_of_differences(result))
         await self._driver.end(over, Status.COMPLETED, replace(job, operation=None), note)
         return 0.0
 

@@ -1,0 +1,166 @@
+"""Watches the index of a projection: that it is still the one that was written to, and that it is compared with its
+source now and then.
+
+A search server that comes back without its data is given a new, empty index by the next event, and nothing else would
+say so. What the index is known by is therefore kept here (a document for each projection), by one worker of the fleet.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from redrive.errors import ChangedMeanwhile, Conflict, InvalidInput
+from redrive.kernel.commit import Commit
+from redrive.kernel.operation import moment
+from redrive.kernel.records import Put
+from redrive.outbox.index_job import REBUILD, VERIFY, job_of
+from redrive.outbox.sink import Identified, Rebuildable
+from redrive.outbox.source import Together
+
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
+    from redrive.outbox.projection import Projection
+    from redrive.outbox.settings import OutboxSettings
+
+logger = logging.getLogger("redrive.outbox")
+COLLECTION = "outbox_index"
+MOST = 1000
+HOUR_US = 3_600_000_000
+ACTOR = "redrive"
+
+
+@dataclass(slots=True, frozen=True)
+class IndexState:
+    """What is known of the index of a projection. ``lost_at``: since when it is another than the one that was written
+    to; ``differs``: in how many documents, when it was last compared. Times are microseconds."""
+
+    projection: str
+    identity: str | None = None
+    lost_at: int | None = None
+    verified_at: int | None = None
+    differs: int = 0
+    version: int = 0
+
+    @property
+    def problem(self) -> str | None:
+        """Returns what is wrong, and what to type."""
+        if self.lost_at is not None:
+            return f"its index was lost, and is another now: redrive outbox rebuild {self.projection}"
+        if self.differs:
+            return (
+                f"{self.differs:,} documents differ from the source: redrive outbox verify {self.projection} --repair"
+            )
+        return None
+
+    def put(self) -> Put:
+        values = asdict(self)
+        del values["projection"], values["version"]
+        return Put(COLLECTION, self.projection, values, self.version, "lost" if self.lost_at is not None else "")
+
+
+def _of(record: Any) -> IndexState:
+    return IndexState(record.id, version=record.version, **record.body)
+
+
+async def index_state(store: Store, projection: str) -> IndexState:
+    """Returns what is known of the index of a projection."""
+    record = await store.record(COLLECTION, projection)
+    return IndexState(projection) if record is None else _of(record)
+
+
+async def index_states(store: Store) -> list[IndexState]:
+    """Returns what is known of the indexes of all projections."""
+    return [_of(record) for record in await store.records(COLLECTION, limit=MOST)]
+
+
+async def change_state(store: Store, projection: str, **changes: Any) -> None:
+    """Writes down something about an index, whatever others write meanwhile."""
+    while True:
+        try:
+            await store.apply(Commit(puts=[replace(await index_state(store, projection), **changes).put()]))
+            return
+        except ChangedMeanwhile:
+            continue
+
+
+async def note_rebuilt(store: Store, projection: Projection) -> None:
+    """Notes the index that a rebuild has made the live one."""
+    sink = projection.sink_to_look_at()
+    if isinstance(sink, Identified):
+        now = moment(await store.now())
+        identity = await sink.identity() or None
+        await change_state(store, projection.name, identity=identity, lost_at=None, verified_at=now, differs=0)
+
+
+async def note_verified(store: Store, projection: str, differs: int) -> None:
+    """Notes in how many documents a comparison has found the index to differ."""
+    await change_state(store, projection, verified_at=moment(await store.now()), differs=differs)
+
+
+async def watch_index(
+    store: Store, projection: Projection, settings: OutboxSettings, stopping: Callable[[], bool]
+) -> None:
+    """Looks whether the index is the one that it was, and whether it is time to compare it."""
+    for kind in (REBUILD, VERIFY):
+        if (await job_of(store, kind, projection.name)).operation is not None:
+            return  # whoever does that notes what follows
+    sink = projection.sink_to_look_at()
+    state, now = await index_state(store, projection.name), await store.now()
+    found = await sink.identity() if isinstance(sink, Identified) else None
+    after = state if state.verified_at is not None else replace(state, verified_at=moment(now))
+    if found and state.identity is None:
+        after = replace(after, identity=found)
+    elif found is not None and state.identity is not None:
+        same = found == state.identity
+        after = replace(after, lost_at=None if same else state.lost_at or moment(now))
+    if after != state:
+        await store.apply(Commit(puts=[after.put()]))
+    if after.lost_at is not None and state.lost_at is None:
+        extra = {"event": "outbox.index_lost", "projection": projection.name}
+        logger.error("%s: %s", projection.name, after.problem, extra=extra)
+    if stopping():
+        return
+    if after.lost_at is not None and settings.rebuild_lost:
+        await _begin(store, projection, rebuild=True)
+    elif after.lost_at is None and is_due(after, now, settings) and await _reads_a_table(store, projection):
+        await _begin(store, projection, rebuild=False)
+
+
+def is_due(state: IndexState, now: datetime, settings: OutboxSettings) -> bool:
+    """Returns whether it is time to compare an index with its source, and the hour for it."""
+    if not settings.verify_hours or state.verified_at is None:
+        return False
+    window = settings.verify_window
+    if window is not None:
+        minute = now.hour * 60 + now.minute
+        first, last = window
+        if not (first <= minute < last if first <= last else minute >= first or minute < last):
+            return False
+    return moment(now) - state.verified_at >= settings.verify_hours * HOUR_US
+
+
+async def _reads_a_table(store: Store, projection: Projection) -> bool:
+    from redrive.outbox.table_source import TableSource, source_for
+
+    if not isinstance(projection.sink_to_look_at(), Rebuildable):
+        return False
+    try:
+        return isinstance(await source_for(store, projection), TableSource | Together)
+    except InvalidInput:  # it has none
+        return False
+
+
+async def _begin(store: Store, projection: Projection, *, rebuild: bool) -> None:
+    from redrive.outbox.begin_operation import begin_rebuild, begin_verify
+
+    try:
+        if rebuild:
+            await begin_rebuild(store, projection, actor=ACTOR, reason="its index was lost (OUTBOX_REBUILD_LOST)")
+        else:
+            await begin_verify(store, projection, actor=ACTOR, reason="now and then (OUTBOX_VERIFY_HOURS)")
+    except (Conflict, InvalidInput) as error:
+        logger.warning("%s: %s", projection.name, error, extra={"event": "outbox.watch", "projection": projection.name})

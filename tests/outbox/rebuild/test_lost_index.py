@@ -1,0 +1,108 @@
+"""An index that was lost, and made anew without what was in it, is told of, and can be rebuilt by itself."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive.kernel.operation import Status
+from redrive.outbox.alerts import drift, lost
+from redrive.outbox.doctor import examine
+from redrive.outbox.index_job import REBUILD, VERIFY, job_of
+from redrive.outbox.index_watch import IndexState, change_state, index_state, is_due, watch_index
+from redrive.outbox.readiness import dependencies
+from redrive.outbox.settings import OutboxSettings
+from tests.outbox.rebuild.conftest import Notes
+
+pytestmark = pytest.mark.anyio
+
+
+async def lose(notes: Notes) -> None:
+    """Makes the sink forget all it has, as a server that is started without its data."""
+    if hasattr(notes.sink, "_server"):
+        for name in await notes.sink._live():
+            await notes.sink._server.ask("DELETE", f"/{name}")
+    elif notes.sink_url.startswith("fts5"):
+        for file in Path(notes.sink_url.removeprefix("fts5:///")).parent.glob("search.db*"):
+            file.unlink()
+    else:
+        notes.run("drop view search_notes", "drop table search_notes_live")
+        notes.app.outbox.projections["notes"].sink()._current.clear()  # type: ignore[attr-defined]
+
+
+async def look(notes: Notes, **settings: Any) -> IndexState:
+    store, projection = await notes.app.store(), notes.app.outbox.projections["notes"]
+    await watch_index(store, projection, OutboxSettings(**settings), lambda: False)
+    return await index_state(store, "notes")
+
+
+async def test_a_lost_index_is_told_of_until_it_is_rebuilt(notes: Notes) -> None:
+    notes.add(1, 5)
+    await notes.work()
+    known = await look(notes)
+    assert known.identity and known.problem is None and (await look(notes)) == known
+    await lose(notes)
+    notes.add(6, 6)
+    await notes.work()
+    assert len(await notes.versions()) == 1, "it is there again, without what was in it"
+    state = await look(notes)
+    assert state.problem == "its index was lost, and is another now: redrive outbox rebuild notes"
+    store, settings = await notes.app.store(), notes.app.settings
+    [finding] = [one for one in await examine(store, settings) if one.code == "outbox_index_lost"]
+    assert finding.fix == "redrive outbox rebuild notes" and await lost(store, settings) == 1.0
+    [one] = [one for one in await dependencies(store, settings) if one.name == "index of notes"]
+    assert not one.ok and not one.blocks and str(one.detail).endswith("redrive outbox rebuild notes")
+    shown = await (await notes.service()).show("notes")
+    assert shown["index_problem"] == state.problem and shown["index_lost_at"] is not None
+    done = await notes.work(await (await notes.service()).rebuild("notes", reason="lost"))
+    assert done is not None and done.status is Status.COMPLETED
+    assert (await look(notes)).problem is None and await lost(store, settings) == 0.0
+    await notes.check_same()
+
+
+async def test_a_setting_rebuilds_it(notes: Notes) -> None:
+    notes.add(1, 5)
+    await notes.work()
+    await look(notes)
+    await lose(notes)
+    notes.add(6, 6)
+    await notes.work()
+    await look(notes, rebuild_lost=True)
+    store = await notes.app.store()
+    begun = (await job_of(store, REBUILD, "notes")).operation
+    assert begun is not None
+    done = await notes.work(await notes.operation(begun))
+    assert done is not None and (done.status, done.actor) == (Status.COMPLETED, "redrive")
+    await notes.check_same()
+
+
+async def test_it_is_compared_once_a_day(notes: Notes) -> None:
+    notes.add(1, 5)
+    await notes.work()
+    store = await notes.app.store()
+    await look(notes)
+    assert (await job_of(store, VERIFY, "notes")).operation is None, "not at once"
+    await change_state(store, "notes", verified_at=0)
+    await look(notes, verify_hours=0)
+    assert (await job_of(store, VERIFY, "notes")).operation is None
+    await notes.sink.create("without")
+    await notes.sink.swap("without")
+    await change_state(store, "notes", identity=await notes.sink.identity())
+    await look(notes)
+    begun = (await job_of(store, VERIFY, "notes")).operation
+    assert begun is not None
+    await notes.work(await notes.operation(begun))
+    assert await drift(store, notes.app.settings) == 5.0
+    assert "outbox_drift" in [one.code for one in await examine(store, notes.app.settings)]
+
+
+def test_the_hour_of_a_comparison() -> None:
+    now = datetime(2026, 11, 18, 2, 30, tzinfo=UTC)
+    state = IndexState("notes", verified_at=int((now - timedelta(hours=25)).timestamp() * 1_000_000))
+    assert is_due(state, now, OutboxSettings())
+    assert not is_due(state, now, OutboxSettings(verify_hours=26))
+    assert not is_due(state, now, OutboxSettings(verify_window=(180, 300)))
+    assert is_due(state, now, OutboxSettings(verify_window=(1380, 180)))
