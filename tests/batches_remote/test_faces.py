@@ -97,7 +97,11 @@ def test_on_the_command_line(tmp_path: Path) -> None:
         (tmp_path / "redrive.toml").write_text(
             f"batch_poll_first_seconds = 0\nproviders = '{json.dumps({'video': simulated.table})}'\n"
         )
-        for words in (["migrate"], ["ledger", "open", "acme"], ["ledger", "credit", "acme", "100", "--reason", "test"]):
+        for words in (
+            ["migrate", "--create"],
+            ["ledger", "open", "acme"],
+            ["ledger", "credit", "acme", "100", "--reason", "test"],
+        ):
             assert run(tmp_path, *words).returncode == 0, words
         bad = run(tmp_path, "batch", "create", "-", "--provider", "video", given='{"a": 1}\n{"a"\n')
         assert bad.returncode == 2 and "line 2 is no JSON" in bad.stderr

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from redrive.batches.batch import BatchConflict as BatchConflict
     from redrive.batches.batch import BatchState as BatchState
     from redrive.batches.batch import BatchUnknown as BatchUnknown
+    from redrive.batches.batch import ItemState as ItemState
     from redrive.batches.batch_service import BatchService as BatchService
     from redrive.batches.own_batch import OwnBatch as OwnBatch
     from redrive.kernel.approved import Asked, Land
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from redrive.settings import Settings
 
 _PUBLIC = {
-    "batch": ("Batch", "BatchCancelled", "BatchConflict", "BatchState", "BatchUnknown"),
+    "batch": ("Batch", "BatchCancelled", "BatchConflict", "BatchState", "BatchUnknown", "ItemState"),
     "app_batch": ("Batches", "NewBatch"),
     "own_batch": ("OwnBatch",),
     "batch_service": ("BatchService",),

@@ -14,8 +14,11 @@ from redrive.batches.batch_builder import BatchBuilder, plan
 from redrive.batches.items import Item
 from redrive.batches.own_batch import OwnBatch, find_either
 from redrive.batches.read_items import items_of
+from redrive.batches.remote.application import APP
+from redrive.batches.remote.service import RemoteBatchService
 from redrive.batches.task_input import Given, Many
 from redrive.feature import App, Context, new_id
+from redrive.features import load
 from redrive.ops.inspect import parse_id
 
 T = TypeVar("T")
@@ -91,6 +94,27 @@ class Batches:
             found = items_of(store, wanted, states)
         async for item in found:
             yield item
+
+    async def cancel(self, batch: UUID | str, reason: str | None = None, *, on: str | None = None) -> Batch:
+        """Cancel what has not ended, of a batch of either sort, and return it as it is then. Tasks that wait are
+        cancelled, those that run are asked to stop; at a provider what was not started is released, the rest polled to
+        its end. Of more tasks than ``REDRIVE_APPROVALS_ABOVE`` an operator has to agree first (``asked``)."""
+        found = await self.get(batch, on=on)
+        await (await self._service(found, on)).cancel(found.id, reason)
+        return await self.get(found.id, on=on)
+
+    async def retry_failed(self, batch: UUID | str, reason: str | None = None, *, on: str | None = None) -> Batch:
+        """Retry the items that are failed now, of a batch of either sort, and return it as it is then: tasks as one
+        operation, which the workers carry out; jobs at a provider as a new charge, when the batch is settled. Of more
+        tasks than ``REDRIVE_APPROVALS_ABOVE`` an operator has to agree first."""
+        found = await self.get(batch, on=on)
+        await (await self._service(found, on)).retry_failed(found.id, reason)
+        return await self.get(found.id, on=on)
+
+    async def _service(self, batch: Batch, on: str | None) -> Any:
+        """Returns what acts on a batch of its sort, for the application."""
+        tasks = "redrive.batches.task_batch_service:TaskBatchService"  # which makes batches by this module
+        return (await self._app.operator(APP, on)).of(RemoteBatchService if batch.remote is not None else load(tasks))
 
     def _own(self, batch: Context | OwnBatch) -> OwnBatch:
         return batch if isinstance(batch, OwnBatch) else self.of(batch)

@@ -213,7 +213,7 @@ def _rebound(app: App) -> Iterator[None]:
 async def _open(app: App) -> TestKit:
     store: Any = await app.store()
     clock = Clock()
-    store.clock = clock
+    await store.go_by(clock)
     kit = TestKit(app, store, clock)
     # Schedules are known from the start, so that the first `advance` can already make them due.
     await app.worker(store, log=TaskLog(style="off")).prepare()

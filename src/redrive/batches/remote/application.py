@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from uuid import UUID
 
 from redrive.batches.remote.create_batch import Payloads
-from redrive.batches.remote.model import RemoteBatch
+from redrive.batches.remote.model import BatchItem, RemoteBatch
 from redrive.batches.remote.service import RemoteBatchService
 from redrive.feature import App, Caller, Role
 
 APP = Caller("app", Role.OPERATOR)
+PAGE = 500  # items that are read at once
 
 
 class RemoteBatches:
@@ -52,6 +54,24 @@ class RemoteBatches:
     async def get(self, batch: UUID | str, *, on: str | None = None) -> RemoteBatch:
         """Returns a batch as it is now."""
         return await (await self._own(on)).show(batch)
+
+    async def items(
+        self, batch: UUID | str, *, states: Sequence[str] = (), on: str | None = None
+    ) -> AsyncIterator[BatchItem]:
+        """Yields the items of a batch in the order in which they were given, with their results. ``states`` leaves out
+        others. ``app.sync.remote_batches.items(…)`` returns them as a list."""
+        own, after = await self._own(on), 0
+        while page := await own.items(batch, states=states, after=after, limit=PAGE):
+            for item in page:
+                yield item
+            after = page[-1].n
+
+    async def reconcile(
+        self, batch: UUID | str | None = None, reason: str | None = None, *, on: str | None = None
+    ) -> UUID:
+        """Have a worker ask providers about items that ended without their word, of one batch or of all; returns the
+        task that does. Nothing is charged."""
+        return (await (await self._own(on)).reconcile(batch, reason)).task
 
     async def cancel(self, batch: UUID | str, reason: str | None = None, *, on: str | None = None) -> RemoteBatch:
         """Cancel a batch: what was not started is released, what runs is polled to its end."""

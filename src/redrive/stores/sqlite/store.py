@@ -244,6 +244,12 @@ class SqliteStore(Reads, Series):
         """Opens a transaction. While it is open every other writer waits: do slow work before it, not inside it."""
         return transaction(self._writer, lambda: partial(settle_or_raise, transition=settlement()))
 
+    async def go_by(self, clock: Callable[[], float]) -> None:
+        """Decides everything by this clock from now on, statements of features too: for tests, of a database in memory,
+        which has one connection."""
+        self.clock = clock
+        await self._writer.run(lambda session: session.connection.create_function("unixepoch", 0, lambda: int(clock())))
+
     # -- plumbing --------------------------------------------------------------------------------------------------
 
     @metered("read")

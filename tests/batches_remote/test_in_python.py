@@ -1,0 +1,59 @@
+"""What an application does with batches in Python, and its tests on the kit's clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redrive import App, Fail
+from redrive.batches import BatchState, ItemState
+from redrive.testing import using
+from tests.batches_remote.conftest import Scripted, made, make_app, money, rich
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_an_items_time_is_over_on_the_kits_clock() -> None:
+    app, provider = make_app("sqlite:///:memory:", poll_later=30.0, poll_first=5.0), Scripted()
+    app.provider("video", provider)
+    async with using(app) as kit:
+        await rich(app)
+        batch = await made(app, [{"polls": 10_000}])
+        provider.hold = True  # every look fails: they are not counted
+        await kit.drain()
+        kit.advance(86_000)
+        await kit.drain()
+        assert [one.state async for one in app.remote_batches.items(batch.id)] == [ItemState.PROCESSING]
+        kit.advance(4_000)
+        await kit.drain()
+        found = await app.remote_batches.get(batch.id)
+        [item] = [one async for one in app.remote_batches.items(batch.id)]
+        assert (found.state, item.error_code, item.unknown) == (BatchState.FAILED, "BATCH_MAX_ITEM_SECONDS", True)
+        assert await money(app) == (1000, 0, 0)
+
+
+async def test_batches_of_both_sorts_are_cancelled_and_retried() -> None:
+    app, provider = App("sqlite:///:memory:", settings=make_app("sqlite:///:memory:").settings), Scripted()
+    app.provider("video", provider)
+    broken = [True]
+
+    @app.task("SEND", max_attempts=1)
+    async def send(ctx: Any, n: int = 0) -> None:
+        if broken[0]:
+            raise Fail("NOT_NOW")
+
+    async with using(app) as kit:
+        await rich(app)
+        tasks = await app.batch([("SEND", {"n": n}) for n in range(3)])
+        jobs = await made(app, [{"fail": "no", "once": True}, {}])
+        await kit.drain()
+        assert [(await app.batch.get(one.id)).state for one in (tasks, jobs)] == ["failed", "completed"]
+        broken[0] = False
+        assert (await app.batch.retry_failed(jobs.id, "the model is back")).remote.round == 2
+        await app.batch.retry_failed(tasks.id, "fixed")
+        await kit.drain()
+        assert [one.state async for one in app.batch.items(jobs.id)] == [ItemState.COMPLETED] * 2
+        waiting = await app.batch([("SEND", {"n": n}) for n in range(3)])
+        assert (await app.batch.cancel(waiting.id, "not wanted")).state is BatchState.CANCELLED
+        assert (await app.batch.cancel((await made(app, [{}])).id)).state is BatchState.CANCELLED
