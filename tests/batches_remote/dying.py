@@ -96,7 +96,8 @@ def make_app() -> App:
         log_format="off",
         lease_ms=2000,
         heartbeat_ms=1000,
-        max_worker_deaths=100,  # no task is to be taken for what so many workers die of here
+        # No task is to be taken for what so many workers die of here, where a test does not say so.
+        max_worker_deaths=int(os.environ.get("TEST_MAX_DEATHS", "100")),
         providers=json.loads(os.environ["TEST_PROVIDERS"]),
     )
     quick = BatchSettings(poll_first=0.0, poll_next=0.0, poll_later=0.0, max_start=3)

@@ -144,6 +144,18 @@ async def killed_at(world: World, points: Sequence[str]) -> None:
 
 
 @pytest.mark.thorough
+async def test_a_paid_job_outlives_its_workers(world: World) -> None:
+    """More of them die of it in a row than any other task may: its customer has the job that was paid for."""
+    world.env["TEST_MAX_DEATHS"] = "2"
+    batch = await world.batch([{}])
+    await world.die_at(["start:after", "start:after", "poll:before", "poll:after", "poll:after"])
+    batch = await world.until_told(batch)
+    assert (batch.state, batch.captured) == (BatchState.COMPLETED, 10)
+    assert world.provider.seen()["jobs"] == 1
+    await all_is_right(world, batch)
+
+
+@pytest.mark.thorough
 async def test_killed_in_a_new_round(world: World) -> None:
     batch = await world.batch([*[{}] * 4, *[FAILS] * 3])
     await world.until_told(batch)
