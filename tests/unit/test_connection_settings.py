@@ -194,6 +194,16 @@ def test_a_url_that_cannot_work_is_told_by_its_connection(write: Write, monkeypa
     assert "secret" not in str(refused.value)
 
 
+def test_a_setting_that_others_bound_is_listed_as_it_is_in_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASK_WORKER_HEARTBEAT_MS", "900000")
+    monkeypatch.setenv("TASK_WORKER_INTERVAL_MS", "700")
+    listed = {one.name: one for one in effective(load_settings(bare=True))}
+    bounded = listed["TASK_WORKER_HEARTBEAT_MS"]
+    assert (bounded.value, bounded.source, bounded.given) == ("599500", "environment", "900000")
+    assert (listed["TASK_WORKER_RECOVERY_INTERVAL_MS"].value, listed["TASK_WORKER_INTERVAL_MS"].value) == ("700", "700")
+    assert {one.name for one in listed.values() if one.given is not None} == {bounded.name}
+
+
 def test_urls_are_shown_nowhere(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     write(TWO.replace("insights.db", "s3cret.db"))
     settings = load_settings()

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 @dataclass(slots=True, frozen=True)
 class Effective:
     """A setting as it is in effect. ``source``: environment, file, given (to ``App`` or on the command line) or
-    default; ``value`` is None where it is a secret; ``feature`` brings it, if it is not redrive's own."""
+    default; ``value`` is None where it is a secret; ``feature`` brings it, if it is not redrive's own; ``given`` is
+    what was set, where others do not allow that."""
 
     name: str
     value: str | None
     source: str
     default: str
     feature: str | None = None
+    given: str | None = None
 
 
 def effective(settings: Settings, features: Iterable[Feature] = ()) -> list[Effective]:
@@ -40,7 +42,22 @@ def _listed(settings: Values, feature: str | None = None) -> Iterator[Effective]
         default = _text(one.default) if one.repr else ""
         # What everybody has is no secret; the URL of a connection is, whoever says it.
         shown = _text(value) if one.repr or value is None or value == one.default else None
-        yield Effective(one.name, shown, settings.source_of(field), default, feature)
+        used = _used(settings, field)
+        if used is None or used == value:
+            yield Effective(one.name, shown, settings.source_of(field), default, feature)
+        else:
+            given = None if value is None else shown
+            yield Effective(one.name, _text(used), settings.source_of(field), default, feature, given)
+
+
+def _used(settings: Values, field: str) -> int | None:
+    """Returns the milliseconds that a time comes to when others are taken into account: a heartbeat must come before
+    its lease ends. None where it is no time, or is used as it is."""
+    name = field.removesuffix("_ms")
+    if name == field or not isinstance(getattr(type(settings), name, None), property):
+        return None
+    seconds: float = getattr(settings, name)
+    return round(seconds * 1000)
 
 
 def _text(value: object) -> str:

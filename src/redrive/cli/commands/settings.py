@@ -37,4 +37,6 @@ def settings(changed: Changed = False, app: AppName = None, json: Json = False) 
 
 def _row(one: Effective, brought: bool) -> tuple[str, ...]:
     value = "(set, not shown)" if one.value is None else "" if one.value in NOT_SET else one.value
+    if one.given is not None:
+        value = f"{value} ({one.given} is set)"
     return one.name, one.source, *([one.feature or ""] if brought else []), value
