@@ -274,6 +274,15 @@ async def fork_loop(ctx: Context) -> str:
     return "child" if pid == 0 else await asyncio.to_thread(reaped, ctx, pid)
 
 
+@app.task("FORK_FORGETS")
+async def fork_forgets(ctx: Context) -> str:
+    """Asks for nobody's exit code."""
+    if os.fork() == 0:
+        return "child"
+    record(ctx, "end")
+    return "parent"
+
+
 @app.task("FORK_LOOP_WAITS")
 async def fork_loop_waits(ctx: Context) -> str:
     record(ctx, "start")

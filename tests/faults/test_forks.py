@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import psutil
 import pytest
 
 from redrive.kernel.task import State
-from tests.faults.harness import World
+from tests.faults.harness import World, until
 
 pytestmark = pytest.mark.faults
 
@@ -35,6 +36,15 @@ def test_a_fork_in_a_handler_does_not_become_a_second_worker(store: World, kind:
     assert worker.stop() == 0
     assert (worker.health["completed"], worker.health["lost"], worker.health["reconnects"]) == (31, 0, 0)
     assert store.account([task.id, *others]) == {"completed": 31}
+
+
+def test_a_child_that_came_back_is_no_zombie_for_good(store: World) -> None:
+    task = store.enqueue("FORK_FORGETS", max_attempts=1)
+    worker = store.worker(constants={"redrive.worker.forks.REAP_AFTER_S": 0.1})
+    assert store.wait_state(task, State.COMPLETED).result == "parent"
+    process = psutil.Process(worker.process.pid)
+    until(lambda: not process.children(), "nothing is left of what it forked")
+    assert worker.stop() == 0
 
 
 @pytest.mark.parametrize("kind", ["POOL_THREAD", "POOL_PROCESS"])

@@ -12,7 +12,9 @@ import asyncio
 import os
 import queue
 import signal
+import struct
 import threading
+import time
 import types
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -23,6 +25,8 @@ from typing import Any, NoReturn
 from redrive.observe.current import CURRENT
 
 _EXIT_CODE = 70
+# Whoever forks may ask for the child's exit code itself, for so long; nobody else does, and it would stay a zombie.
+REAP_AFTER_S = 30.0
 _pid = os.getpid()
 # Signals whose handlers mean this process alone.
 _own_signals: set[int] = set()
@@ -37,10 +41,51 @@ def own_signals(numbers: Iterable[int]) -> None:
 _forking = threading.local()
 
 
+class _Returned:
+    """Children that came back to the worker and ended here, which tell their parent so through a pipe: of all its
+    children, these are the ones that nobody knows of."""
+
+    def __init__(self) -> None:
+        self._pipe: tuple[int, int] | None = None
+        self._made_in = 0
+        self._ended: dict[int, float] = {}
+
+    def open(self) -> None:
+        if self._made_in != os.getpid():  # a pipe of the process that this one was forked from is none of its own
+            with suppress(OSError):  # no file is left: its children stay zombies
+                self._pipe, self._made_in, self._ended = os.pipe(), os.getpid(), {}
+                for end in self._pipe:
+                    os.set_blocking(end, False)
+
+    def tell(self) -> None:
+        if self._pipe is not None:
+            with suppress(OSError):
+                os.write(self._pipe[1], struct.pack("i", os.getpid()))
+
+    def reap(self) -> None:
+        """Takes the exit codes of those that ended a while ago; called with each heartbeat."""
+        if self._pipe is None or self._made_in != os.getpid():
+            return
+        now = time.monotonic()
+        with suppress(OSError):  # nothing is there
+            told = os.read(self._pipe[0], 4096)
+            self._ended |= {pid: now for (pid,) in struct.iter_unpack("i", told)}
+        for pid in [pid for pid, at in self._ended.items() if now - at >= REAP_AFTER_S]:
+            del self._ended[pid]
+            with suppress(OSError):  # whoever forked has asked for it
+                os.waitpid(pid, os.WNOHANG)
+
+
+_returned = _Returned()
+reap = _returned.reap
+
+
 def _before_fork() -> None:
     """Blocks signals until the child has dropped our handlers: it may be ended as soon as it is there."""
     # Python forgets the running loop in the child.
     _forking.loop = None if CURRENT.get() is None else asyncio._get_running_loop()
+    if CURRENT.get() is not None:
+        _returned.open()
     if _own_signals:
         _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _own_signals)
 
@@ -85,6 +130,7 @@ class _Ending:
 
 
 def _end() -> NoReturn:
+    _returned.tell()
     os.write(2, b"redrive: a handler forked, and its child came back to the worker; the child ends here\n")
     os._exit(_EXIT_CODE)
 

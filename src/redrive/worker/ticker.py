@@ -9,6 +9,7 @@ import time
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.outcome import StopReason
 from redrive.kernel.ports.store import TickResult
+from redrive.worker import forks
 from redrive.worker.duty_runner import DutyRunner
 from redrive.worker.handler_notes import HandlerNotes
 from redrive.worker.heartbeats import Heartbeats
@@ -53,6 +54,7 @@ class Ticker:
         while True:
             await self._tick()
             self._memory.tidy()
+            forks.reap()
             await self._rest()
 
     async def tick_now(self) -> bool:
