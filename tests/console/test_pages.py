@@ -428,6 +428,19 @@ async def test_actions_are_found_by_their_names(app: App) -> None:
     assert not actions_named("", Role.ADMIN)
 
 
+async def test_a_preview_has_no_none_and_the_audit_log_no_json_in_strings(app: App) -> None:
+    async with console(app) as client:
+        [first, second] = await fail_some(app, 2)
+        await done(client, f"/tasks/{first}", {"do": "forget", "reason": "old"}, f"/tasks/{first}")
+        shown = await page(client, "/failures/preview?kind=SEND&forgotten=1")
+        assert "2 tasks match" in text_of(shown) and "None" not in text_of(shown) and "forgotten" in text_of(shown)
+        assert "1 task matches" in text_of(await page(client, "/failures/preview?kind=SEND"))
+        log = text_of(await page(client, "/audit"))
+        assert '"state": "failed"' in log and '\\"' not in log
+        unsaid = await send(client, "/failures/retry", {"id": str(second)}, "/failures/preview?kind=SEND")
+        assert unsaid.status_code == 422 and "is missing" in text_of(unsaid.text)
+
+
 async def test_what_failed_again_is_counted_by_cause(app: App) -> None:
     async with console(app) as client:
         [failed, *_] = await fail_some(app, 3)
