@@ -22,6 +22,7 @@ SOURCES = (
     "checks",
     "ids",
     "add",
+    "names",
     "enqueue",
     "joins",
     "circuits",

@@ -113,6 +113,10 @@ class UnknownQueue(InvalidInput):
     code = "QUEUE_UNKNOWN"
 
 
+class TooManyNames(InvalidInput):
+    """Raised when a task would make one more kind in a queue than there may be that no application has declared."""
+
+
 class ConnectionUnknown(InvalidInput):
     """The configuration has no connection of this name."""
 
@@ -120,13 +124,13 @@ class ConnectionUnknown(InvalidInput):
 
 
 class IdempotencyConflict(Conflict):
-    """The key already names a task with another kind or payload."""
+    """The key already names a task with another kind, queue or payload."""
 
     code = "IDEMPOTENCY_CONFLICT"
 
     def __init__(self, key: str, task_id: object) -> None:
         super().__init__(
-            f"idempotency key {key!r} already belongs to task {task_id}, which has another kind or payload",
+            f"idempotency key {key!r} already belongs to task {task_id}, which has another kind, queue or payload",
             hint="use a new key for new work; the existing task was left as it is",
         )
         self.key = key

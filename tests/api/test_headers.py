@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
+import threading
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from fastapi import FastAPI
 
 from redrive import App
 from redrive.api.docs_page import render
@@ -105,3 +109,21 @@ def test_what_the_document_says_is_text_on_the_page() -> None:
     told = {"operationId": "a-b", "tags": [odd], "description": odd, "responses": answers, "parameters": [parameter]}
     page = render({"info": {"version": odd, "description": odd}, "paths": {f"/{odd}": {"get": told}}})
     assert "<img" not in page and page.count("&lt;img") > 5
+
+
+async def test_the_documents_are_made_once_and_beside_the_loop(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    whole = FastAPI.openapi
+
+    def openapi(api: FastAPI) -> dict[str, Any]:
+        made.append(threading.current_thread().name)
+        return whole(api)
+
+    monkeypatch.setattr(FastAPI, "openapi", openapi)
+    async with served(app) as client:
+        first, second = await asyncio.gather(client.get("/openapi.json"), client.get("/docs"))
+        plain = await client.get("/openapi.json", headers={"Accept-Encoding": "identity"})
+    assert len(made) == 1 and made[0] != threading.main_thread().name
+    assert first.json() == plain.json() and "redrive API" in second.text
+    assert (first.headers["Content-Encoding"], plain.headers.get("Content-Encoding")) == ("gzip", None)
+    assert int(first.headers["Content-Length"]) < 0.2 * len(plain.content)

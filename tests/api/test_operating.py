@@ -762,3 +762,16 @@ async def test_failures_by_type_and_the_rules_for_them(app: App) -> None:
         ]
         assert (await client.get("/api/failure-types", params={"period": "2h"})).status_code == 422
         assert (await client.get("/api/failure-types", params={"kind": "NO"})).status_code == 422
+
+
+async def test_many_names_come_in_pages(app: App) -> None:
+    async with served(app) as client:
+        await app.enqueue_many([{"kind": "SEND", "payload": {"to": "a"}, "queue": f"q{n:03}"} for n in range(5)])
+        for what in ("queues", "kinds"):
+            whole = [one["name"] for one in await get(client, f"/api/{what}")]
+            address, found = f"/api/{what}?limit=2", list[str]()
+            while address:
+                page = await client.get(address)
+                found += [one["name"] for one in page.json()]
+                address = page.links.get("next", {}).get("url", "")
+            assert found == whole and len(whole) > 2

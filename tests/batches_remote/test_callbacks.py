@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from redrive.batches.remote.late_results import recorded
 from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.settings import BatchSettings
 from redrive.remote import RemoteItem, Status
+from redrive.remote.callbacks import Callback, Callbacks
 from redrive.settings import load_settings
 from redrive.testing.provider import SimulatedProvider, simulated_provider
 from tests.batches_remote.conftest import Scripted, made, money, opened, rich, service, work
@@ -236,3 +238,11 @@ async def test_the_simulator_calls_over_http(store_url: str, simulated: Simulate
         server.should_exit = True
         await serving
         await app.close()
+
+
+@pytest.mark.parametrize("item", ["noNumber", "0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b", "job-x", "job-7"])
+async def test_an_address_that_is_about_no_item_is_refused(app: App, client: httpx.AsyncClient, item: str) -> None:
+    """Signed with our secret, by whatever else uses it."""
+    signer = Callbacks("https://jobs.example.com", SECRET, "api/batches/callback")
+    answer = await client.post(signer.url(Callback(item, 1), time.time()))
+    assert (answer.status_code, answer.json()["code"]) == (403, "CALLBACK_REFUSED"), answer.text

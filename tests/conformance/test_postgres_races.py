@@ -13,7 +13,7 @@ import pytest
 
 from redrive.errors import InvalidInput
 from redrive.ids import new_id
-from redrive.kernel.commit import Commit, Limit
+from redrive.kernel.commit import Commit, KnownNames, Limit
 from redrive.kernel.task import NewTask, State
 from tests.conformance.harness_postgres import PostgresHarness
 
@@ -133,6 +133,28 @@ async def test_keys_tell_kind_and_payload_apart(harness: PostgresHarness) -> Non
     await harness.store.apply(Commit(enqueues=[first]))
     [answer] = (await harness.store.apply(Commit(enqueues=[second]))).enqueued
     assert (answer.id, answer.conflict) == (first.id, True)
+
+
+async def test_two_producers_at_the_last_name(harness: PostgresHarness) -> None:
+    """Neither waits for the other's transaction, one of them gets it, and it is given back when that one rolls back."""
+    await harness.store.apply(Commit(controls=[KnownNames(most=1)]))
+    new = "select redrive.enqueue($1, queue => $1)"
+    async with asyncio.timeout(60):
+        async with session(harness) as first, session(harness) as second:
+            await first.fetchval(new, "A")
+            with pytest.raises(asyncpg.InvalidParameterValueError, match="too many names"):
+                await second.fetchval(new, "B")
+            await harness.store.upkeep("names")  # counts nothing: whether there will be one is not known yet
+            async with session(harness) as third:
+                with pytest.raises(asyncpg.InvalidParameterValueError, match="too many names"):
+                    await third.fetchval(new, "B")
+            await first.execute("rollback; begin")
+        await harness.store.upkeep("names")
+        async with session(harness) as first:
+            await first.fetchval(new, "B")
+            await first.fetchval(new, "B")  # is counted once
+        async with session(harness) as second:
+            await second.fetchval(new, "B")
 
 
 async def test_errors_do_not_quote_rows(harness: PostgresHarness) -> None:

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from redrive import App
+from redrive.console.page import own_address
 from redrive.ops import access, sign_in
 from redrive.ops.access import Caller, Role
 from tests.console.conftest import HOME, console, done, fail_some, form_token, page, send, text_of
@@ -215,3 +216,26 @@ async def test_a_browser_is_sent_from_the_root_to_the_console_and_a_program_is_n
         assert (browser.status_code, browser.headers["location"]) == (303, HOME)
         places = (await client.get("/")).json()
         assert (places["tasks"], places["console"]) == ("/api/tasks", HOME)
+
+
+@pytest.mark.parametrize(
+    ("asked", "leads"),
+    [
+        (f"{HOME}/queue?state=failed#x", f"{HOME}/queue?state=failed#x"),
+        (HOME, HOME),
+        (f"{HOME}?a=//b", f"{HOME}?a=//b"),
+        (f"//{HOME}/queue", HOME),  # ///ops/queue: browsers take "ops" for a host
+        (f"/{HOME}/queue", HOME),
+        ("//evil.example/ops", HOME),
+        ("https://evil.example/ops/x", HOME),
+        (f"{HOME}\\..\\x", HOME),
+        (f"/\t/evil.example{HOME}", HOME),
+        (f"{HOME}/../api/tasks", HOME),
+        (f"{HOME}/%2E%2e//evil.example", HOME),
+        (f"{HOME}/a\n//b", HOME),
+        (f"{HOME}er", HOME),
+        ("", HOME),
+    ],
+)
+def test_no_address_leads_out_of_the_console(asked: str, leads: str) -> None:
+    assert own_address(asked) == leads

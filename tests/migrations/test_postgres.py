@@ -595,7 +595,7 @@ class TestEnqueueFunction:
     async def test_a_conflicting_key(self, postgres_url: str) -> None:
         with psycopg.connect(postgres_url, autocommit=True) as connection:
             connection.execute("select redrive.enqueue('A', '{\"n\": 1}', idempotency_key => 'k')")
-            with pytest.raises(psycopg.errors.UniqueViolation, match="another kind or payload"):
+            with pytest.raises(psycopg.errors.UniqueViolation, match="another kind, queue or payload"):
                 connection.execute("select redrive.enqueue('A', '{\"n\": 2}', idempotency_key => 'k')")
 
     async def test_commit_and_rollback(self, postgres_url: str) -> None:

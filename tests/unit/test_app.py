@@ -81,8 +81,22 @@ async def test_a_known_key_answers_the_existing_task(app: App) -> None:
     first = await app.enqueue("SEND", {"to": "x"}, idempotency_key="k")
     second = await app.enqueue("SEND", {"to": "x"}, idempotency_key="k")
     assert (second.id, second.deduplicated, first.deduplicated) == (first.id, True, False)
-    with pytest.raises(IdempotencyConflict, match="another kind or payload"):
+    with pytest.raises(IdempotencyConflict, match="another kind, queue or payload"):
         await app.enqueue("SEND", {"to": "y"}, idempotency_key="k")
+
+
+async def test_a_key_is_compared_after_defaults(app: App) -> None:
+    @app.task("RESIZE")
+    async def resize(ctx: Context, name: str, width: int = 640) -> None: ...
+
+    first = await app.enqueue("RESIZE", {"name": "a"}, idempotency_key="same")
+    again = await app.enqueue("RESIZE", {"width": 640, "name": "a"}, idempotency_key="same", priority=5, delay=60)
+    assert (again.id, again.deduplicated) == (first.id, True)
+    for other in ({"name": "a", "width": 641}, {"name": "b"}):
+        with pytest.raises(IdempotencyConflict):
+            await app.enqueue("RESIZE", other, idempotency_key="same")
+    with pytest.raises(IdempotencyConflict):
+        await app.enqueue("RESIZE", {"name": "a", "width": 640}, idempotency_key="same", queue="elsewhere")
 
 
 async def test_a_pure_producer_may_enqueue_any_kind() -> None:

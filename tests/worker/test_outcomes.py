@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from datetime import UTC, datetime
+from decimal import Decimal
 from uuid import UUID
 
 import pytest
@@ -284,6 +286,20 @@ async def test_def_handlers_run_in_threads_beside_the_loop(app: App) -> None:
         assert (await ended(app, other.id)).result == "quick"
         go.set()
         assert (await ended(app, slow.id)).result == "blocked and done"
+
+
+async def test_results_take_what_payloads_take(app: App) -> None:
+    known = UUID("0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b")
+
+    @app.task("RICH_RESULT")
+    async def rich(ctx: Context) -> object:
+        return {"at": datetime(2026, 1, 2, tzinfo=UTC), "price": Decimal("1.10"), "id": known, "tags": {"a"}}
+
+    task = await app.enqueue("RICH_RESULT")
+    await drain(app)
+    done = await app.get(task.id)
+    assert done is not None
+    assert done.result == {"at": "2026-01-02T00:00:00Z", "price": "1.10", "id": str(known), "tags": ["a"]}
 
 
 async def test_a_result_that_is_not_json_does_not_undo_the_work(app: App) -> None:

@@ -93,11 +93,13 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
         version=__version__,
         description=ABOUT,
         generate_unique_id_function=operation_id,
+        openapi_url=None,  # see docs_page
         docs_url=None,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
     )
     add_routers(api, (docs_page.router,))
+    api.state.documents = docs_page.DocumentMaker()
     api.state.redrive = app
     api.state.worker = worker
     api.state.open_door = open_door

@@ -22,7 +22,7 @@ router = api_router("/api/tasks", "failures")
 class RetryIn(FilterIn):
     """Which tasks, by filters or by the token of a preview. With ``taskIds`` and no ``limit``, all of those."""
 
-    task_ids: list[str] | None = None
+    task_ids: Annotated[list[str], m.FIRST_FAULT] | None = None
     limit: int | None = None
     dry_run: bool = False
     plan_token: str | None = None

@@ -1,4 +1,5 @@
-"""Serves ``/docs``: the routes as one page, made here from the OpenAPI document.
+"""Serves ``/openapi.json``, and ``/docs``: the routes as one page, made here from that document. Both are made once,
+beside the loop: it takes a second or two, and everybody may ask for them.
 
 No script runs on it, neither ours nor anybody's: the page has the origin of an API that can retry and erase, and an
 operator's machine may reach no other network. What wants to call routes interactively reads ``/openapi.json``.
@@ -6,13 +7,16 @@ operator's machine may reach no other network. What wants to call routes interac
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from html import escape
 from importlib import resources
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 
 router = APIRouter()
 Document = dict[str, Any]
@@ -20,12 +24,56 @@ _METHODS = ("get", "post", "put", "patch", "delete")
 _DEEPEST = 6
 
 
+@dataclass(slots=True, frozen=True)
+class Documents:
+    """The OpenAPI document as text, the page of it, and both compressed."""
+
+    plain: dict[str, bytes]
+    compressed: dict[str, bytes]
+
+
+class DocumentMaker:
+    """Makes the documents of one API when they are first asked for; whoever asks meanwhile waits for the same ones."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Documents] = {}
+        self._turn = asyncio.Lock()
+
+    async def documents(self, request: Request) -> Documents:
+        where = request.scope.get("root_path", "").rstrip("/")  # where it is mounted in another application
+        async with self._turn:
+            if where not in self._made:
+                self._made[where] = await asyncio.to_thread(_make, request.app, where)
+            return self._made[where]
+
+
+def _make(api: FastAPI, where: str) -> Documents:
+    document = api.openapi()
+    if where:
+        document = {**document, "servers": [{"url": where}]}
+    plain = {
+        "application/json": json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(),
+        "text/html": render(document).encode(),
+    }
+    return Documents(plain, {kind: gzip.compress(text, 6, mtime=0) for kind, text in plain.items()})
+
+
+async def _answer(request: Request, kind: str) -> Response:
+    made = await request.app.state.documents.documents(request)
+    headers = {"Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        return Response(made.compressed[kind], media_type=kind, headers={**headers, "Content-Encoding": "gzip"})
+    return Response(made.plain[kind], media_type=kind, headers=headers)
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def openapi(request: Request) -> Response:
+    return await _answer(request, "application/json")
+
+
 @router.get("/docs", include_in_schema=False)
 async def page(request: Request) -> Response:
-    state = request.app.state
-    if not hasattr(state, "docs_page"):
-        state.docs_page = render(request.app.openapi())
-    return Response(state.docs_page, media_type="text/html")
+    return await _answer(request, "text/html")
 
 
 @router.get("/docs/style.css", include_in_schema=False)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from fastapi import Request, Response
+
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import By, TheOperator
+from redrive.api.paging import PAGE_SIZE, After, Limit, link_next
 from redrive.api.pausing import set_pause
 from redrive.api.shared_routes import api_router
 
@@ -12,9 +15,14 @@ router = api_router("/api", "control")
 
 
 @router.get("/kinds")
-async def kinds(operator: TheOperator) -> list[m.KindOut]:
-    """Every kind, with its totals, limits and pause."""
-    return [serialize.kind(found) for found in await operator.control.kinds()]
+async def kinds(
+    operator: TheOperator, request: Request, response: Response, after: After = "", limit: Limit = PAGE_SIZE
+) -> list[m.KindOut]:
+    """Every kind, with its totals, limits and pause, by name. Where there are more, the header ``Link`` has the address
+    of the next page."""
+    found = await operator.control.kinds(after, limit + 1)
+    link_next(request, response, [one.name for one in found], limit)
+    return [serialize.kind(one) for one in found[:limit]]
 
 
 @router.put("/kinds/{name}/limits")

@@ -6,7 +6,17 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import AfterValidator, AliasChoices, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AliasGenerator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from redrive.kernel.task import EARLIEST
@@ -16,6 +26,16 @@ class Out(BaseModel):
     """Base of answers, made from whatever has attributes of the same names."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, from_attributes=True)
+
+
+class _FailFast(FailFast):
+    """One that a union can have, whose parts are looked up by their hash."""
+
+    __hash__ = object.__hash__
+
+
+FIRST_FAULT = _FailFast()  # of a list: the first thing that is wrong with it is told, and not each
+MOST_FIELDS = 200  # of one object in a body; payloads are not read by models
 
 
 class In(BaseModel):
@@ -30,6 +50,14 @@ class In(BaseModel):
         strict=True,
         allow_inf_nan=False,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, given: Any) -> Any:
+        """Refuses very many fields before each of them is refused by itself, which would take long."""
+        if isinstance(given, dict) and len(given) > MOST_FIELDS:
+            raise ValueError(f"has {len(given):,} fields; known are {', '.join(map(to_camel, cls.model_fields))}")
+        return given
 
 
 def _written_out(value: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Annotated
 
@@ -13,7 +14,9 @@ from redrive.api import serialize
 from redrive.api.access import TheOperator
 from redrive.api.encode import json_answer
 from redrive.api.filters import WhichAudit, WhichFailed
+from redrive.api.paging import PAGE_SIZE
 from redrive.api.shared_routes import api_router
+from redrive.ops.inspect import Stats
 
 router = api_router("/api/tasks", "operations")
 RECENT_ROWS = 20
@@ -33,6 +36,10 @@ class OpsOut(m.Out):
     audit_more: bool
 
 
+def _largest(stats: Stats) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
+    return stats.largest("queue", PAGE_SIZE), stats.largest("kind", PAGE_SIZE)
+
+
 @router.get("/ops", response_model=OpsOut)
 async def ops(
     operator: TheOperator,
@@ -41,16 +48,18 @@ async def ops(
     auditPage: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     auditPageSize: Annotated[int, Query(ge=1, le=500)] = RECENT_ROWS,
 ) -> Response:
-    """Exact totals, what failed lately, what operators did. The filters narrow the lists, not the totals."""
+    """Exact totals, what failed lately, what operators did. The filters narrow the lists, not the totals. Of more than
+    500 queues or kinds, those that have most tasks: `/api/queues` and `/api/kinds` list all of them."""
     stats = await operator.health.stats()
     # Dead letters are not known by type, id or failing of their task: these filters narrow the list of failures alone.
     known = replace(which, failure_type=None, ids=None, since=None, until=None)
     letters = await operator.failures.dead_letters(known, limit=RECENT_ROWS)
     log = await operator.audit.query(rows, page=auditPage, page_size=auditPageSize)
-    kinds, dead, forgotten = stats.by("kind"), stats.dead_letters(), stats.forgotten()
+    queues, kinds = await asyncio.to_thread(_largest, stats)
+    dead, forgotten = stats.dead_letters(), stats.forgotten()
     return await json_answer(
         totals=stats.totals(),
-        queues=stats.by("queue"),
+        queues=queues,
         kinds={
             name: {**row, "deadLetter": dead.get(name, 0), "forgotten": forgotten.get(name, 0)}
             for name, row in kinds.items()

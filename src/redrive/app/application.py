@@ -108,7 +108,7 @@ class App:
         self.connections.check("" if url is not None or settings is not None else "REDRIVE_URL")
         self.tracing = load_tracing(self.settings.tracing)
         self.access = Access(self.settings, self.store, several=len(self.connections) > 1)
-        self._producer = Producer(self.features, self.tracing)
+        self._producer = Producer(self.registry, self.features, self.tracing)
         for kind, function in (
             (builtin.HEALTH_CHECK, builtin.health_check),
             (builtin.FAIL_ALWAYS, builtin.fail_always),

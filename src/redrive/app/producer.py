@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from redrive.errors import IdempotencyConflict, InvalidInput, SchemaError, StoreError
+from redrive.errors import IdempotencyConflict, InvalidInput, SchemaError, StoreError, TooManyNames
 from redrive.handlers.new_task import as_enqueued, stamp
+from redrive.handlers.registry import Registry
 from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.tasks import get_task
@@ -17,13 +18,15 @@ from redrive.stores.holder import StoreHolder
 
 if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
+    from redrive.kernel.ports.store import Store
     from redrive.observe.tracing import Tracing
 
 
 class Producer:
     """The way of new tasks and of whole Commits out of an application."""
 
-    def __init__(self, features: Sequence[Feature], tracing: Tracing | None) -> None:
+    def __init__(self, registry: Registry, features: Sequence[Feature], tracing: Tracing | None) -> None:
+        self._registry = registry
         self._features = features
         self._tracing = tracing
 
@@ -42,8 +45,25 @@ class Producer:
         if connection is None:
             store = where.recent() or await where.store()
             keyed = len(new) > 1 and not in_parts and any(task.idempotency_key is not None for task in new)
-            return (await store.apply(Commit(enqueues=new, all_or_none=keyed), in_parts=in_parts)).enqueued
+            commit = Commit(enqueues=new, all_or_none=keyed)
+            try:
+                return (await store.apply(commit, in_parts=in_parts)).enqueued
+            except TooManyNames as error:
+                await self._declare(new, store, error)
+                return (await store.apply(commit, in_parts=in_parts)).enqueued
         return (await self._apply_on(connection, where, Commit(enqueues=new))).enqueued
+
+    async def _declare(self, new: Sequence[NewTask], store: Store, error: TooManyNames) -> None:
+        """Tells the store what this application declares and routes, if that is what was refused: no worker may have
+        done so yet. Raises the refusal where it is not, or where this role may not."""
+        kinds = {task.kind for task in new}
+        names = self._registry.names(kinds)
+        if not (kinds <= set(names.kinds) and {task.queue for task in new} <= set(names.queues)):
+            raise error
+        try:
+            await store.apply(Commit(controls=[names]))
+        except StoreError:
+            raise error from None
 
     async def _put_traced(
         self, tracing: Tracing, new: Sequence[NewTask], where: StoreHolder, connection: Any, in_parts: bool
@@ -59,10 +79,10 @@ class Producer:
 
     async def known(self, new: NewTask, answer: Enqueued, where: StoreHolder, connection: Any) -> Task:
         """Returns the task that has this one's key already; refused where it is another one."""
-        if answer.conflict:
-            raise IdempotencyConflict(new.idempotency_key or "", answer.id)
         # Inside a caller's transaction the task may be one that only that transaction sees.
         found = None if connection is not None else await _seen(answer.id, where)
+        if answer.conflict and (found is None or not self._registry.same_work(new, found)):
+            raise IdempotencyConflict(new.idempotency_key or "", answer.id)
         task = found or as_enqueued(new)
         task.id = answer.id
         task.deduplicated = True

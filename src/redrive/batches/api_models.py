@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from redrive.api.models import ReasonOut
+from redrive.api.models import FIRST_FAULT, ReasonOut
 from redrive.api.operations import Begun, BulkIn
 from redrive.feature.api import In, Out
 
@@ -173,7 +173,7 @@ class TaskIn(In):
 class BatchIn(In):
     """What a batch is to be: of ``tasks``, or of ``items`` (any JSON values) that are jobs at a ``provider``."""
 
-    tasks: list[TaskIn] | None = None
+    tasks: Annotated[list[TaskIn], FIRST_FAULT] | None = None
     on_complete: TaskIn | None = None
     on_success: TaskIn | None = None
     items: list[Any] | None = None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
 from secrets import token_urlsafe
 from typing import Annotated, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from fastapi import Depends, Request, Response
 from fastapi.responses import RedirectResponse
@@ -30,6 +31,9 @@ from redrive.ops.shell import Shell
 NOTICE, THEME = "redrive_notice", "redrive_theme"
 THEMES = ("light", "dark")
 MOST_FIELDS = 2000
+_PATH_END = re.compile(r"[?#]")
+_DOTS = re.compile(r"(?:\.|%2e){1,2}", re.I)
+_UNFIT = re.compile(r"[\x00-\x20\x7f\\]")
 
 
 class Page:
@@ -199,10 +203,13 @@ class Form:
 
 
 def own_address(target: str) -> str:
-    """Returns an address of the console; anything else becomes its first page, so that no link leads elsewhere."""
-    parts = urlsplit(target)
-    inside = parts.path == HOME or parts.path.startswith(f"{HOME}/")
-    return target if not parts.scheme and not parts.netloc and inside and "\\" not in target else HOME
+    """Returns an address of the console; anything else becomes its first page, so that no link leads elsewhere. Judged
+    by how it is written, because browsers read some addresses otherwise than we do: of ``///ops/x`` they take ``ops``
+    for a host, they go up where a path has dots, and leave out tabs and line breaks."""
+    path = _PATH_END.split(target, maxsplit=1)[0]
+    inside = path == HOME or path.startswith(f"{HOME}/")
+    up = any(_DOTS.fullmatch(part) for part in path.split("/"))
+    return target if inside and not up and not _UNFIT.search(target) else HOME
 
 
 async def a_page(request: Request) -> Page:

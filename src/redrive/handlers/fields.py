@@ -20,6 +20,7 @@ class Fields:
         named = [p for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
         self.open = bool(rest)
         self.required = {p.name for p in named if p.default is inspect.Parameter.empty}
+        self.defaults = {p.name: p.default for p in named if p.name not in self.required}
         self.types = {p.name: type_of(p) for p in named}
         self.rest = type_of(rest[0]) if rest else None
 

@@ -9,17 +9,28 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from redrive.errors import ConfigError, InvalidInput, UnknownKind
+from redrive.errors import ConfigError, InvalidInput, PayloadInvalid, PayloadMissing, UnknownKind
 from redrive.handlers.events import Hook
 from redrive.handlers.functions import check_callable, origin_of, runs_on_the_loop
 from redrive.handlers.routing import Routing
 from redrive.handlers.signature import PayloadSpec
 from redrive.kernel.circuit import Circuit, circuit_of
 from redrive.kernel.classify import NO_RULES, FailureRules
+from redrive.kernel.commit import KnownNames
 from redrive.kernel.duty import Duty
 from redrive.kernel.machine import Policy
+from redrive.kernel.payload import encode
 from redrive.kernel.reserved import ReservedKinds
-from redrive.kernel.task import check_attempts, check_int, check_name, check_priority, check_timeout
+from redrive.kernel.task import (
+    NewTask,
+    State,
+    Task,
+    check_attempts,
+    check_int,
+    check_name,
+    check_priority,
+    check_timeout,
+)
 
 DEFAULT_MAX_ATTEMPTS = 5
 
@@ -140,6 +151,27 @@ class Registry:
 
     def queues(self) -> set[str]:
         return {h.queue for h in self.handlers.values()} | {d.queue for d in self.declared.values()}
+
+    def same_work(self, new: NewTask, known: Task) -> bool:
+        """Returns whether a task that has the key of a new one is the same work, though its payload is written
+        otherwise: what one of them leaves out is the handler's default. A completed task has no payload any more."""
+        handler = self.handlers.get(new.kind)
+        if handler is None or (new.kind, new.queue) != (known.kind, known.queue) or known.state is State.COMPLETED:
+            return False
+        try:
+            theirs = None if known.payload is None else encode(known.payload)
+            return bool(handler.payload.with_defaults(new.payload) == handler.payload.with_defaults(theirs))
+        except (PayloadInvalid, PayloadMissing):
+            return False
+
+    def names(self, used: Iterable[str] = (), queues: Iterable[str] = (), most: int | None = None) -> KnownNames:
+        """Returns what the application declares and routes, for the store. ``used``: kinds, of which those are meant
+        too that a pattern of a route fits; ``queues``: more of these."""
+        routing = self.routing or Routing("", {})
+        routed = {kind for kind in used if routing.of(kind) is not None}
+        kinds = {*self.handlers, *self.declared, *routing.kinds, *routed}
+        found = {*self.queues(), *(one.queue for one in self.declared.values()), *routing.queues, *queues}
+        return KnownNames(tuple(sorted(found)), tuple(sorted(kinds)), most)
 
     def brought_queues(self) -> set[str]:
         """Returns queues that only kinds of features have."""

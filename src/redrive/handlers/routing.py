@@ -37,6 +37,15 @@ class Routing:
         route = self.of(kind)
         return None if route is None else route.queue
 
+    @property
+    def kinds(self) -> set[str]:
+        """Kinds that a route names; not those that a pattern fits."""
+        return set(self._exact)
+
+    @property
+    def queues(self) -> set[str]:
+        return {route.queue for route in self._routes.values() if route.queue is not None}
+
     def connections_of(self, queue: str) -> set[str]:
         """Returns the connections on which routes put tasks into this queue."""
         return {route.connection or self.default for route in self._routes.values() if route.queue == queue}

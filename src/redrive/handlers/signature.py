@@ -176,6 +176,13 @@ class PayloadSpec:
             raise PayloadMissing(f"{self.kind} needs a payload, and the task has none")
         return self._validated(payload)
 
+    def with_defaults(self, payload: str | None) -> Any:
+        """Returns what the handler gets of a payload, with what was left out as the function fills it in."""
+        if self._bulk:
+            return self.whole(payload)
+        given = self.arguments(payload)
+        return given if self._fields is None else {**self._fields.defaults, **given}
+
     def check(self, payload: str | None) -> None:
         """Validates a payload at enqueue, so that the caller hears of a mistake and not an operator."""
         if self._bulk:

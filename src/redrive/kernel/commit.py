@@ -102,6 +102,16 @@ class Declare:
 
 
 @dataclass(slots=True, frozen=True)
+class KnownNames:
+    """Queues and kinds that an application declares or routes: tasks of these are never refused. ``most``: how many
+    others there may be, a kind in a queue each; None: as many as before."""
+
+    queues: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    most: int | None = None
+
+
+@dataclass(slots=True, frozen=True)
 class Fire:
     """Enqueue a schedule's tasks, unless somebody fired it since ``seen`` (its ``next_at`` when it was read)."""
 
@@ -118,7 +128,7 @@ class CloseJoin:
     join_id: UUID
 
 
-Control = Hold | Limit | CancelRequest | Drain | Declare | CloseJoin | SetCircuit
+Control = Hold | Limit | CancelRequest | Drain | Declare | KnownNames | CloseJoin | SetCircuit
 
 
 @dataclass(slots=True)

@@ -37,6 +37,7 @@ class Retention:
     dead_letter_days: float = 90.0
     cause_days: float = 90.0  # causes by which nothing is failed now, from when they were last seen
     noted_cause_days: float = 365.0  # the same for those that somebody annotated; what was said goes with them
+    name_days: float = 1.0  # kinds in queues that no application has declared, from their last use
     trend_days: float = 7.0  # failures by the hour
     series_minute_days: float = 26 / 24  # the product's own time series, by the length of their rows
     series_hour_days: float = 31.0

@@ -247,9 +247,15 @@ class Sums:
         """Returns what is added to which rows. Each thing counts for its minute, hour and day, and there for its queue
         and kind, for its queue, and for everything. ``known``: see ``admit``."""
         names = admit(sorted({key for _, key in self._minutes if ALL not in key}), known)
-        found: dict[Cell, Document] = {}
+        queues = {ALL, *(queue for queue, _ in names.values()), *(queue for queue, _ in known)}
+        # First together, then once for each row: what is done for a row does not depend on how many names there are.
+        together: dict[tuple[datetime, Key], Document] = {}
         for (at, key), document in self._minutes.items():
-            for queue, kind in _levels(names.get(key, key)):
+            row = names.get(key) or (key if key[0] in queues else (OTHER, key[1]))
+            add(together.setdefault((at, row), {}), document)
+        found: dict[Cell, Document] = {}
+        for (at, key), document in together.items():
+            for queue, kind in _levels(key):
                 for resolution in Resolution:
                     add(found.setdefault(Cell(resolution, resolution.start(at), queue, kind), {}), document)
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import shlex
 from collections import Counter, defaultdict
@@ -11,6 +12,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
+from redrive.kernel.alerts.fold import MOST_NAMED
 from redrive.kernel.alerts.rules import (
     AUDIT_CHAIN,
     AUDIT_UNSEALED,
@@ -75,11 +77,12 @@ async def examine(
         await inspect.check_queue(store, queue, queues)
     overview, diagnosis = await store.overview(), await store.diagnose()
     stats = inspect.Stats(await store.counts(), overview, [])
-    rows = {name: row for name, row in stats.by("queue").items() if queue in (None, name)}
+    by_queue = await asyncio.to_thread(stats.by, "queue")  # there may be many
+    rows = by_queue if queue is None else {name: row for name, row in by_queue.items() if name == queue}
     found = [
-        *_workers(overview, rows),
+        *await asyncio.to_thread(_workers, overview, rows),
         *_lost(lost(await store.leases(), overview), overview.now, queue),
-        *_backlog(diagnosis, stats, rows),
+        *await asyncio.to_thread(_backlog, diagnosis, stats, rows),
         *_leases(diagnosis),
         *(await late_schedules(store, overview) if queue is None else ()),
         *(await handler_notes.findings(store, overview) if queue is None else ()),
@@ -87,7 +90,7 @@ async def examine(
         *(await reaction_conflicts.findings(store, overview.now) if queue is None else ()),
         *_holds(overview, queue),
         *_circuits(overview, stats, queue),
-        *_quotas(overview, stats.by("kind")),
+        *_quotas(overview, await asyncio.to_thread(stats.by, "kind")),
         *await _failures(store, overview.now, rows, queue),
         *await _bulk(store, overview),
         *await _audit(store, overview),
@@ -108,6 +111,7 @@ def _folded(found: Sequence[Finding]) -> list[Finding]:
     """Returns the findings with what follows from another one named by that one: one trouble, one line."""
     unserved = {one.about for one in found if one.code == NO_WORKER.name and one.about is not None}
     follows = [one for one in found if one.about in unserved and one.code in FOLLOWS]
+    left_out = {id(one) for one in follows}
     told = defaultdict[tuple[str, str] | None, list[str]](list)
     for one in follows:
         told[one.about].append(one.code)
@@ -116,7 +120,7 @@ def _folded(found: Sequence[Finding]) -> list[Finding]:
         if one.code == NO_WORKER.name and one.about in told
         else one
         for one in found
-        if one not in follows
+        if id(one) not in left_out
     ]
 
 
@@ -145,17 +149,26 @@ def _waiting(row: dict[str, int]) -> int:
 def _workers(overview: Overview, queues: dict[str, dict[str, int]]) -> list[Finding]:
     alive = live_workers(overview)
     served = {name for worker in alive for name in worker.queues}
+    unserved = sorted(
+        ((_waiting(row), name) for name, row in queues.items() if _waiting(row) and name not in served),
+        key=lambda one: (-one[0], one[1]),
+    )
     found = [
         Finding(
             Level.CRITICAL,
             "no_worker",
-            NO_WORKER.said(name, counted(_waiting(row)), NO_MORE.limits.every),
+            NO_WORKER.said(name, counted(n), NO_MORE.limits.every),
             NO_WORKER.to_do(name, NO_MORE.limits.every),
             ("queue", name),
         )
-        for name, row in queues.items()
-        if _waiting(row) and name not in served
+        for n, name in unserved[:MOST_NAMED]
     ]
+    if more := unserved[MOST_NAMED:]:
+        waiting = counted(sum(n for n, _ in more))
+        text = (
+            f"no live worker serves {counted(len(more), 'more queue')}, with {waiting} waiting: {more[0][1]} and others"
+        )
+        found.append(Finding(Level.CRITICAL, "no_worker", text, "redrive stats lists all queues"))
     if not alive and not found:
         found.append(Finding(Level.WARNING, "no_worker", "no worker is alive", "redrive work --app module:app"))
     now = overview.now
@@ -202,11 +215,23 @@ def _silent(worker: WorkerRow, now: datetime) -> Finding:
 
 def _backlog(diagnosis: Diagnosis, stats: inspect.Stats, queues: dict[str, dict[str, int]]) -> list[Finding]:
     overview, held = stats.overview, held_queues(stats.counts, stats.overview)
-    return [
-        _backs_up(name, diagnosis.now - since, queues[name][State.QUEUED.value], held.get(name), overview)
+    paused = {hold.name for hold in overview.holds if hold.target == "queue"}
+    slow = sorted(
+        (since, name)
         for name, since in diagnosis.oldest.items()
-        if name in queues and overview.pause_of("queue", name) is None and diagnosis.now - since > SLOW
+        if name in queues and name not in paused and diagnosis.now - since > SLOW
+    )
+    found = [
+        _backs_up(name, diagnosis.now - since, queues[name][State.QUEUED.value], held.get(name), overview)
+        for since, name in slow[:MOST_NAMED]
     ]
+    if more := slow[MOST_NAMED:]:
+        waited = span(diagnosis.now - more[0][0])
+        text = (
+            f"{counted(len(more), 'more queue')} back up: {more[0][1]} and others; the first task waits since {waited}"
+        )
+        found.append(Finding(Level.WARNING, "backlog", text, "redrive stats lists all queues"))
+    return found
 
 
 def _backs_up(name: str, waited: timedelta, queued: int, held: HeldQueue | None, overview: Overview) -> Finding:

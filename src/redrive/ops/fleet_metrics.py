@@ -70,7 +70,7 @@ class FleetMetrics:
     async def _look(self) -> Samples:
         try:
             async with asyncio.timeout(PATIENCE_S):
-                return samples_of(await (await self._store()).figures())
+                return await asyncio.to_thread(samples_of, await (await self._store()).figures())
         except (RedriveError, TimeoutError) as error:
             logger.warning("no figures of the fleet: %s", error or "no answer", extra={"event": "metrics.no_fleet"})
             return {metrics.FLEET_UP.name: {(): 0.0}}

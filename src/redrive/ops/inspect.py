@@ -14,7 +14,7 @@ from redrive.kernel.handler_notes import Stray
 from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.ports.store import CauseRow, Count, LetterCount, Overview, Query, Store, WorkerLeases, WorkerRow
 from redrive.kernel.reads import CauseOrder, CauseRanking
-from redrive.kernel.task import State, Task, Timeline
+from redrive.kernel.task import LIVE, State, Task, Timeline
 from redrive.ops.handler_notes import strays
 from redrive.ops.held import find_shown, shown_counts
 from redrive.ops.pages import in_pieces
@@ -24,6 +24,7 @@ NOT_KEPT = "it may be older than the history that is kept"
 LOST = ("lease_expired", "worker_lost")  # reasons of attempts that ended without their worker's word
 WHOLE_ID, SHORTEST_ID = 32, 8  # digits: of fewer than eight, many tasks of the same minutes begin alike
 MOST_MEANT = 3
+_STATES = tuple(state.value for state in State)
 
 
 @dataclass(slots=True)
@@ -83,9 +84,20 @@ class Stats:
         """Returns tasks by state for each ``queue`` or ``kind``."""
         found: dict[str, dict[str, int]] = {}
         for count in self.shown:
-            row = found.setdefault(getattr(count, name), {state.value: 0 for state in State})
+            row = found.get(key := getattr(count, name))
+            if row is None:
+                row = found[key] = dict.fromkeys(_STATES, 0)
             row[count.state.value] += count.n
         return dict(sorted(found.items()))
+
+    def largest(self, name: str, most: int) -> dict[str, dict[str, int]]:
+        """Returns the same of no more than so many, by name: those of which most is there."""
+        found = self.by(name)
+        if len(found) <= most:
+            return found
+        live = {key: sum(row[state.value] for state in LIVE) for key, row in found.items()}
+        kept = set(sorted(found, key=lambda key: (-live[key], key))[:most])
+        return {key: row for key, row in found.items() if key in kept}
 
 
 @dataclass(slots=True)

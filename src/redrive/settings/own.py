@@ -154,6 +154,7 @@ class Settings(Values):
     tracing: Literal["off", "on", "all"] = setting("REDRIVE_TRACING", "off")
     sentry: Literal["off", "failed", "all"] = setting("REDRIVE_SENTRY", "off")
     hook_timeout_ms: int = setting("REDRIVE_HOOK_TIMEOUT_MS", 10_000, ge=1, le=MOST_MS)
+    max_names: int = setting("REDRIVE_MAX_NAMES", 1_000, ge=0, le=1_000_000)
     history_days: float = setting("REDRIVE_HISTORY_DAYS", 30.0, gt=0, le=36500)
     key_days: float = setting("REDRIVE_KEY_DAYS", 30.0, gt=0, le=36500)
     failed_days: float = setting("REDRIVE_FAILED_DAYS", 0.0, ge=0, le=36500)

@@ -17,6 +17,7 @@ from redrive.errors import (
     SchemaError,
     StoreError,
     StoreUnavailable,
+    TooManyNames,
     TransactionOver,
     WrongSetting,
 )
@@ -33,6 +34,14 @@ logger = logging.getLogger("redrive.store")
 
 def lease_lost(task_id: UUID) -> LeaseLost:
     return LeaseLost(f"task {task_id} is no longer held by this worker; its transaction was rolled back")
+
+
+def too_many_names(kind: str, queue: str, most: int) -> TooManyNames:
+    return TooManyNames(
+        f"too many names: kind {kind} in queue {queue} would be one more than {most} that no application has declared",
+        hint="start a worker whose application has the kind and serves the queue, or raise REDRIVE_MAX_NAMES for the"
+        " workers; names that have no tasks any more are given back after a day",
+    )
 
 
 def changed_meanwhile(put: Put) -> ChangedMeanwhile:

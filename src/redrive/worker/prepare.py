@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from redrive.errors import ChangedMeanwhile, StoreUnavailable
@@ -29,6 +30,7 @@ class Preparation:
     registry: Registry
     settings: Settings
     declared: Declare
+    queues: Sequence[str] = ()  # that this worker serves
 
     async def run(self) -> None:
         """Opens the store, and declares everything at once."""
@@ -36,9 +38,9 @@ class Preparation:
             logger.warning("%s", text, extra={"event": "limit.unhandled"})
         await self.store.open()
         overview = await self.store.overview()
-        controls: list[Control] = [*self._limits(overview), *await self._schedules()]
-        if controls:
-            await self.store.apply(Commit(controls=controls))
+        names = self.registry.names(queues=self.queues, most=self.settings.max_names)
+        controls: list[Control] = [*self._limits(overview), *await self._schedules(), names]
+        await self.store.apply(Commit(controls=controls))
         await self._circuits(overview)
 
     async def _circuits(self, overview: Overview) -> None:

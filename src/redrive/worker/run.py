@@ -16,6 +16,7 @@ from redrive.handlers.bulk import Bulk, Item, collect_answers
 from redrive.handlers.context import Context
 from redrive.handlers.functions import HandlerNotRun, insist_it_ran
 from redrive.handlers.registry import Handler, Isolation
+from redrive.handlers.typed import encode_result
 from redrive.kernel.failure import FailureType, clean, failure
 from redrive.kernel.outcome import Cancel, Completed, Done, Fail, Failed, Outcome, Released, Retry, StopReason, Verdict
 from redrive.kernel.payload import encode
@@ -350,7 +351,7 @@ def outcome_of(value: Any, handler: Handler, task: Claimed) -> Outcome:
         return COMPLETED
     try:
         insist_it_ran(value)
-        return Completed(encode(value, "the handler's result"))
+        return Completed(encode_result(value, "the handler's result"))
     except HandlerNotRun as error:
         return Failed(error.failure(handler.kind))
     except PayloadInvalid as error:

@@ -82,7 +82,7 @@ class Worker:
         told = (log, state.health, state.counters, notes, expected)
         self.report = Report(*told) if hooks is None else HookedReport(hooks, config.id, *told)
         self.announce = Announcer(config, state, log)
-        self._preparation = Preparation(store, config.registry, config.settings, declared)
+        self._preparation = Preparation(store, config.registry, config.settings, declared, config.options.queues)
         self.duties = by_name([*standard_duties(config, retention, self.report, store.reacting), *duties])
         self._duty_runner = DutyRunner(config, store, state, self.duties)
         heartbeats = Heartbeats(config, store, state, self.duties.values(), self.report.tallies)

@@ -8,6 +8,7 @@ the next poll due: so a call is lost by no order of events.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from redrive.app import App
 
 PAGE = 200
+ITEM = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-([0-9]{1,9})")  # a batch, and which of its items
 ENDED = (ItemState.FAILED, ItemState.CANCELLED)
 
 
@@ -80,8 +82,10 @@ async def any_called(store: Store) -> object:
 
 
 async def _item(store: Store, callback: Callback) -> dict[str, Any] | None:
-    batch, _, n = callback.item.rpartition("-")
-    rows = await store.feature_rows(FEATURE, "item_at", batch, int(n))
+    found = ITEM.fullmatch(callback.item)
+    if found is None:  # signed with our secret, and no item of a batch
+        raise refused()
+    rows = await store.feature_rows(FEATURE, "item_at", found[1], int(found[2]))
     return rows[0] if rows else None
 
 

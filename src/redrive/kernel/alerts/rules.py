@@ -12,7 +12,7 @@ from enum import StrEnum
 from redrive.kernel.alerts import promql
 from redrive.kernel.alerts.facts import SURGE_FACTOR, SURGE_WINDOW, Facts, QueueFacts
 from redrive.kernel.alerts.slo import FAST, SLOW
-from redrive.kernel.alerts.thresholds import CIRCUIT_OPEN_S, PINNED_S, SPANS, THRESHOLDS, UNSEALED_S, Limits, Thresholds
+from redrive.kernel.alerts.thresholds import CIRCUIT_OPEN_S, PINNED_S, SPANS, UNSEALED_S, Limits, Thresholds
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.figures import MOST_COUNTED
 from redrive.kernel.wording import counted, span
@@ -109,7 +109,7 @@ class Rule:
                 yield self._condition("", value, text, limits.every)
         if self.of_queue is None:
             return
-        for queue, own in sorted(facts.queues.items()):
+        for queue, own in facts.queues.items():
             limit = limits.of(queue)
             if own.paused or self.name in limit.off:
                 continue
@@ -128,11 +128,19 @@ class Rule:
 
 def _filled(words: str, queue: str, value: str, limits: Thresholds) -> str:
     """Returns a text with its blanks filled in: what it is about, and thresholds as people say them."""
-    told = {
-        name: span(timedelta(seconds=getattr(limits, name))) if name.endswith(SPANS) else getattr(limits, name)
-        for name in THRESHOLDS
-    }
-    return words.format(queue=queue, value=value, **told)
+    return words.format_map(_Blanks(queue, value, limits))
+
+
+class _Blanks(dict[str, object]):
+    """What a text may name; thresholds are put into words when it does."""
+
+    def __init__(self, queue: str, value: str, limits: Thresholds) -> None:
+        super().__init__(queue=queue, value=value)
+        self._limits = limits
+
+    def __missing__(self, name: str) -> object:
+        found = getattr(self._limits, name)
+        return span(timedelta(seconds=found)) if name.endswith(SPANS) else found
 
 
 def _above(value: float, limit: float) -> float | None:

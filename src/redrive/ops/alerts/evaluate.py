@@ -26,7 +26,7 @@ from redrive.kernel.alerts.book import (
     to_tell,
 )
 from redrive.kernel.alerts.own import OwnRule, own_conditions
-from redrive.kernel.alerts.rules import NO_WORKER, Condition, conditions
+from redrive.kernel.alerts.rules import NO_WORKER, conditions
 from redrive.kernel.alerts.slo import Objective
 from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.commit import Commit
@@ -82,8 +82,9 @@ class Evaluator:
         facts, after = await look(store, self._limits, figures, before, self._objectives)
         answers = await ask_all(store, self._own, before.answers, figures.now, self._asked_every)
         known, theirs = of_others(before, self._own.keys(), figures.now)
-        broken = [*conditions(facts, self._limits), *own_conditions(self._own, answers), *theirs]
-        judged = step(after, self._with_commands(broken), figures.now)
+        found = await asyncio.to_thread(conditions, facts, self._limits)  # many queues may be in trouble
+        broken = [*found, *own_conditions(self._own, answers), *theirs]
+        judged = self._with_commands(await asyncio.to_thread(step, after, broken, figures.now))
         after = replace(judged, by=worker, answers={**known, **answers})
         after = await with_details(store, after, figures)
         due = self._address(before, after, silences_of(figures), figures.now)
@@ -102,11 +103,16 @@ class Evaluator:
         # At the same time: whoever waits for the heartbeat must not wait for a destination that hangs.
         await asyncio.gather(self._beat(), self._deliver(store, mine, stopping))
 
-    def _with_commands(self, broken: list[Condition]) -> list[Condition]:
-        """Returns conditions with the command that starts a worker here, where one is needed."""
+    def _with_commands(self, book: Book) -> Book:
+        """Returns a book with the command that starts a worker here, where one is needed."""
         if self._starts is None:
-            return broken
-        return [replace(one, fix=self._starts(one.queue)) if one.rule == NO_WORKER.name else one for one in broken]
+            return book
+        alerts = {
+            key: replace(alert, fix=self._starts(alert.queue))
+            for key, alert in book.alerts.items()
+            if alert.rule == NO_WORKER.name and alert.queue
+        }
+        return replace(book, alerts={**book.alerts, **alerts})
 
     def _address(self, before: Book, after: Book, silences: list[Silence], now: datetime) -> Book | None:
         """Returns the book with a message about what has to be told; None when there is nothing, or nobody."""

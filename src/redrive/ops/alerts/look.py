@@ -3,10 +3,12 @@ waits for long."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +18,7 @@ from redrive.kernel.alerts.slo import Objective
 from redrive.kernel.alerts.thresholds import NOT_EVALUATED_S, Limits
 from redrive.kernel.figures import Figures
 from redrive.kernel.ports.store import Store
+from redrive.kernel.series import MOST_SERIES
 from redrive.kernel.task import State
 from redrive.ops import audit_chain, causes
 from redrive.ops.alerts.service import look_again
@@ -68,59 +71,78 @@ async def look(
     book = await _with_chain(store, book, now)
     paused = set(figures.paused_kinds)
     held = paused | figures.waiting_kinds  # what waits behind an open circuit is told by that alone
+    # What is computed is computed beside the loop: there may be many queues, and this process has handlers to run.
+    queued, failed, oldest = await asyncio.to_thread(_by_queue, figures, held)
+    waiting, most = await asyncio.to_thread(_waiting, limits, queued, oldest)
+    overdue = await store.overdue(waiting, sorted(held), most) if waiting else {}
+    known = await known_failures(store, now) if failed else Counter[str]()
+    surged, usual = await _surges(store, now) if failed else (Counter[str](), Counter[str]())
+    services = await look_again(store, objectives, book.services, now, sorted(paused))
+
+    def judged() -> tuple[Facts, Book]:
+        depths = remember(book.depths, queued, limits, now)
+        served, alive = _served(figures)
+        paused_queues = set(figures.paused_queues)
+        # Queues in which nothing is wrong and nothing waits are not looked at: they may be left from a purge.
+        used = {*queued, *failed, *((known | surged | usual).keys() | services.keys()) & _queues(figures)}
+        queues = {
+            queue: QueueFacts(
+                queued=queued[queue],
+                oldest=oldest.get(queue, 0.0),
+                failed=max(failed[queue] - known[queue], 0),
+                known=known[queue],
+                overdue=overdue.get(queue, 0),
+                surged=surged[queue],
+                usual=usual[queue] * (SURGE_WINDOW / USUAL_WINDOW),
+                workers=served[queue],
+                paused=queue in paused_queues,
+                before=depth_before(depths.get(queue, ()), limits.of(queue).depth_for, now),
+                fast=services[queue].fast if queue in services else 0.0,
+                slow=services[queue].slow if queue in services else 0.0,
+            )
+            for queue in sorted(used)
+        }
+        # Of as many, by name, as have metrics of their own: the book is read and written each round.
+        named = islice(((name, own) for name, own in queues.items() if own.failed or own.overdue), MOST_SERIES)
+        counted = {name: (own.failed, own.overdue) for name, own in named}
+        facts = Facts(
+            now=now,
+            queues=queues,
+            expired=figures.expired,
+            late=figures.late_schedules,
+            unsealed=figures.unsealed_age if alive else 0.0,
+            chain=book.chain,
+            horizon=figures.horizon or 0.0,
+            circuit=max(figures.outages.values(), default=0.0),
+        )
+        return facts, replace(book, depths=depths, counted=counted, services=services)
+
+    return await asyncio.to_thread(judged)
+
+
+def _queues(figures: Figures) -> set[str]:
+    return {each.queue for each in figures.kinds}
+
+
+def _waiting(
+    limits: Limits, queued: Counter[str], oldest: Mapping[str, float]
+) -> tuple[dict[str, float], dict[str, int]]:
+    """Returns the queues whose first task has waited for too long: for how long is too long, and how many matter."""
+    ages = {queue: limits.of(queue).pending_age for queue, age in oldest.items() if age > limits.of(queue).pending_age}
+    return ages, {queue: limits.of(queue).most_waiting(queued[queue]) for queue in ages}
+
+
+def _by_queue(figures: Figures, held: set[str]) -> tuple[Counter[str], Counter[str], dict[str, float]]:
+    """Returns of each queue how many tasks are queued and failed, and how long the first has waited."""
     queued, failed = Counter[str](), Counter[str]()
     for each in figures.kinds:
         failed[each.queue] += each.states.get(State.FAILED, 0)
         queued[each.queue] += 0 if each.kind in held else each.states.get(State.QUEUED, 0)
-    oldest = _oldest(figures)
-    waiting = {
-        queue: limits.of(queue).pending_age for queue, age in oldest.items() if age > limits.of(queue).pending_age
-    }
-    most = {queue: limits.of(queue).most_waiting(queued[queue]) for queue in waiting}
-    overdue = await store.overdue(waiting, sorted(held), most) if waiting else {}
-    known = await known_failures(store, now) if +failed else Counter[str]()
-    surged, usual = await _surges(store, now) if +failed else (Counter[str](), Counter[str]())
-    depths = remember(book.depths, queued, limits, now)
-    services = await look_again(store, objectives, book.services, now, sorted(paused))
-    served, alive = _served(figures)
-    queues = {
-        queue: QueueFacts(
-            queued=queued[queue],
-            oldest=oldest.get(queue, 0.0),
-            failed=max(failed[queue] - known[queue], 0),
-            known=known[queue],
-            overdue=overdue.get(queue, 0),
-            surged=surged[queue],
-            usual=usual[queue] * (SURGE_WINDOW / USUAL_WINDOW),
-            workers=served[queue],
-            paused=queue in figures.paused_queues,
-            before=depth_before(depths.get(queue, ()), limits.of(queue).depth_for, now),
-            fast=services[queue].fast if queue in services else 0.0,
-            slow=services[queue].slow if queue in services else 0.0,
-        )
-        for queue in sorted({*queued, *failed})
-    }
-    counted = {name: (own.failed, own.overdue) for name, own in queues.items() if own.failed or own.overdue}
-    facts = Facts(
-        now=now,
-        queues=queues,
-        expired=figures.expired,
-        late=figures.late_schedules,
-        unsealed=figures.unsealed_age if alive else 0.0,
-        chain=book.chain,
-        horizon=figures.horizon or 0.0,
-        circuit=max(figures.outages.values(), default=0.0),
-    )
-    return facts, replace(book, depths=depths, counted=counted, services=services)
-
-
-def _oldest(figures: Figures) -> dict[str, float]:
-    found: dict[str, float] = {}
-    held = {*figures.paused_kinds, *figures.waiting_kinds}
+    oldest: dict[str, float] = {}
     for (queue, kind), age in figures.oldest.items():
         if kind not in held:
-            found[queue] = max(age, found.get(queue, 0.0))
-    return found
+            oldest[queue] = max(age, oldest.get(queue, 0.0))
+    return +queued, +failed, oldest
 
 
 def _served(figures: Figures) -> tuple[Counter[str], bool]:

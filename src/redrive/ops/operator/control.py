@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from redrive.errors import ChangedMeanwhile, InvalidInput, NotFound
@@ -90,32 +91,35 @@ class ControlService(Service):
         stats = await inspect.stats(self._store, 0)
         return Traffic(self._queues(stats.counts, stats.overview), self._kinds(stats), stats.overview.holds)
 
-    async def queues(self) -> list[Queue]:
+    async def queues(self, after: str = "", limit: int | None = None) -> list[Queue]:
         """Returns every queue that has or had tasks, is served, is paused, or is named by the application; those of
-        features once they are used."""
+        features once they are used. By name: ``after`` one, and no more than ``limit``."""
         self._session.may(Role.VIEWER)
-        overview = await self._store.overview()
-        return self._queues(await self._store.counts(), overview)
+        overview, counts = await self._store.overview(), await self._store.counts()
+        return await asyncio.to_thread(self._queues, counts, overview, after, limit)  # there may be many
 
-    async def kinds(self) -> list[Kind]:
-        """Returns every kind, with its totals, limits and pause."""
+    async def kinds(self, after: str = "", limit: int | None = None) -> list[Kind]:
+        """Returns every kind, with its totals, limits and pause; by name, as queues."""
         self._session.may(Role.VIEWER)
-        return self._kinds(await inspect.stats(self._store, 0))
+        return await asyncio.to_thread(self._kinds, await inspect.stats(self._store, 0), after, limit)
 
-    def _queues(self, counts: Sequence[Count], overview: Overview) -> list[Queue]:
+    def _queues(
+        self, counts: Sequence[Count], overview: Overview, after: str = "", limit: int | None = None
+    ) -> list[Queue]:
         totals = Stats(list(counts), overview, []).by("queue")
         served = Counter(queue for row in live_workers(overview) for queue in set(row.queues))
         unused = self._session.registry.brought_queues() - inspect.queues_in_use(counts, overview)
-        names = sorted(inspect.queues_of(counts, overview, self._session.queues) - unused)
+        names = _page(inspect.queues_of(counts, overview, self._session.queues) - unused, after, limit)
         held = held_queues(counts, overview)
         return [
             Queue(name, overview.pause_of("queue", name), served[name], totals.get(name, _none()), held.get(name))
             for name in names
         ]
 
-    def _kinds(self, stats: Stats) -> list[Kind]:
+    def _kinds(self, stats: Stats, after: str = "", limit: int | None = None) -> list[Kind]:
         unused = self._session.registry.brought - inspect.kinds_in_use(stats.counts, stats.overview)
-        return _kinds(sorted(inspect.kinds_of(stats.counts, stats.overview, self._session.kinds) - unused), stats)
+        names = inspect.kinds_of(stats.counts, stats.overview, self._session.kinds) - unused
+        return _kinds(_page(names, after, limit), stats)
 
     async def workers(self) -> list[Worker]:
         """Returns workers that were seen within the last day."""
@@ -223,6 +227,10 @@ class ControlService(Service):
         if target == "kind" and not force:
             await self._session.check_kind(name)
         return await actions.hold(self._store, target, name, actor=who, reason=reason, on=on)
+
+
+def _page(names: Iterable[str], after: str, limit: int | None) -> list[str]:
+    return sorted(name for name in names if name > after)[:limit]
 
 
 def _none() -> dict[str, int]:

@@ -16,7 +16,7 @@ from redrive.errors import MayHaveLanded, RedriveError, StoreBlocked, StoreUnava
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import FOREIGN, UNUSABLE, BulkAction
 from redrive.kernel.circuit import SetCircuit
-from redrive.kernel.commit import CancelRequest, CloseJoin, Commit, Control, Declare, Drain, Hold, Limit
+from redrive.kernel.commit import CancelRequest, CloseJoin, Commit, Control, Declare, Drain, Hold, KnownNames, Limit
 from redrive.kernel.records import Put
 from redrive.kernel.retry_guard import RetryWithheld, Withheld
 from redrive.kernel.task import Enqueued
@@ -223,6 +223,8 @@ async def _control(connection: Connection, control: Control, applied: Applied) -
                 applied.repeated.add(f"worker:{worker_id}")
         case Declare(owner, schedules):
             await connection.fetchval(SQL["declare"], owner, codec.schedules(schedules))
+        case KnownNames(queues, kinds, most):
+            await connection.fetchval(SQL["know_names"], list(queues), list(kinds), most)
         case CloseJoin():
             pass  # all of them together
 

@@ -14,6 +14,7 @@ from redrive.errors import (
     StoreError,
     StoreUnavailable,
     StoreUnusable,
+    TooManyNames,
 )
 from redrive.stores.refusals import NEVER_NEGATIVE, below_zero, no_usable_schema, not_now, overdrawn
 
@@ -75,6 +76,8 @@ def translate(error: BaseException, where: str) -> RedriveError:
                 f"{where}: {said}",
                 hint=getattr(error, "hint", None) or GRANTS,
             )
+        case pg.InvalidParameterValueError() if said.startswith("too many names:"):
+            return TooManyNames(said, hint=getattr(error, "hint", None))
         case pg.InvalidParameterValueError() if said.startswith("payload "):
             return PayloadInvalid(said, hint=getattr(error, "hint", None))
         case pg.InvalidParameterValueError() | pg.DataError():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from redrive.kernel.figures import LATE_AFTER_S, MOST_COUNTED, Figures
@@ -14,7 +15,8 @@ SQL = statements("redrive.stores.postgres", "figures.sql")
 
 async def figures(pool: Pool) -> Figures:
     args = (MOST_VALUES, MOST_COUNTED, LATE_AFTER_S)
-    return read(await pool.run(lambda connection: connection.fetchval(SQL["figures"], *args)))
+    text = await pool.run(lambda connection: connection.fetchval(SQL["figures"], *args))
+    return await asyncio.to_thread(read, text)  # with many kinds it is long
 
 
 async def overdue(pool: Pool, ages: Mapping[str, float], but: Sequence[str], most: Mapping[str, int]) -> dict[str, int]:

@@ -22,6 +22,17 @@ with recursive lanes as (
 ), failed as (
   select n.dimension, n.value, (coalesce(m.n, 0) + coalesce(d.n, 0))::bigint as n
   from named n left join redrive.failed_sum m using (dimension, value) left join delta d using (dimension, value)
+), named_total as (
+  -- Names that lapsed, and of which nothing is there any more, are "other": what is looked at is bounded as names are.
+  select case when x.own then c.queue else 'other' end as queue, case when x.own then c.kind else 'other' end as kind,
+    sum(c.queued)::bigint as queued, sum(c.delayed)::bigint as delayed, sum(c.running)::bigint as running, sum(c.paused)::bigint as paused,
+    sum(c.failed)::bigint as failed, sum(c.completed)::bigint as completed, sum(c.cancelled)::bigint as cancelled,
+    sum(c.dead_letters)::bigint as dead_letters
+  from redrive.v_counts c cross join lateral (
+    select c.queued + c.delayed + c.running + c.paused + c.failed + c.dead_letters <> 0
+      or exists (select 1 from redrive.used_name n where n.queue = c.queue and n.kind = c.kind)
+      or exists (select 1 from redrive.known_name k where k.what = 'kind' and k.name = c.kind) as own) x
+  group by 1, 2
 ), late as (
   select extract(epoch from clock_timestamp() - s.next_at)::float8 as seconds from redrive.schedule s
   where s.next_at < clock_timestamp() and not exists (
@@ -37,7 +48,7 @@ select json_build_object(
   'now', extract(epoch from clock_timestamp()),
   'totals', coalesce((
     select json_agg(json_build_array(c.queue, c.kind, c.queued, c.delayed, c.running, c.paused, c.failed, c.completed,
-      c.cancelled, c.dead_letters) order by c.queue, c.kind) from redrive.v_counts c), '[]'),
+      c.cancelled, c.dead_letters) order by c.queue, c.kind) from named_total c), '[]'),
   'oldest', coalesce((
     select json_agg(json_build_array(o.queue, o.kind, extract(epoch from clock_timestamp() - o.since))) from oldest o), '[]'),
   'failed', coalesce((select json_agg(json_build_array(f.dimension, f.value, f.n)) from failed f), '[]'),

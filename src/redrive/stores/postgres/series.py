@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from redrive.kernel.reads import Count
 from redrive.kernel.series import (
     Cell,
-    Counted,
     Document,
     Ended,
+    Key,
     Resolution,
     SeriesQuery,
     SeriesRow,
@@ -59,11 +59,10 @@ async def add_up(pool: Pool) -> int:
         now = await connection.fetchval(SQL["now"])
         sheets = await connection.fetch(SQL["take_sheets"], series.SHEETS)
         names = [tuple(row) for row in await connection.fetch(SQL["series_names"], Resolution.DAY.start(now))]
-        sums = Sums(await _look(connection, now))
-        for at, text in sheets:
-            sums.add(read(text, at))
-            await asyncio.sleep(0)  # a sheet may be of many kinds, and this process has handlers to run
-        adding = list(sums.cells(names).items())
+        counts = await connection.fetch(SQL["counts"])
+        oldest = await connection.fetch(DIAGNOSE["oldest"])
+        # Beside the loop: there may be many kinds, and this process has handlers to run.
+        adding = await asyncio.to_thread(_cells, now, counts, oldest, sheets, names)
         for first in range(0, len(adding), ROWS):
             await _add(connection, dict(adding[first : first + ROWS]))
         return len(sheets)
@@ -80,14 +79,20 @@ async def _add(connection: Any, adding: Mapping[Cell, Document]) -> None:
     await connection.execute(SQL["put_series"], *_columns(series.merged(adding, stored)))
 
 
-async def _look(connection: Any, now: datetime) -> list[Counted]:
-    counts = [
+def _cells(
+    now: datetime, counted: Sequence[Any], oldest: Sequence[Any], sheets: Sequence[Any], names: Sequence[Key]
+) -> list[tuple[Cell, Document]]:
+    """Returns what is added to which rows: a look at how much is there, and what workers have sent."""
+    counts = (
         Count(row["queue"], row["kind"], state, row[state.value])
-        for row in await connection.fetch(SQL["counts"])
+        for row in counted
         for state in State
         if row[state.value]
-    ]
-    return sampled(now, counts, {row["queue"]: row["since"] for row in await connection.fetch(DIAGNOSE["oldest"])})
+    )
+    sums = Sums(sampled(now, counts, {row["queue"]: row["since"] for row in oldest}))
+    for at, text in sheets:
+        sums.add(read(text, at))
+    return list(sums.cells(names).items())
 
 
 def _columns(rows: Any) -> list[list[Any]]:

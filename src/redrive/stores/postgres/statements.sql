@@ -151,6 +151,12 @@ select redrive.set_circuit($1, $2, $3, $4, $5, $6, $7, $8, $9);
 -- limit: what the fleet may do with a kind
 select redrive.set_limit($1, $2, $3, $4);
 
+-- know_names: queues and kinds that an application has, and how many others there may be
+select redrive.know_names($1, $2, $3);
+
+-- names: those that nobody declared and nobody uses are given back
+select redrive.lapse_names($1);
+
 -- cancel: ask for a running task to stop
 select redrive.request_cancel($1, $2, $3);
 

@@ -186,6 +186,8 @@ class PostgresStore(Reads, Series):
 
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         match duty:
+            case "names":
+                return int(await value(self.pool, duty, keep.name_days * 86_400))
             case "recount":
                 return int(await value(self.pool, duty) or 0)
             case "fold":

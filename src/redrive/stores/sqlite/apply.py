@@ -17,6 +17,7 @@ from redrive.kernel.commit import (
     Drain,
     Fire,
     Hold,
+    KnownNames,
     Limit,
     Target,
 )
@@ -31,7 +32,7 @@ from redrive.stores.sqlite.bad_rows import settle_in_parts
 from redrive.stores.sqlite.clock import micros, to_micros
 from redrive.stores.sqlite.codec import audit as as_audit
 from redrive.stores.sqlite.effects import write_rows
-from redrive.stores.sqlite.enqueue import enqueue
+from redrive.stores.sqlite.enqueue import enqueue, know_names
 from redrive.stores.sqlite.erase import erase, erase_callbacks
 from redrive.stores.sqlite.joins import close_joins, open_joins, opened_before
 from redrive.stores.sqlite.ledger import post
@@ -133,6 +134,8 @@ def _control(session: Session, control: Control, applied: Applied) -> None:
                 applied.repeated.add(f"worker:{control.worker_id}")
         case Declare():
             _declare(session, control)
+        case KnownNames():
+            know_names(session, control)
         case CloseJoin():
             close_joins(session, [control.join_id])
 

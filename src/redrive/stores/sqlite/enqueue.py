@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from redrive.errors import TooManyNames
 from redrive.kernel import payload as json_text
+from redrive.kernel.commit import KnownNames
 from redrive.kernel.joins import raise_no_members
 from redrive.kernel.task import (
     Enqueued,
@@ -27,6 +29,7 @@ from redrive.kernel.task import (
     refuse_reserved,
 )
 from redrive.kernel.trace import split_trace
+from redrive.stores.refusals import too_many_names
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import micros, to_datetime, to_micros
 from redrive.stores.sqlite.session import Execute, PendingWakes, Session, Tally, dumps, take_positions
@@ -87,7 +90,8 @@ def add_tasks(
         skip.update(UUID(row[0]) for row in execute(SQL["landed"], (ids, ids)))
     new = [task for task in tasks if task.id not in skip] if skip else tasks
     if new:
-        _insert(execute, new, now, tally, wakes)
+        lanes = _lanes(execute, new, now, fired)
+        _insert(execute, new, lanes, now, tally, wakes)
         _belong(execute, [task for task in new if task.feature or task.facts or task.join], counted)
     if not existing:
         return [Enqueued(task.id) for task in tasks]
@@ -133,25 +137,68 @@ def _claim_keys(execute: Execute, tasks: Sequence[NewTask], now: int, again: boo
     if not keyed:
         return {}
     # The first of several with the same key is the one that is made: the insert leaves the later ones out.
-    wanted = dumps([[task.idempotency_key, str(task.id), sha, now] for task, sha in keyed])
+    wanted = dumps([[task.idempotency_key, str(task.id), sha, now, task.queue] for task, sha in keyed])
     mine = {row[0] for row in execute(SQL["keys_new"], (wanted,))}
     if len(mine) == len(keyed):
         return {}
     keys = dumps([task.idempotency_key for task, _ in keyed])
-    known = {row[0]: (UUID(row[1]), row[2]) for row in execute(SQL["keys"], (keys,))}
+    known = {row[0]: (UUID(row[1]), row[2], row[3]) for row in execute(SQL["keys"], (keys,))}
     answers = {}
     for task, sha in keyed:
-        owner, theirs = known[task.idempotency_key]
+        owner, theirs, queue = known[task.idempotency_key]
+        other = theirs != sha or queue not in (None, task.queue)
         if owner != task.id:
-            answers[task.id] = Enqueued(owner, created=False, conflict=theirs != sha)
+            answers[task.id] = Enqueued(owner, created=False, conflict=other)
         elif task.idempotency_key not in mine:
-            answers[task.id] = Enqueued(owner, created=again, conflict=not again and theirs != sha)
+            answers[task.id] = Enqueued(owner, created=again, conflict=not again and other)
     return answers
 
 
-def _insert(execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, wakes: PendingWakes) -> None:
-    kinds = dumps(list({task.kind for task in tasks}))
-    lanes = {row[0] for row in execute(SQL["lanes"], (kinds,))}
+def _lanes(execute: Execute, tasks: Sequence[NewTask], now: int, fired: bool) -> set[str]:
+    """Returns which of their kinds have a lane of their own. Looks by the same statement for names that are new, which
+    producers may have so many of."""
+    kinds = {task.kind for task in tasks}
+    theirs = {(task.queue, task.kind) for task in tasks if not (fired or task.own or task.feature or task.join)}
+    lanes, names = set[str](), list[tuple[str, str]]()
+    for name, kind in execute(SQL["lanes"], (dumps(list(kinds)), dumps(sorted(theirs)))):
+        if kind is None:
+            lanes.add(name)
+        else:
+            names.append((name, kind))
+    if names:
+        try:
+            admit_names(execute, names, now)
+        except TooManyNames:  # the caller's transaction may go on without these tasks
+            keys = [(str(task.id), task.idempotency_key) for task in tasks if task.idempotency_key is not None]
+            if keys:
+                execute(SQL["keys_back"], (dumps([own for own, _ in keys]), dumps([key for _, key in keys])))
+            raise
+    return lanes
+
+
+def admit_names(execute: Execute, names: Sequence[tuple[str, str]], now: int) -> None:
+    """Lets producers use new names, a queue and a kind each; refuses more than there may be that nobody declared."""
+    text = dumps(names)
+    known = {(what, name) for what, name in execute(SQL["declared_names"], (text, text))}
+    free = [(queue, kind) for queue, kind in names if not {("queue", queue), ("kind", kind)} <= known]
+    ((there, most),) = execute(SQL["undeclared_names"], ())
+    if free and there + len(free) > most:
+        queue, kind = free[max(most - there, 0)]
+        raise too_many_names(kind, queue, most)
+    execute(SQL["add_names"], (now, text))
+
+
+def know_names(session: Session, names: KnownNames) -> None:
+    """Writes down what an application declares."""
+    rows = [*(("queue", name) for name in names.queues), *(("kind", name) for name in names.kinds)]
+    session.run(SQL["know_names"], dumps(rows))
+    if names.most is not None:
+        session.run(SQL["bound_names"], names.most)
+
+
+def _insert(
+    execute: Execute, tasks: Sequence[NewTask], lanes: set[str], now: int, tally: Tally, wakes: PendingWakes
+) -> None:
     position = take_positions(execute, len(tasks))
     values: list[Any] = []
     counts: Counter[tuple[str, str, str]] = Counter()

@@ -1,14 +1,44 @@
--- lanes: kinds with a lane of their own
-select kind from redrive_kind where kind in (select value from json_each(?))
+-- lanes: kinds with a lane of their own, and queues and kinds that are used together for the first time
+select kind, null from redrive_kind where kind in (select value from json_each(?))
+union all
+select json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]') from json_each(?) v
+where not exists (
+  select 1 from redrive_used_name n where n.queue = json_extract(v.value, '$[0]') and n.kind = json_extract(v.value, '$[1]'))
+
+-- undeclared_names: how many there are that no application has declared, and how many there may be
+select (
+    select count(*) from redrive_used_name n where not (
+      exists (select 1 from redrive_known_name k where k.what = 'queue' and k.name = n.queue)
+      and exists (select 1 from redrive_known_name k where k.what = 'kind' and k.name = n.kind))),
+  coalesce((select most from redrive_name_bound), 1000)
+
+-- declared_names: which of these queues and kinds applications have declared
+select what, name from redrive_known_name
+where (what = 'queue' and name in (select json_extract(value, '$[0]') from json_each(?)))
+  or (what = 'kind' and name in (select json_extract(value, '$[1]') from json_each(?)))
+
+-- add_names: they are in use from now on
+insert into redrive_used_name (queue, kind, used_at) select json_extract(value, '$[0]'), json_extract(value, '$[1]'), ? from json_each(?)
+where true on conflict do nothing
+
+-- know_names: queues and kinds that an application has
+insert into redrive_known_name (what, name) select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(?)
+where true on conflict do nothing
+
+-- bound_names: how many others there may be
+insert into redrive_name_bound (one, most) values (1, ?) on conflict (one) do update set most = excluded.most
+
+-- keys_back: keys of tasks that are refused name nothing
+delete from redrive_idempotency_key where task_id in (select value from json_each(?)) and key in (select value from json_each(?))
 
 -- keys_new: keys nobody used yet now name these tasks
-insert into redrive_idempotency_key (key, task_id, digest, created_at)
+insert into redrive_idempotency_key (key, task_id, digest, created_at, queue)
 select json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
-  json_extract(v.value, '$[3]')
+  json_extract(v.value, '$[3]'), json_extract(v.value, '$[4]')
 from json_each(?) v where true on conflict (key) do nothing returning key
 
 -- keys: which tasks these keys name
-select key, task_id, digest from redrive_idempotency_key where key in (select value from json_each(?))
+select key, task_id, digest, queue from redrive_idempotency_key where key in (select value from json_each(?))
 
 -- landed: ids that an earlier try already brought in
 select id from redrive_task where id in (select value from json_each(?))

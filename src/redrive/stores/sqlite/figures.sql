@@ -24,6 +24,17 @@ with recursive lanes(first) as (
   select t.queue, t.kind,
     min(max(t.created_at, coalesce(t.run_at, 0), coalesce(t.last_attempt_at, 0), coalesce(t.last_replayed_at, 0))) as since
   from heads h join redrive_task t on t.rowid = h.at group by t.queue, t.kind
+), named_total as (
+  -- Names that lapsed, and of which nothing is there any more, are "other": what is looked at is bounded as names are.
+  select iif(x.own, x.queue, 'other') as queue, iif(x.own, x.kind, 'other') as kind, sum(x.queued) as queued, sum(x.delayed) as delayed,
+    sum(x.running) as running, sum(x.paused) as paused, sum(x.failed) as failed, sum(x.completed) as completed,
+    sum(x.cancelled) as cancelled, sum(x.dead_letters) as dead_letters
+  from (
+    select c.*, c.queued + c.delayed + c.running + c.paused + c.failed + c.dead_letters <> 0
+      or exists (select 1 from redrive_used_name n where n.queue = c.queue and n.kind = c.kind)
+      or exists (select 1 from redrive_known_name k where k.what = 'kind' and k.name = c.kind) as own
+    from redrive_total c) x
+  group by 1, 2
 ), late as (
   select (?1 - s.next_at) / 1000000.0 as seconds from redrive_schedule s
   where s.next_at < ?1 and not exists (select 1 from redrive_hold h where h.target = 'schedule' and h.name = s.name)
@@ -37,7 +48,7 @@ select json_object(
   'now', ?1 / 1000000.0,
   'totals', (
     select json_group_array(json_array(c.queue, c.kind, c.queued, c.delayed, c.running, c.paused, c.failed, c.completed,
-      c.cancelled, c.dead_letters)) from redrive_total c),
+      c.cancelled, c.dead_letters)) from named_total c),
   'oldest', (select json_group_array(json_array(o.queue, o.kind, (?1 - o.since) / 1000000.0)) from oldest o),
   'failed', (
     select json_group_array(json_array(f.dimension, f.value, f.n)) from (

@@ -42,6 +42,16 @@ def prune(session: Session, keep: Retention) -> Piece:
     return sum(removed for removed, _ in pieces), any(more for _, more in pieces)
 
 
+def lapse_names(session: Session, keep: Retention) -> int:
+    """Gives back names that nobody declared and that had no tasks for so long; returns how many. Not while times cannot
+    be relied on."""
+    if not steady(session):
+        return 0
+    idle = round(keep.name_days * DAY)
+    session.run(SQL["names_used"], session.now, session.now - idle // 2)
+    return session.run(SQL["names_unused"], session.now - idle)
+
+
 def _full(removed: int) -> Piece:
     return removed, removed >= ROWS_PER_PIECE
 

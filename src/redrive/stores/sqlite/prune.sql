@@ -94,5 +94,21 @@ delete from redrive_series where (resolution, at, queue, kind) in (
 -- prune_sheets: what nobody has added up
 delete from redrive_series_sheet where at < ?
 
+-- names_used: when names that nobody declared were last used, as far as it shows in the totals
+update redrive_used_name set used_at = ?1, tasks = c.n
+from (
+  select t.queue, t.kind, t.queued + t.delayed + t.running + t.paused + t.failed as live,
+    t.queued + t.delayed + t.running + t.paused + t.failed + t.completed + t.cancelled as n from redrive_total t) c
+where c.queue = redrive_used_name.queue and c.kind = redrive_used_name.kind
+  and (c.n <> redrive_used_name.tasks or (c.live > 0 and redrive_used_name.used_at < ?2))
+  and not (
+    exists (select 1 from redrive_known_name k where k.what = 'queue' and k.name = redrive_used_name.queue)
+    and exists (select 1 from redrive_known_name k where k.what = 'kind' and k.name = redrive_used_name.kind))
+
+-- names_unused: names that nobody declared and nobody has used since
+delete from redrive_used_name where used_at < ?1 and not (
+  exists (select 1 from redrive_known_name k where k.what = 'queue' and k.name = redrive_used_name.queue)
+  and exists (select 1 from redrive_known_name k where k.what = 'kind' and k.name = redrive_used_name.kind))
+
 -- prune_workers: workers not seen any more
 delete from redrive_worker where seen_at < ?

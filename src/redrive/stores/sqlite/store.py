@@ -50,7 +50,7 @@ from redrive.stores.sqlite.enqueue import enqueue_on, enqueue_with
 from redrive.stores.sqlite.figures import figures, overdue
 from redrive.stores.sqlite.listen import Listeners
 from redrive.stores.sqlite.migrate import SqliteMigrations
-from redrive.stores.sqlite.prune import prune, prune_feature
+from redrive.stores.sqlite.prune import lapse_names, prune, prune_feature
 from redrive.stores.sqlite.reads import Reads
 from redrive.stores.sqlite.scrub import empty_log
 from redrive.stores.sqlite.series import Series, add_up
@@ -220,6 +220,8 @@ class SqliteStore(Reads, Series):
                 return await add_up_in_pieces(lambda: self._writer.run(add_up))
             case "recount":
                 return await self._writer.run(apply.recount_limited)
+            case "names":
+                return await self._writer.run(lambda session: lapse_names(session, keep))
         return 0
 
     async def scrub(self, tries: int = SCRUB_TRIES) -> bool:

@@ -20,7 +20,7 @@ from redrive.testing.conformance.cancel import TestCancel  # noqa: E402
 from redrive.testing.conformance.circuits import TestCircuits  # noqa: E402
 from redrive.testing.conformance.claim import TestClaim, TestHandles  # noqa: E402
 from redrive.testing.conformance.cost import TestCost  # noqa: E402
-from redrive.testing.conformance.enqueue import TestEnqueue, TestIdempotency  # noqa: E402
+from redrive.testing.conformance.enqueue import TestEnqueue, TestIdempotency, TestNames  # noqa: E402
 from redrive.testing.conformance.failed import TestFailed, TestGivenUp  # noqa: E402
 from redrive.testing.conformance.fence import TestFence  # noqa: E402
 from redrive.testing.conformance.figures import TestFigures, TestOverdue  # noqa: E402
@@ -70,6 +70,7 @@ __all__ = [
     "TestLimits",
     "TestLiveness",
     "TestMembers",
+    "TestNames",
     "TestOperators",
     "TestOverdue",
     "TestPages",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
-from redrive.errors import InvalidInput, StoreError
-from redrive.kernel.commit import Commit, Declare, Fire, Schedule
+from redrive.errors import InvalidInput, StoreError, TooManyNames
+from redrive.kernel.commit import Commit, Declare, Fire, KnownNames, Schedule
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Cancel, Completed
 from redrive.kernel.ports.store import Query
@@ -216,6 +217,14 @@ class TestIdempotency:
         assert (await harness.task(first)).payload == {"x": 1}
         assert await harness.totals() == {("default", "A", State.QUEUED): 1}
 
+    async def test_another_queue_is_other_work_and_when_it_runs_is_not(self, harness: Harness) -> None:
+        first = await harness.enqueue("A", queue="q", payload="{}", idempotency_key="k")
+        like = partial(harness.new, "A", payload="{}", idempotency_key="k")
+        same, other = [like(queue="q", priority=3), like(queue="q", delay=60)], like(queue="other")
+        for again, conflict in ((same[0], False), (same[1], False), (other, True)):
+            [answer] = (await harness.store.apply(Commit(enqueues=[again]))).enqueued
+            assert (answer.id, answer.conflict) == (first, conflict), again
+
     async def test_the_same_payload_written_differently_is_the_same_work(self, harness: Harness) -> None:
         await harness.enqueue(payload='{"a":1,"b":[1,2]}', idempotency_key="k")
         commit = Commit(enqueues=[harness.new(payload='{"b": [1, 2], "a": 1}', idempotency_key="k")])
@@ -288,3 +297,62 @@ class TestIdempotency:
         fire = Fire("report", row.next_at, row.next_at + timedelta(hours=1), (task,))
         assert (await harness.store.apply(Commit(fires=[fire]))).fired == {"report"}
         assert (await harness.task(task.id)).idempotency_key == task.idempotency_key
+
+
+class TestNames:
+    async def known(self, harness: Harness, *names: str, most: int | None = None) -> None:
+        await harness.store.apply(Commit(controls=[KnownNames(names, names, most)]))
+
+    async def test_those_that_nobody_declared_are_bounded(self, harness: Harness) -> None:
+        await self.known(harness, most=2)
+        first = await harness.enqueue("A", queue="a", idempotency_key="first")
+        await harness.enqueue("B", queue="b")
+        counts = await harness.store.counts()
+        both = [harness.new("B", queue="b"), harness.new("C", queue="b", idempotency_key="second")]
+        for refused in ([harness.new("C", queue="c")], [harness.new("A", queue="b", delay=60)], both):
+            with pytest.raises(TooManyNames, match="one more than 2 that no application has declared"):
+                await harness.store.apply(Commit(enqueues=refused))
+        assert await harness.store.counts() == counts
+        # What is in use, and a key that is known, make none.
+        again = harness.new("A", queue="a", idempotency_key="first")
+        [answer] = (await harness.store.apply(Commit(enqueues=[again]))).enqueued
+        assert (answer.id, answer.created, answer.conflict) == (first, False, False)
+        await harness.enqueue_many(3, "A", queue="a")
+        await self.known(harness, "C", "b")
+        await harness.enqueue("C", queue="b", idempotency_key="second")  # nobody has the key of what was refused
+        with pytest.raises(TooManyNames):
+            await harness.enqueue("C", queue="c")  # nobody declared the queue
+        await self.known(harness, most=3)
+        await harness.enqueue("C", queue="c")
+
+    async def test_the_bound_holds_also_for_many_at_once(self, harness: Harness) -> None:
+        await self.known(harness, most=5)
+        with pytest.raises(TooManyNames):
+            await harness.store.apply(Commit(enqueues=[harness.new(f"K{n}", queue=f"q{n}") for n in range(6)]))
+        await harness.store.upkeep("names")  # gives back what was counted for it
+        await harness.store.apply(Commit(enqueues=[harness.new(f"K{n}", queue=f"q{n}") for n in range(5)]))
+        callers = [harness.enqueue(f"L{n}", queue="l") for n in range(20)]
+        refused = await asyncio.gather(*callers, return_exceptions=True)
+        assert [type(one) for one in refused] == [TooManyNames] * 20
+        await self.known(harness, *(f"L{n}" for n in range(20)), "l")
+        await asyncio.gather(*(harness.enqueue(f"L{n}", queue="l") for n in range(20)))
+
+    async def test_unused_ones_are_given_back(self, harness: Harness) -> None:
+        await self.known(harness, "D", most=2)
+        await harness.enqueue("D", queue="D")
+        waits = await harness.enqueue("A", queue="a")
+        await harness.cancelled("B", queue="b")
+        day = 86_400
+        for _ in range(3):
+            await harness.advance(day / 2 + 60)
+            for _ in range(3):  # SQLite relies on its clock after the second look
+                await harness.store.upkeep("names")
+        await harness.enqueue("C", queue="c")
+        with pytest.raises(TooManyNames):
+            await harness.enqueue("B", queue="b")
+        await harness.enqueue("A", queue="a")  # a task of it waits
+        await harness.enqueue("D", queue="D")
+        figures = await harness.store.figures()
+        by_name = {(each.queue, each.kind): each.enqueued for each in figures.kinds}
+        assert by_name["other", "other"] == 1 and ("b", "B") not in by_name and by_name["a", "A"] == 2
+        assert await get_task(harness.store, waits) is not None

@@ -54,6 +54,7 @@ def standard_duties(
         Duty("series", 30.0, Upkeep("series", retention).run),
         # Retention is never silent, and a corrected counter is worth knowing about.
         Duty("recount", 30.0, Upkeep("recount", retention, logging.WARNING).run),
+        Duty("names", 60.0, Upkeep("names", retention).run),
         Duty("prune", 60.0, Upkeep("prune", retention, logging.INFO).run),
         Duty("partitions", 3600.0, Upkeep("partitions", retention).run),
     ]

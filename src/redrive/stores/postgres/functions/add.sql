@@ -64,9 +64,10 @@ begin
   if p_keys is not null then
     -- Sorted by key, so that two bulk calls with the same keys wait for each other instead of deadlocking.
     with taken as (
-      insert into redrive.idempotency_key as ik (key, task_id, digest, created_at)
-      select distinct on (x.key) x.key, x.id, redrive.digest(coalesce(x.kind, p_kinds[1]), x.payload), v_now
-      from unnest(p_ids, p_kinds, p_payloads, p_keys) with ordinality x(id, kind, payload, key, ord)
+      insert into redrive.idempotency_key as ik (key, task_id, digest, created_at, queue)
+      select distinct on (x.key) x.key, x.id, redrive.digest(coalesce(x.kind, p_kinds[1]), x.payload), v_now,
+        coalesce(x.queue, p_queues[1])
+      from unnest(p_ids, p_kinds, p_queues, p_payloads, p_keys) with ordinality x(id, kind, queue, payload, key, ord)
       where x.key is not null order by x.key, x.ord
       on conflict do nothing returning ik.key
     )
@@ -77,7 +78,8 @@ begin
     -- now names a task that is there or was: another one, or this very one, brought in by an earlier call.
     return query
     select x.id, ik.task_id, ik.digest <> redrive.digest(coalesce(x.kind, p_kinds[1]), x.payload)
-    from unnest(p_ids, p_kinds, p_payloads, p_keys) x(id, kind, payload, key)
+      or coalesce(ik.queue <> coalesce(x.queue, p_queues[1]), false)
+    from unnest(p_ids, p_kinds, p_queues, p_payloads, p_keys) x(id, kind, queue, payload, key)
     join redrive.idempotency_key ik on ik.key = x.key left join unnest(v_taken) t(key) on t.key = x.key
     where ik.task_id <> x.id or (t.key is null and not p_again);
     v_skip := array(

@@ -39,6 +39,12 @@ begin
   perform redrive.refuse_reserved(p_kinds);
   return query select a.id, a.existing, a.conflict from redrive.add(p_ids, p_kinds, p_queues, p_payloads, p_priorities,
     p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_groups, p_scopes, p_traces, p_keys, p_again) a;
+  -- Of tasks that are new: who repeats a key makes none.
+  perform redrive.admit_name(n.queue, n.kind) from (
+    select distinct coalesce(u.queue, p_queues[1]) as queue, coalesce(u.kind, p_kinds[1]) as kind
+    from unnest(p_ids, p_kinds, p_queues, p_keys) u(id, kind, queue, key)
+    where u.key is null or exists (select 1 from redrive.idempotency_key k where k.key = u.key and k.task_id = u.id)) n
+  where not exists (select 1 from redrive.used_name x where x.queue = n.queue and x.kind = n.kind);
   v_chosen := array(select u.id from unnest(p_ids) u(id) where u.id not between v_from and v_to);
   if cardinality(v_chosen) > 0 then perform redrive.refuse_finished(v_chosen); end if;
 end $$;
@@ -61,8 +67,14 @@ declare
   v_position pg_catalog.int8;
   v_parent pg_catalog.text;
 begin
-  if exists (select 1 from redrive.reserved_kind r where pg_catalog.starts_with(kind, r.begins)) then
-    perform redrive.refuse_reserved(array[kind]);
+  -- One statement: names that are in use were checked when they were new.
+  if exists (select 1 from redrive.reserved_kind r where pg_catalog.starts_with(kind, r.begins)) or not exists (
+    select 1 from redrive.used_name n
+    where n.queue operator(pg_catalog.=) coalesce(enqueue.queue, 'default') and n.kind operator(pg_catalog.=) enqueue.kind
+  ) then
+    perform redrive.refuse_reserved(array[kind]), redrive.check_name('kind', kind), redrive.check_name('queue', coalesce(queue, 'default'));
+    -- Of a task with a key it is known later whether it is new.
+    if idempotency_key is null then perform redrive.admit_name(coalesce(queue, 'default'), kind); end if;
   end if;
   -- Null is the default, for callers that always pass every argument.
   if queue is null or priority is null or max_attempts is null then
@@ -78,7 +90,6 @@ begin
     end if;
     return v_id;
   end if;
-  perform redrive.check_name('kind', kind), redrive.check_name('queue', queue);
   if task_group is not null then perform redrive.check_label('group', task_group); end if;
   if scope is not null then perform redrive.check_label('scope', scope); end if;
   if trace_id is not null then
@@ -144,7 +155,7 @@ begin
       array[max_attempts], null, array[v_due], array[v_timeout_ms], array[task_group],
       array[scope], array[trace_id], array[idempotency_key]);
     if v_existing.conflict then
-      raise exception 'idempotency key % already belongs to task %, which has another kind or payload',
+      raise exception 'idempotency key % already belongs to task %, which has another kind, queue or payload',
         quote_literal(idempotency_key), v_existing.existing using errcode = 'unique_violation';
     end if;
     return coalesce(v_existing.existing, id);

@@ -1,3 +1,8 @@
+drop table redrive_name_bound;
+drop table redrive_known_name;
+drop table redrive_used_name;
+alter table redrive_idempotency_key drop column queue;
+
 alter table redrive_worker drop column build;
 alter table redrive_attempt drop column build;
 alter table redrive_attempt drop column peer;

@@ -43,3 +43,25 @@ create index redrive_failure_group_alias on redrive_failure_group (alias) where 
 alter table redrive_attempt add column peer text;
 alter table redrive_attempt add column build text;
 alter table redrive_worker add column build text;
+
+-- The same work in another queue is other work; null: a key from before, of which the queue was not written.
+alter table redrive_idempotency_key add column queue text;
+-- Names that producers use are bounded, unless an application has declared them: see "admit_names".
+create table redrive_used_name (
+  queue    text not null,
+  kind     text not null,
+  tasks    integer not null default 0,  -- ever, at the last look
+  used_at  integer not null,
+  primary key (queue, kind)
+) without rowid;
+create table redrive_known_name (
+  what  text not null,  -- queue, kind
+  name  text not null,
+  primary key (what, name)
+) without rowid;
+create table redrive_name_bound (
+  one   integer primary key check (one = 1),
+  most  integer not null
+);
+insert into redrive_known_name (what, name) values ('queue', 'default'), ('kind', 'SYSTEM_HEALTH_CHECK'), ('kind', 'SYSTEM_FAIL_ALWAYS');
+insert into redrive_used_name (queue, kind, used_at) select queue, kind, unixepoch() * 1000000 from redrive_total;
