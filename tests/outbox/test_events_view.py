@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +232,14 @@ async def test_other_changes_of_the_view_are_refused(events: Events, change: str
     with pytest.raises(Exception, match=said):
         await events.ask(change)
     assert await events.ask("select op, status from {view}") == [("upsert", "pending")]
+
+
+async def test_a_table_of_somebody_else_stays(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "own.db")) as file, file:
+        file.execute("create table search_outbox_events (mine text)")
+    harness = SqliteHarness(tmp_path / "own.db", (OUTBOX,))
+    await harness.store.open()
+    await harness.sql("insert into search_outbox_events (mine) values ('x')")
+    assert [tuple(row) for row in await harness.sql("select * from search_outbox_events")] == [("x",)]
+    assert not await harness.sql("select name from sqlite_master where name = 'redrive_outbox_events_publish'")
+    await harness.close()

@@ -12,6 +12,7 @@ from fastapi import Response
 from pydantic import Field
 
 from redrive.api import models as m
+from redrive.api import serialize
 from redrive.api.access import TheOperator
 from redrive.api.encode import respond
 from redrive.api.shared_routes import api_router
@@ -30,7 +31,7 @@ class ClaimIn(m.In):
     lease_seconds: Seconds = 600.0
 
 
-class ClaimedOut(m.Out):
+class ClaimedOut(m.EarlierNames):
     id: UUID
     kind: str
     queue: str
@@ -83,7 +84,7 @@ class ReportIn(m.In):
 async def claim(body: ClaimIn, operator: TheOperator) -> Response:
     """Lease tasks; each comes with the token to report by."""
     found = await operator.executors.claim(body.worker_id, body.queues, body.count, body.lease_seconds, body.kinds)
-    return await respond(views.claimed(task) for task in found)
+    return await respond(serialize.with_earlier_names(views.claimed(task)) for task in found)
 
 
 @router.post("/{task_id}/heartbeat")
@@ -109,4 +110,4 @@ async def report(task_id: UUID, body: ReportIn, operator: TheOperator) -> Respon
         stack=body.error_stack,
     )
     task = await operator.executors.report(task_id, body.lease_token, said, body.execution_ms)
-    return await respond(views.task(task, operator.sight))
+    return await respond(serialize.task(task, operator))

@@ -101,7 +101,14 @@ class BelongsOut(Out):
     page: str | None = Field(description="Its page, below the console's address.")
 
 
-class TaskOut(Out):
+class EarlierNames(Out):
+    """What callers of the earlier system know a task by."""
+
+    episode_id: str | None = Field(description="The same as `scope`, by the name of the earlier system.")
+    job_kind: str | None = Field(description="The same as `kind`, by the name of the earlier system.")
+
+
+class TaskOut(EarlierNames):
     id: UUID
     connection: str = Field("default", description="Where it is; left out where there is only one.")
     belongs_to: BelongsOut | None = Field(None, description="By its feature; left out where that does not say.")
@@ -166,7 +173,7 @@ class AttemptOut(Out):
     build: str | None = Field(description="Of the application that ran it: REDRIVE_BUILD, else its version.")
 
 
-class DeadLetterOut(Out):
+class DeadLetterOut(EarlierNames):
     id: UUID
     task_id: UUID
     dead_at: datetime
@@ -190,7 +197,7 @@ class DeadLetterOut(Out):
     cut: list[str] = Field([], description=CUT_DESCRIPTION)
 
 
-class AuditOut(Out):
+class AuditOut(EarlierNames):
     id: int
     at: datetime
     actor: str

@@ -23,22 +23,28 @@ from redrive.ops.views import View
 # Lists are made while they are written, one thing at a time.
 
 
+def with_earlier_names(view: View) -> View:
+    """Returns what is seen of a task, a dead letter or an audit row, also by the names of the earlier system."""
+    view["episode_id"], view["job_kind"] = view["scope"], view["kind"]
+    return view
+
+
 def task(found: Task, operator: Operator) -> View:
-    return views.task(found, operator.sight)
+    return with_earlier_names(views.task(found, operator.sight))
 
 
 def tasks(found: Sequence[Task], operator: Operator) -> Iterator[View]:
-    return (views.task(one, operator.sight) for one in found)
+    return (task(one, operator) for one in found)
 
 
 def letters(found: Sequence[DeadLetter], operator: Operator) -> Iterator[View]:
-    return (views.dead_letter(one, operator.sight) for one in found)
+    return (with_earlier_names(views.dead_letter(one, operator.sight)) for one in found)
 
 
 def story(found: Story, operator: Operator) -> View:
     sight, timeline = operator.sight, found.timeline
     return View(
-        task=views.task(timeline.task, sight),
+        task=task(timeline.task, operator),
         why=[views.reason(one, sight) for one in found.why],
         attempts=(views.attempt(one, sight) for one in timeline.attempts),
         dead_letters=letters(timeline.dead_letters, operator),
@@ -47,7 +53,7 @@ def story(found: Story, operator: Operator) -> View:
 
 
 def audits(found: Sequence[AuditRow]) -> Iterator[View]:
-    return (views.audit_row(row) for row in found)
+    return (with_earlier_names(views.audit_row(row)) for row in found)
 
 
 def causes(found: Sequence[Cause], operator: Operator) -> Iterator[View]:

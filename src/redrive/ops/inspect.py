@@ -25,6 +25,7 @@ LOST = ("lease_expired", "worker_lost")  # reasons of attempts that ended withou
 WHOLE_ID, SHORTEST_ID = 32, 8  # digits: of fewer than eight, many tasks of the same minutes begin alike
 MOST_MEANT = 3
 _STATES = tuple(state.value for state in State)
+EARLIER_STATES = {"waiting": State.QUEUED, "executing": State.RUNNING}  # as they were called in an earlier system
 
 
 @dataclass(slots=True)
@@ -229,8 +230,10 @@ def _held(overview: Overview, target: str) -> set[str]:
 
 
 def parse_states(values: Sequence[str]) -> tuple[State, ...]:
+    """Returns the states that these words name; those of the earlier system are understood, too."""
+    words = [value.strip().lower() for value in values]
     try:
-        return tuple(State(value.strip().lower()) for value in values)
+        return tuple(EARLIER_STATES.get(word) or State(word) for word in words)
     except ValueError:
         wanted = ", ".join(state.value for state in State)
         raise InvalidInput(f"{', '.join(values)!r} is not a state", hint=f"states are: {wanted}") from None

@@ -28,11 +28,12 @@ RELATED = 10
 @router.get("/tasks")
 async def tasks(page: ThePage) -> Response:
     which = asked_of_failures(page, "state", "before", of=FILTERS)
-    state = page.query.get("state")
+    chosen = parse_states([word]) if (word := page.query.get("state")) else ()
+    state = chosen[0].value if chosen else None
     before = page.query.get("before")
     query = filters.query(
         which,
-        states=parse_states([state]) if state else (),
+        states=chosen,
         limit=PAGE_SIZE,
         before=None if before is None else parse_id(before),
     )
