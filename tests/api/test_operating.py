@@ -623,7 +623,7 @@ class TestWokenByHttp:
             operation = await get(client, f"/api/operations/{begun['operation']['id']}")
             assert (operation["status"], operation["done"]) == ("completed", 7)
             counts = {"retried": 7, "completed": 7, "failedAgain": 0, "cancelled": 0, "running": 0, "waiting": 0}
-            assert operation["tasks"] == {**counts, "waitsBecause": None}
+            assert operation["tasks"].items() >= {**counts, "waitsBecause": None}.items()
 
     async def test_only_with_the_secret(self, app: App) -> None:
         async with served(app) as client:
