@@ -107,7 +107,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
         (tmp_path / "redrive.toml").write_text(
             f"batch_poll_first_seconds = 0\nproviders = '{json.dumps({'video': simulated.table})}'\n"
         )
-        assert run(tmp_path, "migrate").returncode == 0
+        assert run(tmp_path, "migrate", "--create").returncode == 0
         (tmp_path / "items.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
         created = run(tmp_path, "batch", "create", "items.jsonl", "--provider", "video", "--json")
         batch = json.loads(created.stdout)["id"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
-from pydantic_core import CoreSchema, core_schema, to_jsonable_python
+from pydantic_core import CoreSchema, core_schema
 
 from redrive.errors import ConfigError, PayloadInvalid
 from redrive.handlers.fields import Fields
@@ -29,19 +29,6 @@ _REFUSED = {
     "is-subclass": "a class, which JSON has not; send a name and look it up",
     "generator": "an iterable or iterator, which could be gone through only once; declare a list or a Sequence",
 }
-
-
-def encode_result(value: Any, what: str) -> str:
-    """Returns a result as JSON text: what JSON has as it is, and else what payloads take (times, Decimal, UUID,
-    dataclasses, models, sets …), written as payloads write them."""
-    try:
-        return encode(value, what)
-    except PayloadInvalid as refusal:
-        try:
-            plain = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="constants")
-        except Exception:  # serializers may be the application's own
-            raise refusal from None
-        return encode(plain, what)
 
 
 class TypedPayload:

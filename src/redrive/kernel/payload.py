@@ -140,6 +140,21 @@ def depth_of(text: str) -> int:
     return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
 
 
+def encode_result(value: Any, what: str) -> str:
+    """Returns a result as JSON text: what JSON has as it is, and else what payloads take (times, Decimal, UUID,
+    dataclasses, models, sets …), written as payloads write them."""
+    try:
+        return encode(value, what)
+    except PayloadInvalid as refusal:
+        from pydantic_core import to_jsonable_python  # most results do not need it
+
+        try:
+            plain = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="constants")
+        except Exception:  # serializers may be the application's own
+            raise refusal from None
+        return encode(plain, what)
+
+
 def decode(text: str | bytes | None) -> Any:
     """Parses JSON text; ValueError for what is none, and for half of a surrogate pair."""
     if text is None:

@@ -16,10 +16,9 @@ from redrive.handlers.bulk import Bulk, Item, collect_answers
 from redrive.handlers.context import Context
 from redrive.handlers.functions import HandlerNotRun, insist_it_ran
 from redrive.handlers.registry import Handler, Isolation
-from redrive.handlers.typed import encode_result
 from redrive.kernel.failure import FailureType, clean, failure
 from redrive.kernel.outcome import Cancel, Completed, Done, Fail, Failed, Outcome, Released, Retry, StopReason, Verdict
-from redrive.kernel.payload import encode
+from redrive.kernel.payload import encode, encode_result
 from redrive.kernel.ports.store import Transaction
 from redrive.kernel.summary import Payload
 from redrive.kernel.task import Claimed
