@@ -64,6 +64,7 @@ async def retry_two(page: Page) -> None:
     await boxes.nth(0).check()
     await boxes.nth(1).check()
     await expect(page.get_by_text("2 ticked")).to_be_visible()
+    await page.locator(".at-hand").get_by_label("Why").fill("the locks are fixed")
     await selected.click()
     await expect(page.get_by_role("heading", name="Retry of 2 tasks")).to_be_visible()
     await expect(page.locator("#progress")).to_contain_text("2 retried: 2 completed")

@@ -122,7 +122,7 @@ async def test_nothing_shifts_when_something_is_new(
         for kind in ("ALPHA", "SEND", "ZULU"):
             await operator.control.pause("kind", kind, "the disk is full")
             await expect(page.locator("#problems li").filter(has_text="the disk").last).to_contain_text(kind)
-        await app.enqueue("SEND", {"to": "t"}, queue="four")
+        await app.enqueue("SYSTEM_HEALTH_CHECK", queue="four")
         await expect(page.locator("#problems")).to_contain_text("four")
         await operator.control.resume("kind", "ALPHA", None)
         await expect(page.locator("#problems [data-over]")).to_contain_text("ALPHA")

@@ -129,7 +129,7 @@ def test_enqueue_with_every_option(redrive) -> None:
         "payload": {"n": 1},
     }
     assert {name: task[name] for name in expected} == expected
-    again = redrive("enqueue", "ANY", '{"n": 1}', "--key", "k", "--json")
+    again = redrive("enqueue", "ANY", '{"n": 1}', "--queue", "q", "--key", "k", "--json")
     assert again.json["id"] == task["id"] and again.json["deduplicated"]
     conflict = redrive("enqueue", "ANY", '{"n": 2}', "--key", "k", "--json")
     assert (conflict.code, conflict.out, conflict.error["code"]) == (1, "", "IDEMPOTENCY_CONFLICT")

@@ -208,7 +208,7 @@ class TestOwnIds:
             await harness.settle(await harness.claim_one(), Completed())
             assert await own.fetchval(call, chosen, str(chosen)) == chosen
             assert await harness.claim(5) == []
-            with pytest.raises(asyncpg.UniqueViolationError, match="another kind or payload"):
+            with pytest.raises(asyncpg.UniqueViolationError, match="another kind, queue or payload"):
                 await own.fetchval(call.replace("'A'", "'B'"), chosen, str(chosen))
         await own.close()
 

@@ -386,7 +386,7 @@ class App:
 
         With ``connection`` (psycopg, asyncpg, sqlite3, SQLAlchemy, Django) it becomes part of that connection's
         transaction instead: the caller's commit makes it visible, a rollback leaves nothing. With a
-        known ``idempotency_key`` the existing task is returned; if that one has another kind or payload,
+        known ``idempotency_key`` the existing task is returned; if that one has another kind, queue or payload,
         ``IdempotencyConflict`` is raised. ``join`` makes it a member of one; a handler names that of its own task:
         ``join=ctx.task.join``. ``on`` names the connection (of ``redrive.toml``) that it goes to, in place of the
         kind's route; a join, and the transaction of ``connection``, have to be on the same one.

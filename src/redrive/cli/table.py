@@ -74,7 +74,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "replay": (
             "replay:replay",
-            "Retry what matches here and now, up to a limit: failed tasks, the first failure first, then given-up ones.",
+            "Retry what matches here and now, up to a limit: failed tasks, the first failure first, then cancelled ones.",
         ),
         "cancel": ("cancel:cancel", "Cancel waiting tasks now, and ask running ones to stop."),
         "forget": (
