@@ -78,6 +78,8 @@ KEPT: dict[str, dict[str, str]] = {
     "schedule": dict.fromkeys(("name", "owner", "kind", "cron", "timezone", "missed", "queue", "payload"), NAMES),
     "worker": dict.fromkeys(("id", "host", "queues", "version", "build", "sheet_id", "drain_by", "machine"), WHO),
     "duty": {"name": NAMES},
+    "known_name": dict.fromkeys(("name", "what"), NAMES),
+    "used_name": dict.fromkeys(("kind", "queue"), NAMES),
     "reserved_kind": dict.fromkeys(("begins", "feature"), NAMES),
     "clock": {"boot": "an id"},
     "series": LABELS | {"document": "numbers", "resolution": CODES},
