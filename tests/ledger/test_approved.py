@@ -162,7 +162,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "redrive.toml").write_text("[ledger]\napprovals_above = 100\n")
-    for words in (["migrate"], ["ledger", "open", "acme"]):
+    for words in (["migrate", "--create"], ["ledger", "open", "acme"]):
         assert run(tmp_path, *words).returncode == 0
     asked = run(tmp_path, "ledger", "adjust", "acme", "500", "--reason", "r", "--by", "ann")
     assert asked.returncode == 0 and "waits for a second operator" in asked.stdout, asked

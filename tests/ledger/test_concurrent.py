@@ -53,7 +53,7 @@ async def test_two_accounts_in_opposite_orders_do_not_deadlock(app: App) -> None
             await app.ledger.credit(name, 100, name, reason="to begin with")
 
         def move(n: int, first: str, second: str) -> Commit:
-            across = Posting(f"move:{n}", ((f"account:{first}", -1), (f"account:{second}", 1)))
+            across = Posting(f"move:{n}", ((f"account:{first}", -1), (f"account:{second}", 1)), "moved")
             frozen = [movements.freeze(name, 1, f"r{n}", f"{name}{n}") for name in (first, second)]
             return Commit(
                 postings=[across, *(one.postings[0] for one in frozen)],

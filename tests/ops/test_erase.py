@@ -131,7 +131,7 @@ COLUMNS = {
         "erased": {"reason", "target", "scope", "trace_id", "before", "after", "salt"},
         "kept": {"id", "at", "actor", "action", "task_id", "bulk_id", "kind", "erased"},
     },
-    "idempotency_key": {"erased": {"key", "task_id", "digest", "created_at"}, "kept": set()},
+    "idempotency_key": {"erased": {"key", "task_id", "digest", "queue", "created_at"}, "kept": set()},
 }
 
 

@@ -123,6 +123,7 @@ COUNTED_BY = {
 # Collections that do not quote people, and why.
 QUIET = {
     "outbox_job": "names of projections and of their indexes, ids",
+    "outbox_index": "names of projections, and what an index calls itself",
     "token": "names of those who act",
     "session": "names of those who act, for a day",
     "alone": "numbers, by who acts",
@@ -281,6 +282,7 @@ async def test_what_the_work_of_a_feature_has_found(harness: Harness) -> None:
 REDRIVES_OWN = {
     *("action", "which", "actor", "total", "upto", "cursor", "done", "skipped", "rate", "canary", "stop_on_return"),
     *("fingerprints", "plan", "approval", "archive", "erased", "letters", "cancelled", "given_up_until", "idempotent"),
+    "forgotten",
     "join",  # of a filter: an id
     *("feature", "arguments", "page"),  # of an action of a feature that is asked for: names, ids and numbers
     "more",  # of a plan: its number is a lower bound

@@ -105,7 +105,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     for setting in ("TASK_WORKER_LEASE_MS", "TASK_WORKER_RECOVERY_INTERVAL_MS"):
         monkeypatch.setenv(setting, "30000")  # outbox work says them in the environment: nothing of that stays
     name = "search_index_to_elastic"
-    assert call(["migrate"]) == 0
+    assert call(["migrate", "--create"]) == 0
     for n in range(3):
         event = {"entity_type": "note", "entity_id": str(n), "op": "nonsense", "version": 1, "payload": {}}
         assert call(["enqueue", f"OUTBOX:{name}", json.dumps(event), "--queue", f"outbox:{name}"]) == 0
