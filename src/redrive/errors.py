@@ -116,6 +116,8 @@ class UnknownQueue(InvalidInput):
 class TooManyNames(InvalidInput):
     """Raised when a task would make one more kind in a queue than there may be that no application has declared."""
 
+    code = "TOO_MANY_NAMES"
+
 
 class ConnectionUnknown(InvalidInput):
     """The configuration has no connection of this name."""

@@ -36,8 +36,8 @@ live migrate operations overview pause providers purge queues rates replay resum
 sign_in sign_out simulate slo smoke static stats task_groups tasks theme tokens up version who why work worker workers
 """
 _TABLES = """
-account attempt audit circuit clock dead duty entry failed failure fold history hold idempotency join kind known migration
-move name partition position posting pruned record reserved resuming retry schedule series task total used v worker
+account attempt audit circuit clock dead duty entry failed failure fold history hold idempotency join kind known
+migration move name partition position posting pruned record reserved resuming retry schedule series task total used v worker
 """
 TAKEN, TABLES = frozenset(_TAKEN.split()), frozenset(_TABLES.split())
 

@@ -49,7 +49,7 @@ async def test_who_writes_to_the_table_needs_no_right_on_redrive(databases: Data
             found = owner.execute(
                 "select op, entity_id from redrive.search_outbox_events order by event_version"
             ).fetchall()
-            assert found == [("upsert", "1"), ("upsert", "1")]
+            assert found == [("create", "1"), ("upsert", "1")]
             payload = owner.execute(
                 "select payload -> 'payload' from redrive.v_tasks order by created_at limit 1"
             ).fetchone()

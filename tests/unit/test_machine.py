@@ -178,7 +178,7 @@ def test_values_travel() -> None:
     assert expired.failure is not None and expired.failure.reason == "lease_expired"
 
 
-@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), True, "5", None, 10**10])
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), True, "5", None, 10**10])
 def test_a_snooze_needs_a_sensible_time(seconds: object) -> None:
     with pytest.raises(InvalidInput):
         Snooze(seconds)  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ def test_a_snooze_needs_a_sensible_time(seconds: object) -> None:
 
 
 def test_a_snooze_needs_a_state_that_is_json() -> None:
-    with pytest.raises(PayloadInvalid, match="Snooze"):
+    with pytest.raises(PayloadInvalid, match="state="):
         settle(FIRST, Snooze(1, state=object()), POLICY, 0)
     with pytest.raises(InvalidInput):
         Fail("not a code")
@@ -221,7 +221,7 @@ def test_expired_leases_are_one_cause_for_each_kind() -> None:
 
 class TestLostWorkers:
     def lease(self, deaths: int | None, *, apart: bool = False) -> ExpiredLease:
-        return ExpiredLease(FIRST.id, FIRST.token, 1, 1, "w1", deaths=deaths, apart=apart)
+        return ExpiredLease(FIRST.id, FIRST.token, 1, 1, "w1", deaths=deaths, blameless=apart)
 
     def test_the_first_comes_back_at_once_and_later_ones_after_a_while(self) -> None:
         first, second = (settle(self.lease(n), Expired(), POLICY, 1.0) for n in (0, 1))

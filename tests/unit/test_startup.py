@@ -63,7 +63,7 @@ OTHERS = ("ops.doctor", "ops.drill", "ops.erase", "ops.audit_archive", "ops.oper
 
 @pytest.mark.parametrize("arguments", [["stats", "--json"], ["list", "--json"]], ids=["stats", "list"])
 def test_an_ordinary_command_loads_what_it_shows(arguments: list[str], tmp_path: Path) -> None:
-    found = modules(f"{command('migrate')}\n{command(*arguments)}", tmp_path)
+    found = modules(f"{command('migrate', '--create')}\n{command(*arguments)}", tmp_path)
     assert [name for name in heavy(found) if name not in ("typer", "rich", "pydantic", "pydantic_core")] == []
     assert sorted(name for name in found if name.startswith(tuple(f"redrive.{other}" for other in OTHERS))) == []
 

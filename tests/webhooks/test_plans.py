@@ -58,7 +58,6 @@ CASES: dict[str, list[Any]] = {
     "endpoint": ["e5"],
     "endpoints": [None, None, None, None, False, 20],
     "targets": ["a5"],
-    "keys": ["e5", "a1"],
     "secrets": ["endpoint:e5"],
     "delivery": [TASK],
     "deliveries": page(),

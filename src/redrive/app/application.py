@@ -26,7 +26,6 @@ from redrive.handlers.history import DEFAULT_HISTORY, check_history
 from redrive.handlers.kinds import DEFAULTS
 from redrive.handlers.new_task import GivenTask, NewTasks, as_enqueued, make_task
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
-from redrive.integrations.django.databases import connection_in_tests, in_django
 from redrive.kernel.applied import Applied
 from redrive.kernel.circuit import Circuit
 from redrive.kernel.classify import Classification
@@ -41,6 +40,7 @@ from redrive.kernel.task import (
 )
 from redrive.settings import Options, Settings, load_settings, store_url
 from redrive.stores import make_store
+from redrive.stores.django_tests import connection_in_tests, in_django
 from redrive.stores.holder import StoreHolder
 from redrive.sync import Portal, SyncApp
 

@@ -88,7 +88,7 @@ async def test_a_request_is_lines_of_events(receiver: Receiver) -> None:
     [(headers, lines)] = receiver.requests
     assert headers["Content-Type"] == "application/x-ndjson"
     known = {"entity_type": "note", "id": str(events[0].id), "payload": {"title": "Käse"}, "routing": "ann"}
-    assert lines[0] == {**known, "entity_id": "1", "op": "upsert", "version": 3}
+    assert lines[0] == {**known, "entity_id": "1", "op": "upsert", "version": 3, "order": 3}
     assert (lines[1]["op"], lines[1]["version"], lines[1]["payload"]) == ("delete", 2**63 - 1, None)
 
 

@@ -70,7 +70,7 @@ async def test_events_are_entries(port: int, client: Any) -> None:
     [(_, first), (_, second)] = client.xrange("notes")
     assert json.loads(first.pop("payload")) == {"title": "Käse"}
     known = {"id": str(events[0].id), "entity_type": "note", "entity_id": "1", "op": "upsert"}
-    assert first == {**known, "version": "3", "routing": "ann"}
+    assert first == {**known, "version": "3", "order": "3", "routing": "ann"}
     assert (second["op"], second["version"], second["payload"]) == ("delete", str(2**63 - 1), "null")
     assert "routing" not in second
 

@@ -10,8 +10,8 @@ from django.conf import settings
 from django.db import connections
 from django.db.models.signals import post_migrate
 
-from redrive.integrations.django.databases import remember_names
 from redrive.integrations.django.tables import create_tables
+from redrive.stores.django_tests import remember_names
 
 
 class RedriveConfig(AppConfig):  # type: ignore[misc]
