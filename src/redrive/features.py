@@ -37,7 +37,8 @@ sign_in sign_out simulate slo smoke static stats task_groups tasks theme tokens 
 """
 _TABLES = """
 account attempt audit circuit clock dead duty entry failed failure fold history hold idempotency join kind known
-migration move name partition position posting pruned record reserved resuming retry schedule series task total used v worker
+migration move name partition position posting pruned record reserved resuming retry schedule series task total
+used v worker
 """
 TAKEN, TABLES = frozenset(_TAKEN.split()), frozenset(_TABLES.split())
 
