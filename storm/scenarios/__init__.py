@@ -11,7 +11,7 @@ from storm.scenarios.herd import Herd
 from storm.scenarios.killed import EverythingKilled, KilledAgainAndAgain, OneKilled
 from storm.scenarios.migrated import MigrationKilled, SqliteMigrationKilled
 from storm.scenarios.network import Cut, HalfOpen, Healed, Slow, Stranded
-from storm.scenarios.poison import Poison, SqlitePoison
+from storm.scenarios.poison import Poison, PoisonedFleet, SqlitePoison, SqlitePoisonedFleet
 from storm.scenarios.pressure import Burst, HorizonPinned, Overload, Readers
 from storm.scenarios.quiet import Idle, IdleFleet
 from storm.scenarios.restarted import RollingRestart
@@ -30,6 +30,8 @@ ALL: tuple[type[Scenario], ...] = (
     *DEATHS,
     Poison,
     SqlitePoison,
+    PoisonedFleet,
+    SqlitePoisonedFleet,
     Paused,
     LoopBlocked,
     RollingRestart,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from redrive.kernel.machine import MAX_CUT_OFFS
 from storm.account import audit
 from storm.processes import until
 from storm.scenario import Scenario
@@ -67,4 +68,55 @@ class Poison(Scenario):
 
 class SqlitePoison(Poison):
     name = "sqlite-poison"
+    store = "sqlite"
+
+
+class PoisonedFleet(Poison):
+    """Nobody can see that a process is gone, and whoever is left is the smaller part: each time it may have been the
+    network, so that only the bound of such times ends it."""
+
+    name = "poison-hosts"
+    about = "tasks that kill both containers of a fleet, which come back when they were declared dead: it ends"
+    full_only = True
+    concurrency = 2
+    patience = 240.0
+    most_deaths = 2 * (MAX_CUT_OFFS + DEATHS)
+
+    def _fill(self, world: World, good: int) -> None:
+        for _ in range(2):
+            world.feed.tell("one POISON 0")
+            world.feed.tell("one GOOD 2000")
+        world.feed.tell("only GOOD")
+        world.feed.burst(good // 10, 60)
+
+    def _serve(self, world: World) -> None:
+        self._start(world, "judge", queue="quiet")
+        world.wait_beating(1)
+        time.sleep(float(self._settings["TASK_WORKER_DEAD_AFTER_MS"]) / 1000)
+        ends = self.pace.limit + self.patience / 2
+        until(lambda: self._keep(world) and world.waiting() == 0, "everything has ended", ends)
+
+    def _keep(self, world: World) -> bool:
+        names = ("w1", "w2")
+        if not any(name in world.fleet.workers and world.fleet.workers[name].alive for name in names):
+            missed = f"select count(*) from {world.table('worker')} where dead_at is null"
+            if world.sql(missed) == [(1,)]:
+                for name in names:
+                    self._start(world, name)
+        return True
+
+    def _start(self, world: World, name: str, queue: str = "default") -> None:
+        host = f"{name}-{world.fleet.started}"
+        world.fleet.start(name, queue=queue, env={**self._settings, "STORM_HOST": host})
+
+    def _judge_poison(self, world: World, result: Result, failed: list[str]) -> None:
+        found = world.sql(f"select error_reason from {world.table('v_failures')} where kind = 'POISON'")
+        result.judge("poison", found == [("worker_lost",)] * 2, str(found))
+        result.judge("they alone failed", len(failed) == 2, "; ".join(failed))
+        deaths = sum(event["event"] == "worker.declared_dead" for event in world.fleet.events())
+        result.judge("it ended soon", deaths <= self.most_deaths, f"{deaths} deaths of {self.most_deaths}")
+
+
+class SqlitePoisonedFleet(PoisonedFleet):
+    name = "sqlite-poison-hosts"
     store = "sqlite"

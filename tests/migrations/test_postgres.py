@@ -193,6 +193,25 @@ class TestUpAndDown:
         names = [name for kind, name, _ in await catalog(empty_postgres_url) if kind == "table"]
         assert "task" in names and "half" not in names
 
+    async def test_a_step_that_is_undone_to_end_a_deadlock_is_taken_again(self, postgres_url: str) -> None:
+        """Workers go on meanwhile, and lock tables in an order of their own."""
+        waits = "select 1 from pg_locks where not granted and relation = 'redrive.task'::regclass"
+        with psycopg.connect(postgres_url, autocommit=True) as look, psycopg.connect(postgres_url) as worker:
+            name = look.execute("select current_database()").fetchone()
+            assert name is not None
+            look.execute(f"alter database \"{name[0]}\" set deadlock_timeout = '3s'")
+            async with opened(postgres_url) as store:
+                await store.migrations.down(LATEST - 1)
+                worker.execute("set deadlock_timeout = '10min'")  # whoever looks first is the one that is undone
+                worker.execute("lock table redrive.task in row exclusive mode")
+                up = asyncio.create_task(store.migrations.up())
+                async with asyncio.timeout(60):
+                    while not look.execute(waits).fetchone():
+                        await asyncio.sleep(0.01)
+                await asyncio.to_thread(worker.execute, "lock table redrive.history in row exclusive mode")
+                worker.commit()
+                assert await up == [STEPS[-1].label]
+
     async def test_migrating_while_workers_work(self, postgres_url: str) -> None:
         harness = PostgresHarness(postgres_url)
         other = await harness.another()

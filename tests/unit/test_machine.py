@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -10,6 +11,7 @@ from redrive.errors import InvalidInput, PayloadInvalid
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.failure import failure
 from redrive.kernel.machine import (
+    MAX_CUT_OFFS,
     TABLE,
     Attempts,
     DeadReason,
@@ -220,8 +222,8 @@ def test_expired_leases_are_one_cause_for_each_kind() -> None:
 
 
 class TestLostWorkers:
-    def lease(self, deaths: int | None, *, apart: bool = False) -> ExpiredLease:
-        return ExpiredLease(FIRST.id, FIRST.token, 1, 1, "w1", deaths=deaths, blameless=apart)
+    def lease(self, deaths: int | None, *, unbegun: bool = False, cut_offs: int | None = None) -> ExpiredLease:
+        return ExpiredLease(FIRST.id, FIRST.token, 1, 1, "w1", deaths=deaths, unbegun=unbegun, cut_offs=cut_offs)
 
     def test_the_first_comes_back_at_once_and_later_ones_after_a_while(self) -> None:
         first, second = (settle(self.lease(n), Expired(), POLICY, 1.0) for n in (0, 1))
@@ -238,5 +240,17 @@ class TestLostWorkers:
         assert (last.to, last.death) == (State.FAILED, False)
 
     def test_one_that_was_not_begun_is_handed_back(self) -> None:
-        back = settle(self.lease(2, apart=True), Expired(), POLICY, 1.0)
+        back = settle(self.lease(2, unbegun=True), Expired(), POLICY, 1.0)
         assert (back.event, back.to, back.death, back.expired) == (Event.RELEASE, State.QUEUED, False, True)
+        assert not back.cut_off
+
+    @pytest.mark.parametrize(("cut_offs", "max_deaths", "counts"), [
+        (0, 3, False), (MAX_CUT_OFFS - 1, 3, False), (MAX_CUT_OFFS, 3, True), (MAX_CUT_OFFS, None, True), (0, 1, True),
+    ])  # fmt: skip
+    def test_being_cut_off_counts_after_some_times(self, cut_offs: int, max_deaths: int | None, counts: bool) -> None:
+        """At once where the first lost worker is the last: such a task must not be begun twice."""
+        policy = replace(POLICY, max_deaths=max_deaths)
+        moved = settle(self.lease(0, cut_offs=cut_offs), Expired(), policy, 1.0)
+        assert (moved.death, moved.cut_off) == (counts, not counts)
+        assert moved.event is (Event.EXPIRE if counts else Event.RELEASE)
+        assert (moved.to is State.FAILED) == (max_deaths == 1)

@@ -202,6 +202,9 @@ def lands(event: Event, to: State, meets: Collection[Meets]) -> State:
     return next((INSTEAD[event, one] for one in Meets if one in meets and (event, one) in INSTEAD), to)
 
 
+MAX_CUT_OFFS = 5
+
+
 @dataclass(slots=True, frozen=True)
 class Policy:
     """How a kind is retried."""
@@ -212,6 +215,13 @@ class Policy:
     # A task that was aboard so many workers in a row that were lost is failed; None: something else bounds it.
     max_deaths: int | None = 3
     tries: int | None = None  # attempts that a worker gives a task at most, whatever the task allows
+
+    @property
+    def max_cut_offs(self) -> int:
+        """How often in a row a task may be lost together with most of the fleet before that counts as any other death:
+        else tasks that kill a fleet would do so for ever. None of one that the first lost worker fails, since it must
+        not be begun twice."""
+        return 0 if self.max_deaths == 1 else MAX_CUT_OFFS
 
 
 # Not frozen: a frozen dataclass costs several microseconds to make, and one of each is made per task.
@@ -238,6 +248,7 @@ class Transition:
     reason: str | None = None
     expired: bool = False
     death: bool = False  # its worker was lost: that counts, and one more attempt is allowed
+    cut_off: bool = False  # its worker was lost with most of the fleet: that is excused so many times in a row
     action: str | None = None  # what the audit log calls it, when not by its event
     bulk_id: str | None = None
     forgotten: bool = False  # of a cancellation: nobody needs it any more, so a retry by a filter leaves it alone
@@ -283,8 +294,10 @@ class ExpiredLease(Lease):
     # Workers in a row that were lost while they had the task, before this one; None: whoever had it is not known to be
     # dead.
     deaths: int | None = None
-    # What became of whoever had it is none of its doing: it was not begun, or most of the fleet fell silent at once.
-    blameless: bool = False
+    unbegun: bool = False  # its worker had it wait: whatever the worker died of, it was not this one
+    # How often in a row, before this time, it was aboard a worker that fell silent together with most of the fleet;
+    # None: this time it was not.
+    cut_offs: int | None = None
 
 
 def reject(task_id: UUID, why: str) -> Transition:
@@ -321,9 +334,12 @@ def settle(lease: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Tra
         case Expired(limit=limit):
             if not isinstance(lease, ExpiredLease) or lease.deaths is None:
                 return _expire(lease, limit)
-            if lease.blameless:
-                why = "its worker was lost, which is none of its doing"
+            if lease.unbegun:
+                why = "its worker was lost before it began"
                 return _move(lease, Event.RELEASE, State.QUEUED, reason=why, expired=True)
+            if lease.cut_offs is not None and lease.cut_offs < policy.max_cut_offs:
+                why = "its worker fell silent, and most others with it: it may have been the network"
+                return _move(lease, Event.RELEASE, State.QUEUED, reason=why, expired=True, cut_off=True)
             return _lose(lease, limit, lease.deaths + 1, policy, jitter)
         case Retry() | Fail():
             return settle(lease, declared(outcome), policy, jitter)
@@ -410,10 +426,12 @@ def _lose(lease: Lease, limit: float | None, deaths: int, policy: Policy, jitter
 def _lost(lease: Lease, deaths: int) -> Failure:
     from redrive.kernel.failure import failure
 
+    cut_offs = lease.cut_offs if isinstance(lease, ExpiredLease) else None
     return failure(
         ErrorCode.EXECUTION_FAILED,
         "worker_lost",
-        f"{deaths} workers were lost while they ran it, the last one {lease.worker_id}: it may be what they died of",
+        f"{deaths} workers were lost while they ran it, the last one {lease.worker_id}: it may be what they died of"
+        + (f"; {cut_offs} times before, most of the fleet fell silent with it" if cut_offs else ""),
         public=True,
         where=lease.kind if isinstance(lease, ExpiredLease) else "",
         what="workers were lost while they ran it",

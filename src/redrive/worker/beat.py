@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Mapping
 
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
-from redrive.kernel.ports.store import Beat, Heard, Judgement, Process, Store
+from redrive.kernel.ports.store import Beat, Heard, Judgement, Neighbour, Store
 from redrive.settings import Settings
 from redrive.version import __version__
 from redrive.worker.config import WorkerConfig
-from redrive.worker.machine import is_gone, this_process
+from redrive.worker.machine import Neighbourhood, this_process
 from redrive.worker.run import Run, RunState
 from redrive.worker.state import WorkerState
 
@@ -73,6 +73,7 @@ class Beats:
         self._judge_at: float | None = None
         self._no_judgement_before = 0.0
         self._failing = False
+        self._neighbourhood = Neighbourhood()
         self._worker_loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,9 +84,10 @@ class Beats:
         """Beats once on the worker's own loop, so that it is missed from its first claim on; then from the thread."""
         self._worker_loop = asyncio.get_running_loop()
         with contextlib.suppress(StoreUnavailable, StoreUnusable):  # the ticker meets the same, and says so
+            asked = time.monotonic()
             heard = await self._store.beat(self._beat())
             self._heed(heard)
-            await self._bury(self._store, heard.neighbours)
+            await self._bury(self._store, heard.neighbours, asked)
         self._thread = threading.Thread(target=self._main, name="redrive-beat", daemon=True)
         self._thread.start()
 
@@ -141,7 +143,7 @@ class Beats:
             self._tell(self._on_contact)
         if self._judge_at is not None and time.monotonic() >= self._judge_at:
             await self._judge(store)
-        await self._bury(store, heard.neighbours)
+        await self._bury(store, heard.neighbours, began)
         wait = max(began + self.interval - time.monotonic(), 0.0)
         return wait if self._judge_at is None else min(wait, max(self._judge_at - time.monotonic(), 0.01))
 
@@ -182,12 +184,10 @@ class Beats:
             # once would keep a fleet busy that is just coming back.
             self._no_judgement_before = time.monotonic() + self.interval
 
-    async def _bury(self, store: Store, neighbours: Mapping[str, Process]) -> None:
+    async def _bury(self, store: Store, neighbours: Mapping[str, Neighbour], asked: float) -> None:
         """Ends the leases of workers whose processes are gone from this machine: nobody has to wait for their
-        silence."""
-        for name, process in neighbours.items():
-            if not is_gone(process):
-                continue
+        silence. ``asked``: when the store was asked for them."""
+        for name, process in self._neighbourhood.gone(neighbours, asked).items():
             tasks = await store.bury(name, process)
             if tasks is None:  # somebody else has seen it, too
                 continue

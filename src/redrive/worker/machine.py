@@ -6,9 +6,10 @@ import asyncio
 import os
 import socket
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from redrive.kernel.ports.liveness import Process
+from redrive.kernel.ports.liveness import Neighbour, Process
 
 LOOK_EVERY_S = 0.05
 _PROC = Path("/proc")
@@ -35,6 +36,46 @@ def is_gone(process: Process) -> bool:
         return False
     # A pid is not used again while something is left of a session or group of that number.
     return stat.birth != process.birth or (stat.ended and _any_left(process.pid) is False)
+
+
+LATE_BEATS = 2  # so many that are missing, and a process that is not here is taken for dead
+
+
+class Neighbourhood:
+    """Tells which of those that say they are of this machine are gone from it.
+
+    A process that was seen here and is here no more is gone. Of one that was never seen here, nobody knows that it ever
+    was: machines that were cloned while they ran have the same boot, and perhaps the same host name. So it must have
+    missed some beats, too; and one that beats although it is not here is elsewhere, for good."""
+
+    def __init__(self) -> None:
+        self._here: set[Process] = set()
+        self._missing: dict[Process, float] = {}  # since when it is known that they are not here
+        self._elsewhere: set[Process] = set()
+
+    def gone(self, neighbours: Mapping[str, Neighbour], asked: float) -> dict[str, Process]:
+        """Returns those that are gone. ``asked``: by this machine's clock, when the store was asked for them."""
+        known = {one.process for one in neighbours.values()}
+        self._here &= known
+        self._elsewhere &= known
+        self._missing = {process: since for process, since in self._missing.items() if process in known}
+        return {name: one.process for name, one in neighbours.items() if self._is_gone(one, asked)}
+
+    def _is_gone(self, one: Neighbour, asked: float) -> bool:
+        process = one.process
+        if process in self._elsewhere:
+            return False
+        if not is_gone(process):
+            stat = _stat(_PROC / f"{process.pid}/stat")
+            if stat is not None and stat.birth == process.birth:
+                self._here.add(process)
+            return False
+        if process in self._here:
+            return True
+        if asked - one.silence > self._missing.setdefault(process, time.monotonic()):
+            self._elsewhere.add(process)
+            return False
+        return one.silence > LATE_BEATS * one.every
 
 
 async def session_ends(session: int, patience: float) -> bool:

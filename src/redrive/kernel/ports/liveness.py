@@ -66,15 +66,25 @@ class Beat:
 
 
 @dataclass(slots=True, frozen=True)
+class Neighbour:
+    """Another worker that says it is of this machine: its process, the seconds since its last beat, and those between
+    two of its beats."""
+
+    process: Process
+    silence: float
+    every: float
+
+
+@dataclass(slots=True, frozen=True)
 class Heard:
     """What a beat returns. ``silent_in``: seconds until somebody may be judged, if that is before the next beat;
     ``declared``: it had been declared dead meanwhile; ``drain``: somebody has asked it to end; ``neighbours``: workers
-    of the same machine, whose processes this one can look for."""
+    that seem to be of the same machine, so that this one can look for their processes."""
 
     silent_in: float | None = None
     declared: bool = False
     drain: bool = False
-    neighbours: Mapping[str, Process] = field(default_factory=dict)
+    neighbours: Mapping[str, Neighbour] = field(default_factory=dict)
 
 
 class Liveness(Protocol):

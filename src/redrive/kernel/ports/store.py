@@ -13,7 +13,7 @@ from redrive.kernel.ports.audit import AuditReads
 from redrive.kernel.ports.failures import FailureReads
 from redrive.kernel.ports.features import FeatureReads
 from redrive.kernel.ports.health import HealthReads
-from redrive.kernel.ports.liveness import Beat, Dead, Heard, Judgement, Liveness, Process
+from redrive.kernel.ports.liveness import Beat, Dead, Heard, Judgement, Liveness, Neighbour, Process
 from redrive.kernel.ports.records import RecordReads
 from redrive.kernel.ports.series import SeriesReads
 from redrive.kernel.ports.tasks import MOST_ENTRIES, TaskReads
@@ -58,6 +58,7 @@ __all__ = [
     "LetterCount",
     "LimitRow",
     "Migrations",
+    "Neighbour",
     "Overview",
     "Process",
     "Query",

@@ -152,6 +152,7 @@ def _move(t: Transition) -> dict[str, Any]:
         "fenced": rule.fenced,
         "expired": t.expired,
         "death": t.death,
+        "cut_off": t.cut_off,
         "sources": [state.value for state in t.origins],
         "event": t.event.value,
         "target": t.to.value,

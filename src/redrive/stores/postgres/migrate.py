@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from asyncpg import exceptions as pg
 
+from redrive.errors import StoreUnavailable
 from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import SchemaStatus
 from redrive.stores import schema
@@ -47,6 +48,7 @@ select exists (
 LARGE_BYTES = 64 * 1024 * 1024
 IS_LARGE = "select coalesce(pg_table_size(to_regclass($1)), 0) > $2"
 IS_BROKEN = "select not indisvalid from pg_index where indexrelid = to_regclass('redrive.' || $1)"
+MOST_DEADLOCKS = 9
 FORGET_STEP = "delete from redrive.migration where feature = $1 and version = $2"
 
 
@@ -94,17 +96,23 @@ class PostgresMigrations:
 
     async def _up(self, line: schema.Line, to: int | None) -> list[str]:
         done: list[str] = []
-        while True:
-            if not await self._prepare(line, to):  # whoever may only look, such as a worker's role, need not do more
+        while await self._prepare(line, to):  # whoever may only look, such as a worker's role, need not do more
+            step = await _past_deadlocks(lambda: self._step_up(line, to))
+            if step is None:
                 return done
-            async with self._locked(line) as (connection, version):
-                steps = schema.steps_up(line.steps, version, to)
-                if not steps:
-                    return done
-                step, needs = steps[0], schema.needs_of(line.steps, steps[0].version)
-                await connection.execute(step.up)
-                await connection.execute(RECORD_STEP, line.feature, step.version, step.name, needs, step.digest)
-                done.append(line.label(step))
+            done.append(line.label(step))
+        return done
+
+    async def _step_up(self, line: schema.Line, to: int | None) -> schema.Migration | None:
+        """Applies the next step and returns it; None if somebody else was quicker."""
+        async with self._locked(line) as (connection, version):
+            steps = schema.steps_up(line.steps, version, to)
+            if not steps:
+                return None
+            step, needs = steps[0], schema.needs_of(line.steps, steps[0].version)
+            await connection.execute(step.up)
+            await connection.execute(RECORD_STEP, line.feature, step.version, step.name, needs, step.digest)
+            return step
 
     async def _prepare(self, line: schema.Line, to: int | None) -> bool:
         """Makes the indexes of the next step on a large table, outside of a transaction, while workers go on. What was
@@ -121,14 +129,18 @@ class PostgresMigrations:
 
     async def _down(self, line: schema.Line, to: int) -> list[str]:
         done: list[str] = []
-        while True:
-            async with self._locked(line) as (connection, version):
-                steps = schema.steps_down(line.steps, version, to)
-                if not steps:
-                    return done
-                await connection.execute(steps[0].down)
-                await connection.execute(FORGET_STEP, line.feature, steps[0].version)
-                done.append(line.label(steps[0]))
+        while step := await _past_deadlocks(lambda: self._step_down(line, to)):
+            done.append(line.label(step))
+        return done
+
+    async def _step_down(self, line: schema.Line, to: int) -> schema.Migration | None:
+        async with self._locked(line) as (connection, version):
+            steps = schema.steps_down(line.steps, version, to)
+            if not steps:
+                return None
+            await connection.execute(steps[0].down)
+            await connection.execute(FORGET_STEP, line.feature, steps[0].version)
+            return steps[0]
 
     async def grant(
         self,
@@ -176,6 +188,18 @@ class PostgresMigrations:
             digests = {row["version"]: row["digest"] for row in rows if row["feature"] == line.feature}
             schema.check_digests(line, digests, self._pool.where)
         return rows
+
+
+async def _past_deadlocks(step: Callable[[], Awaitable[schema.Migration | None]]) -> schema.Migration | None:
+    """Takes a step, and takes it again when the server undid it to end a deadlock: it locks tables in the order of its
+    statements, and workers, which go on meanwhile, in theirs."""
+    for _ in range(MOST_DEADLOCKS):
+        try:
+            return await step()
+        except StoreUnavailable as error:
+            if not isinstance(error.__cause__, pg.DeadlockDetectedError):
+                raise
+    return await step()
 
 
 def _version(rows: list[dict[str, Any]], feature: str) -> int:

@@ -134,7 +134,7 @@ where resolution = 'minute' and at >= $1 and kind <> '' and (completed > 0 or fa
 select at, document from redrive.series_sheet;
 
 -- expired: leases that ran out
-select * from redrive.expired_leases($1, $2, $3);
+select * from redrive.ended_leases($1, $2, $3);
 
 -- claimed_by: what was claimed under these tokens; only asked after an answer to a claim was lost. $2 (seconds from now) bounds how
 -- soon their leases can end: entries of older claims may lie in the index, dead

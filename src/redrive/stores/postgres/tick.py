@@ -10,7 +10,7 @@ from datetime import datetime
 
 from redrive.errors import RedriveError
 from redrive.kernel.machine import ExpiredLease
-from redrive.kernel.ports.store import Beat, Heard, Heartbeat, TickResult
+from redrive.kernel.ports.store import Beat, Heard, Heartbeat, Neighbour, TickResult
 from redrive.stores.features import Features
 from redrive.stores.postgres.bad_rows import about_a_row, past_bad_rows
 from redrive.stores.postgres.calls import fetch, value
@@ -81,7 +81,8 @@ class Ticks:
                 row["timeout"],
                 row["seconds"],
                 row["deaths"],
-                row["apart"],
+                row["unbegun"],
+                row["cut_offs"],
             )
             for row in found
         ]
@@ -122,7 +123,10 @@ async def beat(pool: Pool, given: Beat) -> Heard:
         process.birth,
     )
     found = json.loads(row["neighbours"] or "{}")
-    neighbours = {id_: replace(process, pid=pid, birth=birth) for id_, (pid, birth) in found.items()}
+    neighbours = {
+        id_: Neighbour(replace(process, pid=pid, birth=birth), silence, every)
+        for id_, (pid, birth, silence, every) in found.items()
+    }
     return Heard(row["silent_in"], row["declared"], row["drain"], neighbours)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from redrive.kernel.ports.liveness import Beat, Dead, Heard, Judgement, Process
+from redrive.kernel.ports.liveness import Beat, Dead, Heard, Judgement, Neighbour, Process
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import SECOND, micros
 from redrive.stores.sqlite.session import Session, dumps
@@ -65,13 +65,16 @@ def _silent_in(session: Session, given: Beat) -> float | None:
     return min(waits, default=None)
 
 
-def _neighbours(session: Session, given: Beat) -> dict[str, Process]:
+def _neighbours(session: Session, given: Beat) -> dict[str, Neighbour]:
     process, by = given.process, given.judgement
     if process.machine is None:
         return {}
     since = session.now - 1000 * (by.dead_after_ms + by.lease_ms)
     rows = session.rows(SQL["neighbours"], process.machine, process.host, given.worker_id, since)
-    return {id_: replace(process, pid=pid, birth=birth) for id_, pid, birth in rows}
+    return {
+        id_: Neighbour(replace(process, pid=pid, birth=birth), (session.now - seen_at) / SECOND, beats_ms / 1000)
+        for id_, pid, birth, seen_at, beats_ms in rows
+    }
 
 
 @dataclass(slots=True, frozen=True)

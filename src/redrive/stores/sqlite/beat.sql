@@ -42,7 +42,8 @@ update redrive_worker set dead_at = ?1 where id = ?2
 update redrive_worker set cut_off_at = ?1 where id = ?2
 
 -- neighbours: the other workers whose processes this one can look for
-select id, pid, birth from redrive_worker where machine = ?1 and host = ?2 and birth is not null and id <> ?3
+select id, pid, birth, seen_at, beats_ms from redrive_worker
+where machine = ?1 and host = ?2 and birth is not null and beats_ms is not null and id <> ?3
   and dead_at is null and not (stopping and running = 0) and seen_at > ?4
 
 -- bury: its process is known to be gone

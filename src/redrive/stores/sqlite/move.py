@@ -272,6 +272,7 @@ def _keep(session: Session, kept: Sequence[Move]) -> None:
                 m.t.dead,
                 m.t.bulk_id,
                 int(m.t.death),
+                int(m.t.cut_off),
                 *_failure(m.t),
             ]
         )

@@ -66,6 +66,7 @@ update redrive_task set
   attempt_count = max(v.attempt_count - case when v.event in ('snooze', 'retry') then redrive_task.deaths else 0 end, 0),
   apart = 0,
   deaths = case when v.event in ('redrive', 'snooze', 'retry') then 0 else redrive_task.deaths + v.death end,
+  cut_offs = case when v.event in ('redrive', 'snooze', 'retry') then 0 else redrive_task.cut_offs + v.cut_off end,
   max_attempts = case when v.event in ('redrive', 'snooze', 'retry') then max(redrive_task.max_attempts - redrive_task.deaths, 1)
     else min(redrive_task.max_attempts + v.death, 1000000) end,
   settled_token = coalesce(v.settled_token, redrive_task.settled_token), lease_token = null, lease_expires_at = null, worker_id = null, cancel_requested_at = null,
@@ -94,10 +95,11 @@ from (
     json_extract(j.value, '$[7]') as memo, json_extract(j.value, '$[8]') as actor, json_extract(j.value, '$[9]') as reason,
     json_extract(j.value, '$[10]') as now, json_extract(j.value, '$[11]') as settled_token,
     json_extract(j.value, '$[12]') as failed_seq, json_extract(j.value, '$[13]') as dead,
-    json_extract(j.value, '$[14]') as bulk_id, json_extract(j.value, '$[15]') as death, json_extract(j.value, '$[16]') as code,
-    json_extract(j.value, '$[17]') as cause, json_extract(j.value, '$[18]') as type,
-    json_extract(j.value, '$[19]') as message, json_extract(j.value, '$[20]') as stack,
-    json_extract(j.value, '$[21]') as fingerprint, json_extract(j.value, '$[22]') as summary
+    json_extract(j.value, '$[14]') as bulk_id, json_extract(j.value, '$[15]') as death, json_extract(j.value, '$[16]') as cut_off,
+    json_extract(j.value, '$[17]') as code,
+    json_extract(j.value, '$[18]') as cause, json_extract(j.value, '$[19]') as type,
+    json_extract(j.value, '$[20]') as message, json_extract(j.value, '$[21]') as stack,
+    json_extract(j.value, '$[22]') as fingerprint, json_extract(j.value, '$[23]') as summary
   from json_each(?) j
 ) v where redrive_task.id = v.id
 

@@ -125,9 +125,10 @@ def expired(session: Session, limit: int, feature: str | None) -> list[ExpiredLe
             ms and ms / 1000,
             (session.now - (began or session.now)) / SECOND,
             deaths,
-            bool(blameless),
+            bool(unbegun),
+            cut_offs,
         )
-        for id_, token, attempt, most, worker, feature, kind, queue, trace, ms, began, deaths, blameless in rows
+        for id_, token, attempt, most, worker, feature, kind, queue, trace, ms, began, deaths, unbegun, cut_offs in rows
     ]
 
 

@@ -55,12 +55,14 @@ select min(at) from (
   union all select min(until) from redrive_circuit where open and until > ?)
 
 -- expired: leases that ran out, of tasks of one feature or of none, with the workers that were lost while they had the
--- task; null where whoever had it is no worker that beats: then nobody knows whether it died. Then whether what became of it is none
--- of the task's doing: it had not begun it, or so many were silent with it that it may have been the network
+-- task; null where whoever had it is no worker that beats: then nobody knows whether it died. Then whether it had not begun it, and,
+-- where most of the fleet was silent with it, how often in a row that was so before
 select id, lease_token, attempt_count, max_attempts, worker_id, feature, kind, queue, trace_id, timeout_ms, last_attempt_at,
   case when exists (select 1 from redrive_worker w where w.id = redrive_task.worker_id and w.beats_ms is not null)
     then redrive_task.deaths end,
-  apart or exists (select 1 from redrive_worker w where w.id = redrive_task.worker_id and w.cut_off_at = lease_expires_at)
+  apart,
+  case when exists (select 1 from redrive_worker w where w.id = redrive_task.worker_id and w.cut_off_at = lease_expires_at)
+    then redrive_task.cut_offs end
 from redrive_task where state = 'running' and lease_expires_at <= ? and feature is ? order by lease_expires_at limit ?
 
 -- any_record: is there a document of this collection and state

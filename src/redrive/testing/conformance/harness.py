@@ -202,12 +202,13 @@ class Harness(ABC):
         pid: int = 1,
         birth: int | None = None,
         host: str = "host",
+        machine: str = "boot",
         age: float = 0.0,
         store: Store | None = None,
         every: float = BEAT,
         judgement: Judgement = JUDGEMENT,
     ) -> Heard:
-        process = Process(host, pid, None if birth is None else "boot", birth)
+        process = Process(host, pid, None if birth is None else machine, birth)
         beat = Beat(worker, process, ("default",), 4, 0, "0", age, 1.5, every, judgement)
         return await (store or self.store).beat(beat)
 

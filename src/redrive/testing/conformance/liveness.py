@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from uuid import UUID
+
 import pytest
 
+from redrive.ids import new_id
 from redrive.kernel.commit import Drain
-from redrive.kernel.machine import Event
+from redrive.kernel.machine import MAX_CUT_OFFS, Event
 from redrive.kernel.outcome import Completed, Outcome, Retry, Snooze
 from redrive.kernel.ports.store import Dead, Heartbeat, Judgement, Process
 from redrive.kernel.task import Claimed, State
-from redrive.testing.conformance.harness import DEAD_AFTER, JUDGEMENT, LEASE, RETRY_AT_ONCE, Harness, failing
+from redrive.testing.conformance.harness import BEAT, DEAD_AFTER, JUDGEMENT, LEASE, RETRY_AT_ONCE, Harness, failing
 
 LONG = 600.0
 LONG_LEASES = Judgement(DEAD_AFTER, LONG)  # nobody of the fleet is forgotten while a test lasts
@@ -108,6 +112,51 @@ class TestLiveness:
             assert (row.state, row.attempt_count, row.max_attempts) == (State.QUEUED, 0, 3), "as if it had been stopped"
             assert not await harness.settle(task, Completed())
         assert {claimed.id for claimed in await harness.claim(4)} <= {waits, *(task.id for task in held)}
+        await harness.check_totals()
+
+    async def _cut_off(self, harness: Harness, count: int, task: UUID) -> None:
+        """Lets a task run on one of two workers that fall silent for ever, again and again, and recovers it each time:
+        whoever judges has no queue of theirs. Begins the next attempt when its pause is over."""
+        for _ in range(count):
+            lost = [str(new_id()) for _ in range(2)]
+            for name in ("judge", *lost):
+                await harness.beat(name)
+            assert {claimed.id for claimed in await harness.claim(2, worker=lost[0], lease=LONG)} == {task}
+            await harness.let_beat(64, "judge")
+            found = await harness.store.judge("judge", LONG_LEASES)
+            assert found == {lost[0]: Dead(1, True), lost[1]: Dead(0, True)}
+            assert await harness.recover() == {task}
+            await harness.let_beat(60, "judge")
+            await harness.tick()
+
+    async def test_a_fleet_that_falls_silent_again_and_again_counts(self, harness: Harness) -> None:
+        """Else tasks that kill whatever runs them would do so for ever. Nothing of it is theirs for the first times."""
+        await harness.beat("judge")
+        task = await harness.enqueue(max_attempts=1)
+        await self._cut_off(harness, MAX_CUT_OFFS, task)
+        row = await harness.task(task)
+        assert (row.state, row.attempt_count, row.max_attempts) == (State.QUEUED, 0, 1)
+        assert await harness.store.deaths([task]) == {}
+        for deaths in (1, 2):
+            await self._cut_off(harness, 1, task)
+            assert await harness.store.deaths([task]) == {task: deaths}
+        await self._cut_off(harness, 1, task)
+        row = await harness.task(task)
+        assert (row.state, row.error_reason) == (State.FAILED, "worker_lost")
+        assert f"{MAX_CUT_OFFS} times" in (row.error_message or ""), "it says what came before"
+        assert await harness.operate(Event.REDRIVE, task)
+        await self._cut_off(harness, MAX_CUT_OFFS, task)
+        assert await harness.store.deaths([task]) == {}, "an operator's retry begins anew"
+        await harness.check_totals()
+
+    @pytest.mark.parametrize("outcome", [Snooze(0), RETRY_AT_ONCE])
+    async def test_cut_offs_count_in_a_row(self, harness: Harness, outcome: Outcome) -> None:
+        await harness.beat("judge")
+        task = await harness.enqueue(max_attempts=10)
+        for _ in range(2):
+            await self._cut_off(harness, MAX_CUT_OFFS, task)
+            assert await harness.settle(await harness.claim_one(), outcome)
+        assert await harness.store.deaths([task]) == {}
         await harness.check_totals()
 
     async def test_of_two_one_may_say_that_the_other_is_dead(self, harness: Harness) -> None:
@@ -298,17 +347,25 @@ class TestLiveness:
         await harness.beat("stopped", pid=5, birth=50)
         await harness.tick("stopped", stopping=True)
         await harness.beat("old", pid=6)
-        await harness.beat("elsewhere", pid=7, birth=70, host="another")
+        await harness.beat("cloned", pid=7, birth=70, host="another")
+        await harness.beat("contained", pid=7, birth=70, machine="boot, another pid namespace")
         await harness.beat("dead", pid=8, birth=80)
         held = await self._held_by(harness, "dead")
-        found = (await harness.beat("w1", pid=9, birth=90)).neighbours
-        assert found == {"dead": Process("host", 8, "boot", 80)}
+        await harness.advance(3)
+        heard = (await harness.beat("w1", pid=9, birth=90)).neighbours
+        assert {name: (one.process, one.every) for name, one in heard.items()} == {
+            "dead": (Process("host", 8, "boot", 80), BEAT)
+        }
+        assert 3 <= heard["dead"].silence < 4
+        process = heard["dead"].process
         assert (await harness.beat("old", pid=6)).neighbours == {}, "it does not know where it is"
         later = Process("host", 8, "boot", 81)
         assert await harness.store.bury("dead", later) is None, "the pid is another's by now"
         assert await harness.recover() == set()
-        assert await harness.store.bury("dead", found["dead"]) == 1
-        assert await harness.store.bury("dead", found["dead"]) is None, "once"
+        assert await harness.store.bury("dead", replace(process, host="another")) is None
+        assert await harness.store.bury("dead", replace(process, machine="boot, another pid namespace")) is None
+        assert await harness.store.bury("dead", process) == 1
+        assert await harness.store.bury("dead", process) is None, "once"
         assert await harness.recover() == {held.id}
         assert await harness.store.deaths([held.id]) == {held.id: 1}, "it is certain, so it counts"
         assert (await harness.beat("w1", pid=9, birth=90)).neighbours == {}

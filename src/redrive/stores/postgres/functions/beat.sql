@@ -1,6 +1,6 @@
 -- A worker's own beat, which comes apart from its ticks and from what it runs. "silent_in": seconds until somebody may be judged,
 -- if that is before the next beat. "declared": it had been declared dead. "drain": somebody has asked it to end. "neighbours": the
--- other workers whose processes this one can look for. p_age: seconds since this process became a worker, so that whatever was
+-- other workers whose processes this one can look for: pid, birth, seconds since its last beat and between two of them. p_age: seconds since this process became a worker, so that whatever was
 -- claimed under its name before then is another process's. p_machine, p_birth: where a pid means the same process, and which of
 -- those that had this pid it is; null where the system does not tell.
 create or replace function redrive.worker_beat(
@@ -51,8 +51,9 @@ begin
       select extract(epoch from v_now - greatest(w.started_at, w.beating_since)) from redrive.worker w where w.id = p_worker));
   end if;
   neighbours := (
-    select jsonb_object_agg(w.id, jsonb_build_array(w.pid, w.birth)) from redrive.worker w
-    where w.machine = p_machine and w.host = p_host and w.birth is not null and w.id <> p_worker
+    select jsonb_object_agg(w.id, jsonb_build_array(w.pid, w.birth, extract(epoch from v_now - w.seen_at), w.beats_ms / 1000.0))
+    from redrive.worker w
+    where w.machine = p_machine and w.host = p_host and w.birth is not null and w.beats_ms is not null and w.id <> p_worker
       and w.dead_at is null and not (w.stopping and w.running = 0)
       and w.seen_at > v_now - make_interval(secs => (p_dead_after_ms + p_lease_ms) / 1000.0));
 end $$;

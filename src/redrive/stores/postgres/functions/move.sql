@@ -24,7 +24,7 @@ begin
       delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
       message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, bulk_id text,
       seen bigint, keep double precision, quiet boolean, if_cancel_requested redrive.state, if_early redrive.state, death boolean,
-      forgotten boolean, alias text, peer text)
+      forgotten boolean, alias text, peer text, cut_off boolean)
   ), l as materialized (
     -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
     select t.* from redrive.task t where t.id = any (array(select v.id from v)) order by t.id for update
@@ -66,6 +66,7 @@ begin
       -- A worker that was lost uses up no attempt of what it had: another one is allowed in its place.
       -- What died with its worker before an attempt that a worker lived through is given back: deaths count in a row.
       deaths = case when ok.event in ('redrive', 'snooze', 'retry') then 0 when ok.death then t.deaths + 1 else t.deaths end,
+      cut_offs = case when ok.event in ('redrive', 'snooze', 'retry') then 0 when ok.cut_off then t.cut_offs + 1 else t.cut_offs end,
       apart = false,
       max_attempts = case when ok.event in ('redrive', 'snooze', 'retry') then greatest(t.max_attempts - t.deaths, 1)
         when ok.death then least(t.max_attempts + 1, 1000000) else t.max_attempts end,

@@ -16,6 +16,7 @@ begin
       'judge_silent',
       'has_leases',
       'bury_process',
+      'ended_leases',
       'erase_reasons',
       'outside_views',
       'administer',
@@ -1670,6 +1671,7 @@ alter table redrive.failure_group drop column alias;
 drop trigger guard_old on redrive.record;
 drop trigger guard_new on redrive.record;
 drop function redrive.guard_record();
+alter table redrive.task drop column cut_offs;
 alter table redrive.worker drop column cut_off_at, drop column birth, drop column machine;
 
 drop index redrive.task_retried;

@@ -47,6 +47,8 @@ alter table redrive.worker
   add column machine    text,                      -- where its pid means the same process: boot and namespaces; null: not known
   add column birth      bigint,                    -- when its process began, by that machine: pids are used again
   add column cut_off_at timestamptz;               -- leases of it that ended at this moment did so because most of the fleet was silent
+alter table redrive.task
+  add column cut_offs integer not null default 0;  -- how often in a row its worker fell silent with most of the fleet
 -- Who runs tasks does not say who may operate: tokens, sessions and approvals are written by those who may call
 -- redrive.administer(), which grant_api lets. Workers close requests that nobody decided in time, and clean what quotes
 -- somebody who is erased; neither changes what was asked for, nor what was decided.
@@ -751,7 +753,7 @@ begin
       delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
       message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, bulk_id text,
       seen bigint, keep double precision, quiet boolean, if_cancel_requested redrive.state, if_early redrive.state, death boolean,
-      forgotten boolean, alias text, peer text)
+      forgotten boolean, alias text, peer text, cut_off boolean)
   ), l as materialized (
     -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
     select t.* from redrive.task t where t.id = any (array(select v.id from v)) order by t.id for update
@@ -793,6 +795,7 @@ begin
       -- A worker that was lost uses up no attempt of what it had: another one is allowed in its place.
       -- What died with its worker before an attempt that a worker lived through is given back: deaths count in a row.
       deaths = case when ok.event in ('redrive', 'snooze', 'retry') then 0 when ok.death then t.deaths + 1 else t.deaths end,
+      cut_offs = case when ok.event in ('redrive', 'snooze', 'retry') then 0 when ok.cut_off then t.cut_offs + 1 else t.cut_offs end,
       apart = false,
       max_attempts = case when ok.event in ('redrive', 'snooze', 'retry') then greatest(t.max_attempts - t.deaths, 1)
         when ok.death then least(t.max_attempts + 1, 1000000) else t.max_attempts end,
@@ -1103,7 +1106,7 @@ $$;
 
 -- A worker's own beat, which comes apart from its ticks and from what it runs. "silent_in": seconds until somebody may be judged,
 -- if that is before the next beat. "declared": it had been declared dead. "drain": somebody has asked it to end. "neighbours": the
--- other workers whose processes this one can look for. p_age: seconds since this process became a worker, so that whatever was
+-- other workers whose processes this one can look for: pid, birth, seconds since its last beat and between two of them. p_age: seconds since this process became a worker, so that whatever was
 -- claimed under its name before then is another process's. p_machine, p_birth: where a pid means the same process, and which of
 -- those that had this pid it is; null where the system does not tell.
 create or replace function redrive.worker_beat(
@@ -1154,8 +1157,9 @@ begin
       select extract(epoch from v_now - greatest(w.started_at, w.beating_since)) from redrive.worker w where w.id = p_worker));
   end if;
   neighbours := (
-    select jsonb_object_agg(w.id, jsonb_build_array(w.pid, w.birth)) from redrive.worker w
-    where w.machine = p_machine and w.host = p_host and w.birth is not null and w.id <> p_worker
+    select jsonb_object_agg(w.id, jsonb_build_array(w.pid, w.birth, extract(epoch from v_now - w.seen_at), w.beats_ms / 1000.0))
+    from redrive.worker w
+    where w.machine = p_machine and w.host = p_host and w.birth is not null and w.beats_ms is not null and w.id <> p_worker
       and w.dead_at is null and not (w.stopping and w.running = 0)
       and w.seen_at > v_now - make_interval(secs => (p_dead_after_ms + p_lease_ms) / 1000.0));
 end $$;
@@ -1350,22 +1354,34 @@ language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = o
 $$;
 
 -- The same, with the workers that were lost while they had the task; null where whoever had it is no worker that beats: then
--- nobody knows whether it died. "apart": whatever became of it is none of the task's doing: it had not begun it, or so many were
--- silent with it that it may have been the network.
-create or replace function redrive.expired_leases(p_from timestamptz, p_limit integer, p_feature text default null)
+-- nobody knows whether it died. "unbegun": it had not begun it. "cut_offs": where most of the fleet was silent with it, how often
+-- in a row that was so before.
+create or replace function redrive.ended_leases(p_from timestamptz, p_limit integer, p_feature text default null)
 returns table (
   id uuid, token uuid, attempt_count integer, max_attempts integer, worker_id text, feature text, kind text, queue text,
-  trace_id text, timeout double precision, seconds double precision, deaths integer, apart boolean)
+  trace_id text, timeout double precision, seconds double precision, deaths integer, unbegun boolean, cut_offs integer)
 language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
   select t.id, t.lease_token, t.attempt_count, t.max_attempts, t.worker_id, t.feature, t.kind, t.queue, t.trace_id,
     t.timeout_ms / 1000.0::double precision,
     coalesce(extract(epoch from (select clock_timestamp()) - t.last_attempt_at), 0)::double precision,
     case when exists (select 1 from redrive.worker w where w.id = t.worker_id and w.beats_ms is not null) then t.deaths end,
-    t.apart or exists (select 1 from redrive.worker w where w.id = t.worker_id and w.cut_off_at = t.lease_expires_at)
+    t.apart,
+    case when exists (select 1 from redrive.worker w where w.id = t.worker_id and w.cut_off_at = t.lease_expires_at) then t.cut_offs end
   from redrive.task t
   where t.state = 'running' and t.lease_expires_at <= (select clock_timestamp())
     and t.lease_expires_at >= coalesce(p_from, '-infinity') and t.feature is not distinct from p_feature
   order by t.lease_expires_at limit p_limit
+$$;
+
+-- For workers of the version before, which hand back what was not begun.
+create or replace function redrive.expired_leases(p_from timestamptz, p_limit integer, p_feature text default null)
+returns table (
+  id uuid, token uuid, attempt_count integer, max_attempts integer, worker_id text, feature text, kind text, queue text,
+  trace_id text, timeout double precision, seconds double precision, deaths integer, apart boolean)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select e.id, e.token, e.attempt_count, e.max_attempts, e.worker_id, e.feature, e.kind, e.queue, e.trace_id, e.timeout,
+    e.seconds, e.deaths, e.unbegun or e.cut_offs is not null
+  from redrive.ended_leases(p_from, p_limit, p_feature) e
 $$;
 
 -- functions/fold.sql

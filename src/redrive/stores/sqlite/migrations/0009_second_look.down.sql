@@ -9,6 +9,7 @@ alter table redrive_attempt drop column peer;
 drop index redrive_failure_group_alias;
 alter table redrive_failure_group drop column alias;
 
+alter table redrive_task drop column cut_offs;
 alter table redrive_worker drop column cut_off_at;
 alter table redrive_worker drop column birth;
 alter table redrive_worker drop column machine;

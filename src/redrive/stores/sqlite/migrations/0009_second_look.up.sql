@@ -35,6 +35,7 @@ create index redrive_task_retried on redrive_task (last_replayed_bulk_id, state,
 alter table redrive_worker add column machine text;           -- where its pid means the same process: boot and namespaces; null: not known
 alter table redrive_worker add column birth integer;          -- when its process began, by that machine: pids are used again
 alter table redrive_worker add column cut_off_at integer;     -- leases of it that ended at this moment did so because most of the fleet was silent
+alter table redrive_task add column cut_offs integer not null default 0; -- how often in a row its worker fell silent with most of the fleet
 
 -- Causes that a newer algorithm takes for one go on under the name that the first of them had; this is its newest name.
 alter table redrive_failure_group add column alias text;
