@@ -23,7 +23,7 @@ from redrive.settings import load_settings
 from tests.worker.conftest import drain, until
 
 ANN = Caller("ann", Role.OPERATOR)
-QUICK = {"poll_first": 0.0, "poll_next": 0.0, "poll_later": 0.0, "max_start": 3}
+QUICK = {"poll_first": 0.0, "poll_next": 0.0, "poll_later": 0.0, "max_start": 3, "last_look_seconds": 0.0}
 
 
 class Scripted:

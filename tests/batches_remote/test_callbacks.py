@@ -166,7 +166,7 @@ async def test_a_late_result_is_recorded_and_not_charged(
 ) -> None:
     await rich(app, amount=100)
     app.settings.of(BatchSettings).max_poll_count = 1
-    batch = await made(app, [{"polls": 1}])
+    batch = await made(app, [{"polls": 2}])
     await work(app, batch)
     address = provider.addresses[f"{batch.id}-1:1"]
     [item] = await items(app, batch)

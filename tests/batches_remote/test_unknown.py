@@ -3,6 +3,7 @@ asked about by ``redrive batch reconcile``."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -11,18 +12,43 @@ import pytest
 from redrive import App
 from redrive.batches.batch_service import BatchService
 from redrive.batches.metrics import fleet
+from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.doctor import examine_remote
+from redrive.batches.remote.names import SETTLE
 from redrive.batches.remote.overdue_items import end_overdue
+from redrive.batches.settings import BatchSettings
 from redrive.errors import RedriveError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Beat, ClaimRequest, Process
 from redrive.kernel.reads import Query
+from redrive.kernel.task import State
+from redrive.ledger.accounts import TooLittle
 from redrive.ledger.service import Ledger
+from redrive.ledger.settings import LedgerSettings
+from redrive.ops.access import Caller, Role
+from redrive.ops.retention import retention_of
+from redrive.settings import load_settings
 from redrive.testing.conformance.harness import JUDGEMENT
-from tests.batches_remote.conftest import ANN, Scripted, age, counts, made, money, rich, service, settled, work
+from tests.batches_remote.conftest import (
+    ANN,
+    QUICK,
+    Scripted,
+    age,
+    counts,
+    made,
+    make_app,
+    money,
+    opened,
+    rich,
+    run_sql,
+    service,
+    settled,
+    work,
+)
 from tests.batches_remote.test_faces import client_of
 from tests.batches_remote.test_overdue import close_circuit, never, open_circuit
+from tests.batches_remote.test_told import events, keep_events
 from tests.batches_remote.test_wait_reasons import _command, make_due
 from tests.console.conftest import console, page, text_of
 from tests.worker.conftest import drain
@@ -73,7 +99,7 @@ async def test_what_ran_all_the_same_is_found_and_not_charged(app: App, provider
 
     found = await reconciled(app, batch.id)
     assert {name: n for name, n in found.items() if n} == {
-        "asked": 3, "succeeded": 1, "failed": 1, "stopped": 1, "worth": {"acme": 10}
+        "asked": 3, "succeeded": 1, "failed": 1, "stopped": 1, "worth": {"acme": 10}, "ran": {str(batch.id): 1}
     }  # fmt: skip
     assert await money(app) == (1000, 0, 0), "nothing is charged by itself"
     items = await (await service(app)).items(batch.id)
@@ -88,6 +114,159 @@ async def test_what_ran_all_the_same_is_found_and_not_charged(app: App, provider
     assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
     acts = await store.audit(AuditFilter(action="BATCH_RECONCILE"), limit=10)
     assert len(acts) == 3 and all(one.actor == "ann" for one in acts)
+
+
+async def test_a_settlement_waits_for_a_last_look(store_url: str) -> None:
+    """What nobody could ask about, and what nobody would run any more, is asked about before the money goes back."""
+    app, provider = make_app(store_url, last_look_seconds=3600.0), Scripted()
+    app.provider("video", provider)
+    async with opened(app):
+        await rich(app)
+        provider.hold = True
+        batch = await work(app, await made(app, [{}, {"fail": "broken"}, LONG, {}]))
+        store, own = await app.store(), await service(app)
+        [lost] = [one.task_id for one in await own.items(batch.id) if one.n == 4]
+        await forget_task(app, str(lost))
+        await open_circuit(app)
+        while (await counts(app, batch)).get("failed", 0) < 3:
+            await end_overdue(store, 0.0, never)
+        provider.hold = False
+        batch = await work(app, batch)
+        assert (batch.state, await money(app)) == ("processing", (960, 40, 0)), "nobody may ask: it waits"
+        [waits] = await own.waits_for(batch.id)
+        assert waits.code == "last_look" and "the circuit of video is open" in waits.text
+        assert not provider.calls
+
+        await close_circuit(app)
+        await make_due(app, SETTLE)
+        batch = await work(app, batch)
+        assert (batch.state, await money(app)) == ("completed", (980, 0, 20))
+        items = await own.items(batch.id)
+        assert [(one.state, one.error_code, one.unknown, one.said) for one in items] == [
+            ("completed", None, False, "succeeded"),
+            ("failed", "PROVIDER_JOB_FAILED", False, "failed"),
+            ("failed", "BATCH_MAX_ITEM_SECONDS", True, "running"),
+            ("completed", None, False, "succeeded"),
+        ]
+        assert items[0].result == {"did": f"{batch.id}-1:1"} and not items[0].late
+        assert max(provider.starts.values()) == 1, "nothing was started again"
+        failed = await store.find(Query(states=(State.FAILED,), kind="BATCH_ITEM_VIDEO", limit=9))
+        assert {one.id for one in failed} == {items[1].task_id, items[2].task_id}
+        assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
+        assert len(await store.audit(AuditFilter(action="BATCH_LAST_LOOK"), limit=9)) == 1
+
+
+async def test_what_ran_all_the_same_is_charged_once(app: App, provider: Scripted) -> None:
+    await rich(app)
+    batch = await ended_without_a_word(app, provider, [{}, {"fail": "broken"}, {}, {}])
+    own, first = (await app.operator(ANN)).of(BatchService), str(batch.id)
+    with pytest.raises(RedriveError, match=r"item 1 .* is failed, and no job of it is known to have run"):
+        await own.charge(batch.id, [1], "it ran")
+    await reconciled(app, batch.id)
+    await keep_events(app)
+    with pytest.raises(RedriveError, match="say why"):
+        await own.charge(batch.id, [1])
+    with pytest.raises(RedriveError, match=r"item 2 .*the provider said: failed"):
+        await own.charge(batch.id, [2], "it ran")
+
+    # Every face offers it, and does it.
+    assert f"redrive batch charge {first}" in _command("batch", "show", first, "--url", app.settings.url)
+    async with console(app) as client:
+        assert "Charge 30 credits for them" in text_of(await page(client, f"/batches/{first}"))
+    async with client_of(app) as client:
+        at = f"/api/batches/{first}/charge"
+        dry = (await client.post(at, json={"dryRun": True})).json()
+        assert (dry["matched"], dry["charge"], dry["batch"]["remote"]["uncharged"]) == (3, 30, 3)
+        done = (await client.post(at, json={"items": [3], "reason": "invoice 7", "actor": "eve"})).json()
+        assert (done["matched"], done["charge"], done["batch"]["state"]) == (1, 10, "completed")
+    words = ("batch", "charge", first, "--item", "3", "--yes", "--reason", "again", "--url", app.settings.url)
+    assert "nothing is to be charged" in _command(*words), "of what was paid for nothing is"
+
+    # Two at once, for all of it: each item is paid for once.
+    bob = (await app.operator(Caller("bob", Role.OPERATOR))).of(BatchService)
+    both = await asyncio.gather(*(one.charge(first, (), "it ran") for one in (own, bob, own, bob)))
+    assert sorted(one.matched for one in both) == [0, 0, 0, 2]
+    assert await money(app) == (970, 0, 30)
+    found = await (await service(app)).show(first)
+    assert (found.state, found.round, found.captured, found.released) == ("completed", 3, 30, 40)
+    items = await (await service(app)).items(first)
+    assert [(one.state, one.late) for one in items] == [
+        ("completed", True),
+        ("failed", True),
+        *[("completed", True)] * 2,
+    ]
+    assert items[0].result == {"did": f"{first}-1:1"} and items[0].error_code is None
+
+    # The customer is told of each charge, by an event of its own.
+    assert [(one["event_id"], one["event_type"], one["data"]["captured"]) for one in (await events(app))[1:]] == [
+        (f"batch-{first}-2", "batch.completed", 10),
+        (f"batch-{first}-3", "batch.completed", 30),
+    ]
+    store = await app.store()
+    acts = await store.audit(AuditFilter(action="BATCH_CHARGE"), limit=9)
+    assert {(one.actor, one.reason) for one in acts} in (
+        {("eve", "invoice 7"), (who, "it ran")} for who in ("ann", "bob")
+    )
+    assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
+
+    # What failed can be retried as before, and is no longer listed where it was charged.
+    [task] = await store.find(Query(states=(State.FAILED,), kind="BATCH_ITEM_VIDEO", limit=9))
+    assert task.id == items[1].task_id
+    await close_circuit(app)
+    await (await service(app)).retry_failed(first)
+    batch = await settled(app, batch)
+    assert (batch.round, batch.in_round, batch.captured) == (4, 1, 30)
+    assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
+    late = retention_of(app.settings.with_values(history_days=0.000_000_1), app.features)
+    for _ in range(3):
+        await store.upkeep("prune", late)
+    [row] = await store.feature_rows("batches", "remote_left")
+    assert (row["batches"], row["items"]) == (0, 0)
+    assert (await (await app.operator(ANN)).of(Ledger).verify()).ok, "the books are right without its rows"
+
+
+async def test_a_large_charge_waits_for_a_second_person(store_url: str) -> None:
+    settings = load_settings(url=store_url, log_format="off").holding(BatchSettings(**QUICK))
+    app, provider = App(settings=settings.holding(LedgerSettings(approvals_above=15))), Scripted()
+    app.provider("video", provider)
+    async with opened(app):
+        await rich(app)
+        batch = await ended_without_a_word(app, provider, [{}, {}, {}])
+        await reconciled(app, batch.id)
+        own = (await app.operator(ANN)).of(BatchService)
+        assert (await own.charge(batch.id, [1], "one")).approval is None
+        asked = await own.charge(batch.id, (), "the rest")
+        assert asked.approval is not None and asked.matched == 2 and await money(app) == (990, 0, 10)
+        bob = await app.operator(Caller("bob", Role.OPERATOR))
+        await bob.approvals.approve(asked.approval.id, "fine")
+        assert await money(app) == (970, 0, 30)
+        acts = await (await app.store()).audit(AuditFilter(action="BATCH_CHARGE"), limit=9)
+        assert [(one.actor, one.reason) for one in acts] == [("ann", "the rest"), ("ann", "one")]
+
+
+async def test_a_charge_that_cannot_be_paid_is_refused(app: App, provider: Scripted) -> None:
+    await rich(app, amount=20)
+    batch = await ended_without_a_word(app, provider, [{}, {}])
+    await reconciled(app, batch.id)
+    await app.ledger.adjust("acme", -5, "less", reason="a test")
+    with pytest.raises(TooLittle, match="acme has 15 to spend; this needs 20"):
+        await app.of(RemoteBatches).charge(batch.id, "it ran")
+    assert await money(app) == (15, 0, 0)
+    assert (await app.of(RemoteBatches).charge(batch.id, "it ran", [2])).captured == 10
+
+
+async def forget_task(app: App, task: str) -> None:
+    """Takes a task away behind everybody's back, with its place in its join, as a key that somebody took would."""
+    await run_sql(
+        app,
+        f"delete from redrive_task where id = '{task}'",
+        f"delete from redrive.task where id = '{task}'",
+    )
+    await run_sql(
+        app,
+        "update redrive_join set total = total - 1",
+        "update redrive.task_join set total = total - 1",
+    )
 
 
 async def test_a_retry_of_what_is_unknown_looks_at_its_job(app: App, provider: Scripted) -> None:

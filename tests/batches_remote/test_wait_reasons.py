@@ -48,8 +48,8 @@ async def _waits(app: App, batch: RemoteBatch) -> list[Any]:
     return await (await app.operator(ANN)).of(BatchService).waits_for(batch.id)
 
 
-async def _items(app: App) -> list[Any]:
-    return await (await app.store()).find(Query((State.QUEUED, State.DELAYED), ITEM, limit=10))
+async def _items(app: App, kind: str = ITEM) -> list[Any]:
+    return await (await app.store()).find(Query((State.QUEUED, State.DELAYED), kind, limit=10))
 
 
 def _command(*words: str) -> str:
@@ -61,8 +61,10 @@ async def pause(app: App, name: str, on: bool) -> None:
     await (await app.store()).apply(Commit(controls=[Hold(Target.KIND, name, on, "ann", "the invoice is open")]))
 
 
-async def make_due(app: App) -> None:
-    moves = [Transition(one.id, Event.DUE, State.QUEUED) for one in await _items(app) if one.state is State.DELAYED]
+async def make_due(app: App, kind: str = ITEM) -> None:
+    moves = [
+        Transition(one.id, Event.DUE, State.QUEUED) for one in await _items(app, kind) if one.state is State.DELAYED
+    ]
     await (await app.store()).apply(Commit(transitions=moves))
 
 

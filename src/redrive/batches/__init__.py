@@ -75,6 +75,13 @@ async def _retry_failed(session: Any, asked: Asked, land: Land) -> None:
     await ApprovedBatches(session).carry_out(RETRY_FAILED, asked, land)
 
 
+async def _charge(session: Any, asked: Asked, land: Land) -> None:
+    """Charges for items that ran all the same, which a second operator has agreed to."""
+    from redrive.batches.remote.approved_actions import CHARGE, ApprovedBatches
+
+    await ApprovedBatches(session).carry_out(CHARGE, asked, land)
+
+
 BATCHES = Feature(
     "batches",
     __name__,
@@ -105,7 +112,11 @@ BATCHES = Feature(
     retry_guard=GUARD,
     reserved_kinds=RESERVED_KINDS,
     max_deaths=MAX_DEATHS,
-    approved=(ApprovedAction("cancel", _cancel), ApprovedAction("retry_failed", _retry_failed)),
+    approved=(
+        ApprovedAction("cancel", _cancel),
+        ApprovedAction("retry_failed", _retry_failed),
+        ApprovedAction("charge", _charge),
+    ),
     verify="redrive.batches.remote.ledger_checks:check",
     holds="redrive.batches.remote.ledger_checks:holds",
     unheld="redrive.batches.remote.ledger_checks:unheld",

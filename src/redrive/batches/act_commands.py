@@ -1,4 +1,4 @@
-"""``redrive batch cancel`` and ``retry-failed``, for batches of both sorts, and ``reconcile``."""
+"""``redrive batch cancel`` and ``retry-failed``, for batches of both sorts, ``reconcile`` and ``charge``."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from redrive.cli.support.options import Reason
 from redrive.cli.support.start_operation import Rate, say_approval
 from redrive.feature import Operator
 from redrive.feature.cli import AppName, By, Json, Url, operate, output
+from redrive.ledger.service import Ledger
 
 T = TypeVar("T")
 Wait = Annotated[bool, typer.Option("--wait", help="Follow it to its end: the operation, or the batch at a provider.")]
@@ -104,16 +105,16 @@ def reconcile(
     """Ask providers about items that ended without their word, and say what ran all the same. Nothing is charged; jobs
     that still run are cancelled there, since nobody waits for them. A worker asks."""
 
-    async def ask(own: Operator) -> tuple[Reconciling, dict[str, Any] | None]:
+    async def ask(own: Operator) -> tuple[Reconciling, dict[str, Any] | None, str]:
         service, until = own.of(BatchService), time.monotonic() + seconds
         begun = await service.reconcile(batch, reason)
         while True:
             found = await service.reconciled(begun.task)
             if found is not None or time.monotonic() >= until:
-                return begun, found
+                return begun, found, own.of(Ledger).unit
             await asyncio.sleep(LOOK_EVERY_S)
 
-    begun, found = operate(url, app, ask, by=by, has=None if batch is None else has(batch))
+    begun, found, unit = operate(url, app, ask, by=by, has=None if batch is None else has(batch))
     if json:
         output.emit({"task": str(begun.task), "items": begun.items, "result": found})
         return
@@ -121,7 +122,42 @@ def reconcile(
         output.say(f"a worker asks about {_items(begun.items)}; it has not ended yet")
         output.say(output.suggest(f"what came of it: redrive show {begun.task}"))
         return
-    say_reconciled(found, str(begun.task))
+    say_reconciled(found, unit)
+
+
+def charge(
+    batch: Id,
+    item: Annotated[
+        list[int] | None, typer.Option("--item", metavar="N", min=1, help="Only this item; can be repeated.")
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """Charge for items of a settled batch that ended here, and whose jobs ran all the same, as the provider said when
+    it was asked (redrive batch reconcile). They are completed from then on, with their results, and the customer is
+    told. Each is charged once, however often this is done."""
+    at, items = _Place(batch, by, url, app, json), item or []
+    seen = at.ask(lambda own: own.preview_charge(batch, items))
+    if dry_run:
+        _would("charge for", seen, json)
+        return
+    if seen.matched:
+        told = f", {seen.charge} {seen.unit}" if seen.charge else ""
+        confirm(f"charge for {_items(seen.matched)} of batch {batch} that ran all the same{told}?", yes)
+    done = at.ask(lambda own: own.charge(batch, items, reason))
+    unit = "" if done.batch.remote is None else done.batch.remote.unit
+    left = 0 if done.batch.remote is None else done.batch.remote.uncharged
+    told = f"{_items(done.matched)} are completed, {done.charge or 0} {unit} charged"
+    if not done.matched:
+        told = "nothing is to be charged: no item ended here whose job is known to have run"
+    elif left and not items:
+        told += f"; {left} more ran: charge again for the rest"
+    _done(done, "charge", told, False, at)
 
 
 def _items(number: int) -> str:
@@ -137,7 +173,8 @@ def _would(name: str, seen: Preview, json: bool) -> None:
         about = {"action": name, "matched": seen.matched, "dry_run": True, "needs_approval": seen.approval}
         output.emit({**about, "charge": seen.charge})
         return
-    output.say(f"would {name} {_items(seen.matched)}{said_charge(seen.charge, seen.unit)}; nothing was done")
+    told = said_charge(seen.charge, seen.unit)
+    output.say(f"would {name} {_items(seen.matched)}{told}; nothing was done")
     say_approval(seen.approval)
 
 

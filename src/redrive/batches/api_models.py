@@ -21,6 +21,7 @@ class RemotePartOut(Out):
     round: int
     processing: int = Field(description="Items that are with the provider.")
     unknown: int = Field(description="Items that have ended without the provider's word.")
+    uncharged: int = Field(description="Items that ended here, whose jobs ran all the same: nobody has paid for them.")
     max_in_flight: int | None = Field(description="So many of its jobs run at once; null: any number.")
     frozen: int
     captured: int
@@ -135,6 +136,13 @@ class BatchRetryIn(BulkIn):
 
 
 class CancelIn(In):
+    reason: str | None = None
+    actor: str | None = None
+    dry_run: bool = False
+
+
+class ChargeIn(In):
+    items: list[int] = Field(default=[], max_length=1000, description="Their places, from 1; none: all that ran.")
     reason: str | None = None
     actor: str | None = None
     dry_run: bool = False

@@ -71,6 +71,7 @@ class RemotePart:
     round: int
     processing: int  # items that are with the provider
     unknown: int  # items that have ended without the provider's word: nobody knows what became of their jobs
+    uncharged: int  # items that ended here, whose jobs ran all the same, and that nobody has paid for
     max_in_flight: int | None  # so many of its jobs may run at once
     frozen: int
     captured: int

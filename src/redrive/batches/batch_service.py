@@ -230,6 +230,32 @@ class BatchService(Service):
         number = before.failed if done.batch is None else done.batch.in_round
         return Acted(found, number, approval=done.approval, charge=_charge(found, number))
 
+    async def preview_charge(self, batch: UUID | str, items: Sequence[int] = ()) -> Preview:
+        """Returns how many items a charge is about, what it comes to, and whether a second operator has to agree."""
+        self._session.may(Role.OPERATOR)
+        found = await self._paid(batch)
+        number = len(await self._remote.ran(found.id, items))
+        amount = _charge(found, number) or 0
+        return Preview(
+            number, await self._approved.needs_for(amount), amount, found.remote.unit if found.remote else ""
+        )
+
+    async def charge(self, batch: UUID | str, items: Sequence[int] = (), reason: str | None = None) -> Acted:
+        """Charges for items of a settled batch that ended here, and whose jobs ran all the same: of these, or of all.
+        They are completed from then on; each is charged once, however often this is asked for."""
+        self._session.may(Role.OPERATOR)
+        before = await self._paid(batch)
+        number = len(await self._remote.ran(before.id, items))
+        done = await self._approved.charge(before, items, reason)
+        found = await self._remote.common(batch)
+        number = done.charged if done.approval is None else number
+        return Acted(found, number, approval=done.approval, charge=_charge(found, number))
+
+    async def _paid(self, batch: UUID | str) -> Batch:
+        if not await self.is_remote(batch):
+            raise InvalidInput(f"batch {batch} is of tasks, which cost nothing", hint="only jobs at a provider do")
+        return await self._remote.common(batch)
+
     async def reconcile(self, batch: UUID | str | None = None, reason: str | None = None) -> Reconciling:
         """Has a worker ask providers about items that ended without their word, of one batch or of all."""
         if batch is not None and not await self.is_remote(batch):

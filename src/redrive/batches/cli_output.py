@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -103,6 +102,9 @@ def say_failures(batch: Batch, failures: Failures) -> None:
     if batch.remote is not None and batch.remote.unknown:
         output.say(f"  {batch.remote.unknown} ended without the provider's word: their jobs may have run all the same")
         output.say(output.suggest(f"ask: redrive batch reconcile {batch.id}"))
+    if batch.remote is not None and batch.remote.uncharged:
+        output.say(f"  {batch.remote.uncharged} ended here and ran all the same: nobody has paid for them")
+        output.say(output.suggest(f"charge for them: redrive batch charge {batch.id} --reason '…'"))
     if batch.failed and (batch.remote is None or batch.ended):
         charge = "" if batch.remote is None else said_charge(batch.remote.price_of(batch.failed), batch.remote.unit)
         output.say(output.suggest(f"retry them{charge}: redrive batch retry-failed {batch.id}"))
@@ -118,7 +120,7 @@ _WORDS = {
 }
 
 
-def say_reconciled(found: Mapping[str, Any], task: str) -> None:
+def say_reconciled(found: Mapping[str, Any], unit: str) -> None:
     """Says what providers said of items that had ended without their word, and how to charge for what ran."""
     if not found["asked"]:
         output.say("no item has ended without its provider's word")
@@ -130,9 +132,9 @@ def say_reconciled(found: Mapping[str, Any], task: str) -> None:
             output.say(f"  {found[name]} {words}")
     for account, worth in found["worth"].items():
         if worth:
-            key = f"reconcile:{task}:{account}"
-            fix = f"redrive ledger adjust {shlex.quote(account)} -{worth} --key {shlex.quote(key)} --reason '…'"
-            output.say(output.suggest(f"charge {account} for what ran, if that is right: {fix}"))
+            output.say(f"  {worth} {unit} of {account} would pay for what ran")
+    for batch in found.get("ran", {}):
+        output.say(output.suggest(f"charge for what ran, if that is right: redrive batch charge {batch} --reason '…'"))
 
 
 def said_charge(charge: int | None, unit: str) -> str:

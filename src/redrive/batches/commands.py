@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.batches import cli_output
-from redrive.batches.act_commands import cancel, reconcile, retry_failed
+from redrive.batches.act_commands import cancel, charge, reconcile, retry_failed
 from redrive.batches.batch import Batch, BatchState, ItemState
 from redrive.batches.batch_service import BatchService
 from redrive.batches.create_command import create
@@ -140,3 +140,4 @@ def _write_csv(batch: str, wanted: WantedItems, url: str | None, app: str | None
 cli.command("cancel")(cancel)
 cli.command("retry-failed")(retry_failed)
 cli.command("reconcile")(reconcile)
+cli.command("charge")(charge)

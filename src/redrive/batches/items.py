@@ -35,7 +35,7 @@ class JobPart:
     progress: float | None
     poll_count: int
     last_poll_at: datetime | None
-    late: bool  # what it says came after the batch was settled, and was not charged
+    late: bool  # what it says came after the batch was settled; not charged unless it is completed
     unknown: bool  # it has ended without the provider's word: nobody knows what became of its job
     said: str | None  # what the provider said of its job after that
     waits_for: str | None  # while it has not ended

@@ -124,6 +124,9 @@ async def _act_on_remote(page: TheForm, batch: str) -> Response:
         case "retry_failed":
             done = await own.retry_failed(batch, reason)
             told = f"{done.matched:,} items are started again, as a new charge."
+        case "charge":
+            done = await own.charge(batch, (), reason)
+            told = f"{done.matched:,} items are charged for, and completed."
         case "reconcile":
             begun = await own.reconcile(batch, reason)
             return page.go(page.link(f"/batches/{batch}"), f"A worker asks the provider about {begun.items:,} items.")

@@ -188,6 +188,32 @@ from jsonb_to_recordset($1) x(batch uuid, round integer, code text, message text
 where i.batch = x.batch and i.round = x.round and i.state in ('pending', 'processing')
   and not exists (select 1 from redrive.task t where t.id = i.task_id and t.state in ('queued', 'delayed', 'running', 'paused'))
 
+-- items_unseen: items of a round ($2) that were failed without their provider's word, and that nobody has asked about since, behind a place ($3), so many ($4); not those whose job is another's
+select i.batch, i.n, i.round, i.state, i.job, i.start_key, i.task_id as task from redrive.batches_item i
+where i.unknown and i.batch = $1::text::uuid and i.n > $3 and i.round = $2 and i.state = 'failed' and i.said is null
+  and (i.job is null or not exists (select 1 from redrive.batches_item o where o.batch = i.batch and o.job = i.job and o.n <> i.n))
+order by i.n limit $4
+
+-- items_seen: what their provider said of them before their batch was settled
+update redrive.batches_item i set state = coalesce(x.state, i.state), said = x.said, unknown = x.unknown, job = coalesce(i.job, x.job), result = coalesce(x.result, i.result),
+  progress = case when x.state = 'completed' then 100.0 else i.progress end,
+  error_code = case when x.state is null then coalesce(x.code, i.error_code) end, error_message = case when x.state is not null then null when x.code is not null then x.message else i.error_message end,
+  failure_type = case when x.state is null then coalesce(x.type, i.failure_type) end
+from jsonb_to_recordset($1) x(batch uuid, n integer, round integer, state text, said text, unknown boolean, job text, result text, code text, message text, type text)
+where i.batch = x.batch and i.n = x.n and i.round = x.round and i.state = 'failed' and i.unknown
+
+-- items_ran: items of a settled batch ($1) that ended here, whose jobs ran all the same, and that nobody has paid for, behind a place ($2), so many ($3); not those whose job is another's
+select i.n, i.state, i.task_id as task from redrive.batches_item i
+where i.batch = $1::text::uuid and i.n > $2 and i.said = 'succeeded' and i.state in ('failed', 'cancelled')
+  and not exists (select 1 from redrive.batches_item o where o.batch = i.batch and o.job = i.job and o.n <> i.n and (o.state = 'completed' or o.n < i.n))
+order by i.n limit $3
+
+-- items_charged: these count as completed from now on, in a round of their own; nothing lands where one of them has been paid for, or started again, for want of a round
+update redrive.batches_item i set round = case when i.said = 'succeeded' and i.state in ('failed', 'cancelled') then x.round end, ordinal = x.ordinal,
+  state = 'completed', late = true, unknown = false, error_code = null, error_message = null, failure_type = null
+from jsonb_to_recordset($1) x(batch uuid, n integer, round integer, ordinal integer)
+where i.batch = x.batch and i.n = x.n
+
 -- remote_round_ended: nothing lands while an item of the round has not ended, or where another number has succeeded, for want of a round
 update redrive.batches_remote b set round = case
   when not exists (select 1 from redrive.batches_item i where i.batch = b.id and i.state in ('pending', 'processing') and i.round = x.round)
@@ -228,7 +254,8 @@ select b.*, case when b.state in ('queued', 'processing') then (select count(*) 
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
   (select count(*) from redrive.batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing,
-  (select count(*) from redrive.batches_item i where i.batch = b.id and i.unknown) as n_unknown
+  (select count(*) from redrive.batches_item i where i.batch = b.id and i.unknown) as n_unknown,
+  (select count(*) from redrive.batches_item i where b.state in ('completed', 'failed', 'cancelled') and i.batch = b.id and i.said = 'succeeded' and i.state in ('failed', 'cancelled')) as n_uncharged
 from (select * from redrive.batches_remote where state <> 'draft' and ($1::text is null or id < $1::text::uuid) and ($2::text is null or state = $2)
   and ($3::text is null or provider = $3) and ($4::text is null or account = $4) order by id desc limit $5) b order by b.id desc
 
@@ -237,7 +264,8 @@ select b.*, case when b.state in ('queued', 'processing') then (select count(*) 
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
   (select count(*) from redrive.batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing,
-  (select count(*) from redrive.batches_item i where i.batch = b.id and i.unknown) as n_unknown
+  (select count(*) from redrive.batches_item i where i.batch = b.id and i.unknown) as n_unknown,
+  (select count(*) from redrive.batches_item i where b.state in ('completed', 'failed', 'cancelled') and i.batch = b.id and i.said = 'succeeded' and i.state in ('failed', 'cancelled')) as n_uncharged
 from redrive.batches_remote b where b.id = $1::text::uuid and b.state <> 'draft'
 
 -- remote_unsettled: how many there are, up to so many
@@ -403,10 +431,10 @@ select x.what, count(*) as n, min(x.n) as first, min(x.message) as message from 
   from redrive.batches_item i
   where i.batch = $1::text::uuid and i.round = $2 and i.state in ('pending', 'processing')) x group by x.what
 
--- items_unknown: items that ended without their provider's word, of one batch ($1) or of all, behind a batch ($2) and place ($3), so many ($4)
+-- items_unknown: items of settled batches, of one ($1) or of all, that ended without their provider's word, behind a batch ($2) and place ($3), so many ($4)
 select i.batch, i.n, i.round, i.state, i.job, i.start_key, b.provider, b.account, b.price, b.scope
 from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch
-where i.unknown and ($1::text is null or i.batch = $1::text::uuid) and (i.batch, i.n) > ($2::text::uuid, $3) and b.state in ('completed', 'failed', 'cancelled', 'processing')
+where i.unknown and ($1::text is null or i.batch = $1::text::uuid) and (i.batch, i.n) > ($2::text::uuid, $3) and b.state in ('completed', 'failed', 'cancelled')
 order by i.batch, i.n limit $4
 
 -- unknown_items: how many items, of a batch ($1) or of all, ended without their provider's word, up to ten thousand, and of how many batches

@@ -15,6 +15,7 @@ from redrive.batches.api_models import (
     BatchPageOut,
     BatchRetryIn,
     CancelIn,
+    ChargeIn,
     FailuresOut,
     ItemPageOut,
     ReconcileIn,
@@ -145,6 +146,17 @@ async def retry_failed(batch: UUID, operator: TheOperator, body: BatchRetryIn | 
         return await _respond_preview(await own.of(BatchService).preview_retry(batch), own, batch)
     done = await own.of(BatchService).retry_failed(batch, asked.reason, rate=asked.rate, canary=asked.made_canary())
     return await _respond_acted(done, own)
+
+
+@router.post("/{batch}/charge", status_code=202, response_model=ActedOut)
+async def charge_batch(batch: UUID, operator: TheOperator, body: ChargeIn | None = None) -> Response:
+    """Charge for items of a settled batch that ended here, and whose jobs ran all the same, as the provider said when
+    it was asked: these, or all. They are completed from then on, and the customer is told. Each is charged once."""
+    asked = body or ChargeIn()
+    own = operator.named(asked.actor)
+    if asked.dry_run:
+        return await _respond_preview(await own.of(BatchService).preview_charge(batch, asked.items), own, batch)
+    return await _respond_acted(await own.of(BatchService).charge(batch, asked.items, asked.reason), own)
 
 
 @router.post("/reconcile", status_code=202, response_model=ReconcileOut)

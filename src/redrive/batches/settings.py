@@ -21,6 +21,8 @@ class BatchSettings(FeatureSettings):
     # A start that fails is repeated so often, and for so long; then its item is failed by what the provider said.
     max_start_attempts: int = setting("BATCH_MAX_START_ATTEMPTS", 10, ge=1, le=100_000)
     max_start_seconds: float = setting("BATCH_MAX_START_SECONDS", 21_600.0, gt=0, le=31_536_000)
+    # A settlement waits so long for a provider that cannot be asked about items that were failed without its word.
+    last_look_seconds: float = setting("BATCH_LAST_LOOK_SECONDS", 900.0, ge=0, le=86_400)
     # So many jobs of each provider may run at once, over all batches and workers; unset: any number.
     max_in_flight: int | None = setting("BATCH_MAX_IN_FLIGHT", None, ge=1, le=1_000_000)
     # Seconds between polls: of the first two, the next two, and all later ones.

@@ -73,6 +73,16 @@ class RemoteBatches:
         task that does. Nothing is charged."""
         return (await (await self._own(on)).reconcile(batch, reason)).task
 
+    async def charge(
+        self, batch: UUID | str, reason: str, items: Sequence[int] = (), *, on: str | None = None
+    ) -> RemoteBatch:
+        """Charge for items of a settled batch, or for all, that ended here and whose jobs ran all the same, as
+        ``reconcile`` or a late call found. They are completed from then on, and the customer is told; each is charged
+        once."""
+        own = await self._own(on)
+        await own.charge(batch, reason, items)
+        return await own.show(batch)
+
     async def cancel(self, batch: UUID | str, reason: str | None = None, *, on: str | None = None) -> RemoteBatch:
         """Cancel a batch: what was not started is released, what runs is polled to its end."""
         return await (await self._own(on)).cancel(batch, reason)

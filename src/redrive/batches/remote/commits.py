@@ -1,4 +1,5 @@
-"""The Commits of a remote batch: dispatched, failed for want of money, settled, released, cancelled, retried.
+"""The Commits of a remote batch: dispatched, failed for want of money, settled, released, cancelled, retried,
+charged for afterwards.
 
 Pure: each is made of a batch as it was read, and lands only if nobody has changed that batch since
 (``RemoteBatch.moved``). So each happens once, whoever tries, and money and state are never apart."""
@@ -6,8 +7,10 @@ Pure: each is made of a batch as it was read, and lands only if nobody has chang
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from redrive.batches.batch import FEATURE, BatchState, ItemState
 from redrive.batches.remote.end_items import counted, ended, lost_items, unstarted, without_lost
@@ -27,8 +30,9 @@ from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.joins import NewJoin
+from redrive.kernel.machine import Event, Transition
 from redrive.kernel.reactions import Rows
-from redrive.kernel.task import NewTask
+from redrive.kernel.task import NewTask, State
 from redrive.ledger import movements
 
 WORKER = "worker"
@@ -229,6 +233,69 @@ def retried(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_a
         postings=() if money is None else money.postings,
         rows=[moved, again, *(() if money is None else money.rows)],
         audits=[audit, *put_away.audits],
+    )
+
+
+def charged_late(
+    batch: RemoteBatch, items: Sequence[Mapping[str, Any]], who: str, reason: str, counts: Counts
+) -> Commit:
+    """Charges for items of a settled batch that ended here, and whose jobs ran all the same: from now on they are
+    completed, in a round of their own, whose price is frozen and captured at once. The customer is told. With too
+    little nothing of it lands, nor where one of them was paid for meanwhile."""
+    now = replace(batch, round=batch.round + 1, in_round=len(items))
+    amount = batch.price_of(len(items))
+    money: tuple[movements.Movement, ...] = ()
+    if batch.account and amount:
+        money = (
+            movements.freeze(batch.account, amount, now.reference, now.charge, reason=reason),
+            movements.settle(batch.account, now.reference, now.charge, captured=amount, reason=reason),
+        )
+    states = dict(counts.states)
+    for item in items:
+        states[ItemState(item["state"])] -= 1
+    states[ItemState.COMPLETED] = states.get(ItemState.COMPLETED, 0) + len(items)
+    state = BatchState.CANCELLED if batch.state is BatchState.CANCELLED else BatchState.COMPLETED
+    moved = batch.moved(
+        state=state,
+        reason=batch.reason if state is BatchState.CANCELLED else None,
+        round=now.round,
+        in_round=now.in_round,
+        captured=batch.captured + amount,
+        settled="now",
+    )
+    places = tuple(
+        {"batch": str(batch.id), "n": item["n"], "round": now.round, "ordinal": at} for at, item in enumerate(items, 1)
+    )
+    after = {"round": now.round, "items": [item["n"] for item in items], "captured": amount}
+    audit = Audit(who, "BATCH_CHARGE", reason, target=batch.reference, scope=batch.scope, after=after)
+    return Commit(
+        enqueues=[notice(now, state, states, batch.captured + amount, batch.released)],
+        transitions=[
+            _put_away(item["task"], batch, who) for item in items if item["state"] == ItemState.FAILED and item["task"]
+        ],
+        postings=[posting for one in money for posting in one.postings],
+        rows=[
+            moved,
+            Rows(FEATURE, "items_charged", places),
+            counted(batch),
+            *(rows for one in money for rows in one.rows),
+        ],
+        audits=[audit],
+    )
+
+
+def _put_away(task: object, batch: RemoteBatch, who: str) -> Transition:
+    """Returns what takes the task of an item that is completed after all from those that are failed."""
+    why = f"its job ran all the same: charged in round {batch.round + 1} of batch {batch.id}"
+    return Transition(
+        UUID(str(task)),
+        Event.CANCEL,
+        State.CANCELLED,
+        actor=who,
+        reason=why,
+        action="TASK_FORGET",
+        forgotten=True,
+        sources=(State.FAILED,),
     )
 
 

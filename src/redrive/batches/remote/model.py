@@ -116,7 +116,10 @@ def batch_of(row: Mapping[str, Any]) -> Batch:
     """Returns what all batches have in common, of a row with the counts of its items."""
     own = remote_of(row)
     part = RemotePart(
-        processing=row["n_processing"], unknown=row["n_unknown"], **{name: getattr(own, name) for name in _PART}
+        processing=row["n_processing"],
+        unknown=row["n_unknown"],
+        uncharged=row["n_uncharged"],
+        **{name: getattr(own, name) for name in _PART},
     )
     completed, failed, cancelled = (row[f"n_{state}"] for state in ENDED_ITEMS)
     return Batch(
@@ -134,7 +137,7 @@ def batch_of(row: Mapping[str, Any]) -> Batch:
     )
 
 
-_PART = tuple(one.name for one in fields(RemotePart) if one.name not in ("processing", "unknown", "unit"))
+_PART = tuple(one.name for one in fields(RemotePart) if one.name not in ("processing", "unknown", "uncharged", "unit"))
 _SHARED = (
     "id",
     "name",
@@ -167,7 +170,7 @@ class BatchItem:
     error_code: str | None
     error_message: str | None
     failure_type: str | None
-    late: bool  # what it says came after the batch was settled, and was not charged
+    late: bool  # what it says came after the batch was settled; not charged unless it is completed
     unknown: bool = False  # it has ended without the provider's word: nobody knows what became of its job
     said: str | None = None  # what the provider said of its job after that
 

@@ -9,7 +9,7 @@ from redrive.batches.remote.approved_actions import CANCEL, RETRY_FAILED, Approv
 from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.page_regions import ROWS, shown
 from redrive.batches.remote.reads import Progress
-from redrive.batches.remote.service import RemoteBatchService
+from redrive.batches.remote.service import MOST_CHARGED, RemoteBatchService
 from redrive.console.filters import refuse_unknown
 from redrive.errors import InvalidInput
 from redrive.feature import Operator, Task
@@ -34,6 +34,7 @@ async def one_remote(page: ThePage, batch: str) -> Response:
         shown=made,
         payer=await _payer(page.operator, made.found.batch) if page.may_act else None,
         approval=await _second_person(page.operator, made.found) if page.may_act else None,
+        charge_approval=await _second_for_charge(page.operator, made.found) if page.may_act else None,
         state=state,
         states=list(ItemState),
         kind=kind,
@@ -54,6 +55,10 @@ async def _second_person(operator: Operator, found: Progress) -> str | None:
     if found.batch.settled:
         return await own.needs(RETRY_FAILED, states[ItemState.FAILED])
     return await own.needs(CANCEL, states[ItemState.PENDING] + states[ItemState.PROCESSING])
+
+
+async def _second_for_charge(operator: Operator, found: Progress) -> str | None:
+    return await operator.of(ApprovedBatches).needs_for(found.batch.price_of(min(found.uncharged, MOST_CHARGED)))
 
 
 async def panel(operator: Operator, task: Task) -> Panel | None:

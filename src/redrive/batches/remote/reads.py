@@ -42,6 +42,7 @@ class Progress:
     by_type: dict[str, int]
     by_code: dict[str, int]
     unknown: int = 0  # items that ended without the provider's word
+    uncharged: int = 0  # items that ended here, and ran all the same
 
 
 class RemoteBatchReads(Service):
@@ -108,7 +109,9 @@ class RemoteBatchReads(Service):
             kind, code = row["failure_type"] or "unknown", row["error_code"] or "unknown"
             types[kind] = types.get(kind, 0) + row["n"]
             codes[code] = codes.get(code, 0) + row["n"]
-        return Progress(found, await count_items(self._store, found), types, codes, await self.unknown(found.id))
+        counts, part = await count_items(self._store, found), (await self.common(found.id)).remote
+        unknown, uncharged = (0, 0) if part is None else (part.unknown, part.uncharged)
+        return Progress(found, counts, types, codes, unknown, uncharged)
 
     async def unknown(self, batch: UUID | str) -> int:
         """Returns how many of its items ended without the provider's word."""

@@ -1,6 +1,7 @@
 """Asks providers about items that ended here without their word, and records what they say.
 
-Nothing is charged: an item stays as it ended, and people decide about what ran all the same. A job that still runs is
+Nothing is charged: an item stays as it ended, and people decide about what ran all the same (``redrive batch charge``).
+Those of a batch that is not settled yet are looked at when it is (``last_look``). A job that still runs is
 cancelled at its provider if that can be done, since nobody waits for it. A worker does it, who has the providers'
 secrets, as a task: a page of items at a time.
 """
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
 
 PAGE = 100
 MISSING = "missing"  # the provider knows no such job
+UNANSWERED = "unanswered"
 FIRST = str(UUID(int=0))
 Row = Mapping[str, Any]
+MOST_NAMED = 20  # batches with something to charge that a result names
 
 
 @dataclass(slots=True, frozen=True)
@@ -55,52 +58,67 @@ def begun(batch: UUID | None, who: str, reason: str | None) -> tuple[NewTask, Co
 
 async def reconcile_page(app: App, store: Store, payload: Mapping[str, Any], state: Any) -> Any:
     """Asks about one page of items; returns what came of all, or that there is another page."""
-    seen = {"batch": FIRST, "n": 0, "counts": {}, "worth": {}, **(state or {})}
+    seen = {"batch": FIRST, "n": 0, "counts": {}, "worth": {}, "ran": {}, **(state or {})}
     rows = await store.feature_rows(FEATURE, "items_unknown", payload["batch"], seen["batch"], seen["n"], PAGE)
-    counts, worth = Counter[str](seen["counts"]), Counter[str](seen["worth"])
+    sums = {name: Counter[str](seen[name]) for name in ("counts", "worth", "ran")}
     for provider in sorted({row["provider"] for row in rows}):
-        await _ask(app, store, provider, [row for row in rows if row["provider"] == provider], counts, worth)
-    counts["asked"] += len(rows)
+        own = [row for row in rows if row["provider"] == provider]
+        for said in await ask_provider(app, provider, own):
+            await _record(app, store, said, **sums)
+    sums["counts"]["asked"] += len(rows)
     if len(rows) == PAGE:
         last = {"batch": str(rows[-1]["batch"]), "n": rows[-1]["n"]}
-        return Snooze(0.0, state={**last, "counts": dict(counts), "worth": dict(worth)})
-    return {**{name: counts[name] for name in COUNTED}, "worth": dict(worth)}
+        return Snooze(0.0, state={**last, **{name: dict(one) for name, one in sums.items()}})
+    ran = dict(list(sums["ran"].items())[:MOST_NAMED])
+    return {**{name: sums["counts"][name] for name in COUNTED}, "worth": dict(sums["worth"]), "ran": ran}
 
 
 # What is counted: items that were asked about, by what became of their jobs. "succeeded" ran all the same, "stopped"
 # still ran and was asked to end, "running" cannot be, "missing" is not known to its provider, of "unanswered" nobody
-# can say.
-COUNTED = ("asked", "succeeded", "failed", "cancelled", "stopped", "running", MISSING, "unanswered")
+# can say. Besides, of those that ran: "worth" their price by account, "ran" their number by batch.
+COUNTED = ("asked", "succeeded", "failed", "cancelled", "stopped", "running", MISSING, UNANSWERED)
 
 
-async def _ask(
-    app: App, store: Store, name: str, rows: Sequence[Row], counts: Counter[str], worth: Counter[str]
-) -> None:
+@dataclass(slots=True, frozen=True)
+class Said:
+    """What a provider said of an item's job: None where it knows none, an error where it did not answer. ``waits``:
+    it may answer later."""
+
+    row: Row
+    job: str | None
+    status: Status | ProviderError | None
+    waits: bool = False
+
+
+async def ask_provider(app: App, name: str, rows: Sequence[Row]) -> list[Said]:
+    """Asks a provider about items of its own, by the ids of their jobs, or by the keys of their starts."""
     try:
         provider = app.provider_of(name)
-    except ProviderUnknown:
-        counts["unanswered"] += len(rows)
-        return
+    except ProviderUnknown as error:
+        gone = ProviderError(error.message, provider=name)
+        return [Said(row, row["job"], gone, waits=True) for row in rows]
     jobs = {(row["batch"], row["n"]): await _job(provider, row) for row in rows}
-    found = await _poll(provider, [job for job in jobs.values() if isinstance(job, str)])
+    known = await _poll(provider, [job for job in jobs.values() if isinstance(job, str)])
+    found = []
     for row in rows:
         job = jobs[row["batch"], row["n"]]
-        status = found.get(job) if isinstance(job, str) else job
-        if isinstance(status, ProviderError):
-            counts["unanswered"] += 1
-            continue
-        word = await _word(provider, job, status)
-        counts[word] += 1
-        if word == JobState.SUCCEEDED and row["account"]:
-            worth[row["account"]] += row["price"]
-        await store.apply(_said({**row, "job": job}, word, status))
+        if isinstance(job, str):
+            status = known.get(job)
+            found.append(Said(row, job, status, waits=isinstance(status, ProviderError)))
+        else:
+            found.append(Said(row, None, job, waits=job is not None and _can_be_asked(provider, row)))
+    return found
+
+
+def _can_be_asked(provider: RemoteProvider, row: Row) -> bool:
+    return row["job"] is not None or (provider.can_find and row["start_key"] is not None)
 
 
 async def _job(provider: RemoteProvider, row: Row) -> str | ProviderError | None:
     """Returns the id of an item's job; None where its provider has none, an error where nobody can say."""
     if row["job"] is not None:
         return str(row["job"])
-    if not provider.can_find or row["start_key"] is None:
+    if not _can_be_asked(provider, row):
         return ProviderError("it cannot be asked by key", provider=provider.name)
     try:
         return await provider.find(row["start_key"])
@@ -117,11 +135,28 @@ async def _poll(provider: RemoteProvider, jobs: Sequence[str]) -> Mapping[str, S
         return dict.fromkeys(jobs, error)
 
 
-async def _word(provider: RemoteProvider, job: object, status: Status | None) -> str:
+async def _record(
+    app: App, store: Store, said: Said, counts: Counter[str], worth: Counter[str], ran: Counter[str]
+) -> None:
+    """Counts what was said of an item, and writes it down."""
+    row, status = said.row, said.status
+    if isinstance(status, ProviderError):
+        counts[UNANSWERED] += 1
+        return
+    word = await _word(app.provider_of(row["provider"]), said.job, status)
+    counts[word] += 1
+    if word == JobState.SUCCEEDED:
+        ran[str(row["batch"])] += 1
+        if row["account"]:
+            worth[row["account"]] += row["price"]
+    await store.apply(_commit({**row, "job": said.job}, word, status))
+
+
+async def _word(provider: RemoteProvider, job: str | None, status: Status | None) -> str:
     """Returns what is counted for an item. A job that still runs is asked to end: nobody waits for it."""
-    if status is None:
+    if status is None or job is None:
         return MISSING
-    if status.state.ended or not isinstance(job, str):
+    if status.state.ended:
         return str(status.state)
     if not provider.can_cancel:
         return "running"
@@ -132,7 +167,7 @@ async def _word(provider: RemoteProvider, job: object, status: Status | None) ->
     return "stopped"
 
 
-def _said(row: Row, word: str, status: Status | None) -> Commit:
+def _commit(row: Row, word: str, status: Status | None) -> Commit:
     """Returns what is kept of a provider's answer. One that still runs stays unknown: its end is asked for again."""
     place = {"batch": str(row["batch"]), "n": row["n"], "round": row["round"]}
     if status is not None and status.state.ended:

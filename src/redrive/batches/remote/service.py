@@ -1,9 +1,10 @@
-"""Remote batches as people with roles act on them: create, cancel, retry what failed."""
+"""Remote batches as people with roles act on them: create, cancel, retry what failed, charge for what ran all
+the same."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -22,6 +23,7 @@ from redrive.feature import Commit, InvalidInput, Land, RedriveError, Role, enco
 from redrive.kernel.task import State, check_int, check_text
 from redrive.ledger.accounts import account_of, check_account, unknown
 from redrive.ledger.movements import explained
+from redrive.ledger.service import check_reason
 from redrive.remote import ProviderUnknown
 from redrive.webhooks.direct_urls import check_direct
 from redrive.webhooks.events import DEFAULT_ACCOUNT
@@ -29,6 +31,7 @@ from redrive.webhooks.settings import WebhookSettings
 
 Change = Callable[[RemoteBatch], Awaitable[Commit]]
 MOST_IN_FLIGHT = 1_000_000
+MOST_CHARGED = 1_000  # items, at once
 TRIES = 5  # where somebody else changes the same batch
 
 
@@ -114,6 +117,71 @@ class RemoteBatchService(RemoteBatchReads):
             return await self._change(batch, change, land)
         except Overdrawn as error:
             raise await self._too_little(error, replace(found, round=found.round + 1, in_round=failed)) from error
+
+    async def charge(
+        self,
+        batch: UUID | str,
+        reason: str,
+        items: Sequence[int] = (),
+        *,
+        by: str | None = None,
+        land: Land | None = None,
+    ) -> int:
+        """Charges for items, or for all, that ended here and whose jobs ran all the same, as the provider said
+        afterwards: they are completed from then on, and the customer is told. Each is charged once; returns how many
+        were now."""
+        agrees = self._session.may(Role.OPERATOR)
+        who, why = agrees if by is None else by, check_reason(reason)
+        wanted = 0
+
+        async def change(found: RemoteBatch) -> Commit:
+            nonlocal wanted
+            ran = await self.ran(found.id, items)
+            wanted = len(ran)
+            if not ran:
+                return Commit()
+            return commits.charged_late(found, ran, who, why, await count_items(self._store, found))
+
+        try:
+            await self._change(batch, change, land)
+            return wanted
+        except Overdrawn as error:
+            found = await self.show(batch)
+            raise await self._too_little(error, replace(found, round=found.round + 1, in_round=wanted)) from error
+
+    async def ran(self, batch: UUID | str, items: Sequence[int] = ()) -> Sequence[Mapping[str, Any]]:
+        """Returns the items of a settled batch, or these of them, that a charge is about, at most a thousand: their
+        places, states and tasks. What was charged already is none of them; refused is one that never ran."""
+        found = await self.show(batch)
+        if not found.settled:
+            raise BatchConflict(
+                f"batch {found.id} is {found.state}", hint="what runs is paid for when it is settled, by itself"
+            )
+        if not items:
+            return await self._store.feature_rows(FEATURE, "items_ran", str(found.id), 0, MOST_CHARGED)
+        if len(items) > MOST_CHARGED:
+            raise InvalidInput(f"{len(items)} items are more than {MOST_CHARGED:,} at once")
+        chosen = list[Mapping[str, Any]]()
+        for n in sorted(set(items)):
+            check_int(n, "item", 1, 2**31 - 1)
+            rows = await self._store.feature_rows(FEATURE, "items_ran", str(found.id), n - 1, 1)
+            if rows and rows[0]["n"] == n:
+                chosen.append(rows[0])
+            else:
+                await self._check_charged(found, n)
+        return chosen
+
+    async def _check_charged(self, batch: RemoteBatch, n: int) -> None:
+        """Refuses to charge for an item, unless it is paid for already."""
+        item = next(iter(await self.items(batch.id, after=n - 1, limit=1)), None)
+        if item is None or item.n != n:
+            raise InvalidInput(f"batch {batch.id} has no item {n}", hint=f"its items are 1 to {batch.items}")
+        if item.state is not ItemState.COMPLETED:
+            said = "nobody has asked the provider" if item.said is None else f"the provider said: {item.said}"
+            raise BatchConflict(
+                f"item {n} of batch {batch.id} is {item.state}, and no job of it is known to have run ({said})",
+                hint=f"redrive batch reconcile {batch.id} asks about what ended without the provider's word",
+            )
 
     async def reconcile(self, batch: UUID | str | None = None, reason: str | None = None) -> Reconciling:
         """Has a worker ask providers about the items of a batch, or of all, that ended without their word."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.batches.batch import FEATURE, BatchState, BatchUnknown
 from redrive.batches.remote import commits
+from redrive.batches.remote.last_look import last_look
 from redrive.batches.remote.late_results import look_at_late
 from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
 from redrive.batches.remote.names import DISPATCH, LATE, RECONCILE, RELEASE, SETTLE
@@ -21,11 +22,13 @@ from redrive.ledger.accounts import available
 if TYPE_CHECKING:
     from redrive.app import App
     from redrive.handlers.bulk import Bulk
+    from redrive.handlers.context import Context
     from redrive.kernel.ports.store import Store
 
-Step = Callable[["Store", RemoteBatch], Awaitable[Any]]
+Step = Callable[["Store", RemoteBatch, "Context"], Awaitable[Any]]
 TRIES = 5  # where somebody else changes the same batch
 AGAIN_S = 5.0  # until a settlement looks again at items that somebody retried at the last moment
+LOOKS = 2  # attempts of a settlement that ask the provider: where workers die of that, it is settled without
 
 
 class StepHandlers:
@@ -82,7 +85,7 @@ class StepHandlers:
         for item in bulk:
             try:
                 store = await self._app.at(item.context.connection).store()
-                fits, answer = await _taken(store, item.payload, state, step)
+                fits, answer = await _taken(store, item.payload, state, step, item.context)
                 item.answer(answer)
                 if (
                     fits
@@ -95,7 +98,7 @@ class StepHandlers:
             except Exception as error:
                 item.answer(error)
 
-    async def _dispatch(self, store: Store, batch: RemoteBatch) -> dict[str, Any]:
+    async def _dispatch(self, store: Store, batch: RemoteBatch, context: Context) -> dict[str, Any]:
         short = await self._too_little(store, batch)
         if short is None:
             try:
@@ -115,18 +118,23 @@ class StepHandlers:
         has = await store.balance(available(batch.account))
         return has if has < batch.price_of(batch.in_round) else None
 
-    async def _settle(self, store: Store, batch: RemoteBatch) -> Any:
+    async def _settle(self, store: Store, batch: RemoteBatch, context: Context) -> Any:
         """Settles a batch whose items have ended, whoever asks for it: money is not settled on somebody's word."""
         (left,) = await store.feature_rows(FEATURE, "remote_unended", str(batch.id))
         if left["join_open"]:
             return {"state": batch.state, "waits": left["n"]}  # the end of the last item brings another settlement
         if left["alive"]:
             return Snooze(AGAIN_S)
+        if context.task.attempt <= LOOKS:
+            bound = self._settings.last_look_seconds
+            waits = await last_look(self._app, store, batch, left["n"], context.state, bound)
+            if waits is not None:
+                return waits
         counts = await count_items(store, batch)
         await store.apply(commits.settled(batch, counts))
         return {state.value: n for state, n in counts.states.items()}
 
-    async def _release(self, store: Store, batch: RemoteBatch) -> dict[str, Any]:
+    async def _release(self, store: Store, batch: RemoteBatch, context: Context) -> dict[str, Any]:
         # Also behind an open circuit, where their handler does not come to it.
         await cancel_unwanted(store, lambda: False, batch.id)
         counts = await count_items(store, batch)
@@ -135,7 +143,9 @@ class StepHandlers:
         return {"released": counts.unreleased}
 
 
-async def _taken(store: Store, payload: dict[str, Any], state: BatchState, step: Step) -> tuple[bool, Any]:
+async def _taken(
+    store: Store, payload: dict[str, Any], state: BatchState, step: Step, context: Context
+) -> tuple[bool, Any]:
     """Takes a step with a batch as it is; where somebody else has moved it meanwhile, with what it is then. Returns
     whether it was in this state and round, and what came of it."""
     for left in reversed(range(TRIES)):
@@ -143,7 +153,7 @@ async def _taken(store: Store, payload: dict[str, Any], state: BatchState, step:
         if batch.round != payload["round"] or batch.state is not state:
             return False, {"state": batch.state}
         try:
-            return True, await step(store, batch)
+            return True, await step(store, batch, context)
         except RedriveError as error:
             # What refuses it may be anything: the books come before the row that has another version.
             if (await find_remote(store, batch.id)).version == batch.version:

@@ -19,6 +19,7 @@ from redrive.ops.why import Reason
 
 MONEY = "money"  # the code of the reason that the account has too little
 START, UNSEEN, IN_FLIGHT, TURN, JOB = "start", "poll", "in_flight", "turn", "job"
+LAST_LOOK = "last_look"
 ORDINARY = (TURN, JOB)  # what time alone cures
 
 
@@ -40,8 +41,10 @@ async def remote_waits_for(store: Store, batch: RemoteBatch, own: BatchSettings,
 async def _items(store: Store, batch: RemoteBatch, own: BatchSettings, words: bool) -> list[Reason]:
     """Returns what the items wait for that have not ended, those that stand still first."""
     rows = await store.feature_rows(FEATURE, "remote_waiting", str(batch.id), batch.round)
-    if batch.state is BatchState.QUEUED or not rows:
+    if batch.state is BatchState.QUEUED:
         return []
+    if not rows:
+        return await _last_look(store, batch, own)
     found = {row["what"]: row for row in rows}
     told = {
         "start": (START, "{n} could not be started yet, the first is item {first}{message}"),
@@ -56,6 +59,18 @@ async def _items(store: Store, batch: RemoteBatch, own: BatchSettings, words: bo
         for what, (code, text) in told.items()
         if what in found
     ]
+
+
+async def _last_look(store: Store, batch: RemoteBatch, own: BatchSettings) -> list[Reason]:
+    """Returns that the settlement waits for the provider's word about items that have ended without it."""
+    (row,) = await store.feature_rows(FEATURE, "unknown_items", str(batch.id))
+    if not row["n"]:
+        return []
+    kind = item_kind(batch.provider)
+    down = any(one.open and kind in one.kinds for one in await store.circuits())
+    why = f"the circuit of {batch.provider} is open" if down else f"{batch.provider} is asked once more"
+    then = f"after {own.last_look_seconds:g} seconds it is settled without (BATCH_LAST_LOOK_SECONDS)"
+    return [Reason(LAST_LOOK, f"a last look at {row['n']} that ended without the provider's word: {why}; {then}")]
 
 
 def _quoted(row: Mapping[str, Any], words: bool) -> str:

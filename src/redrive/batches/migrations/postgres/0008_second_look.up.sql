@@ -35,6 +35,8 @@ create index batches_item_begun on redrive.batches_item (batch) where begun and 
 create index batches_item_held on redrive.batches_item (brought_at, n) where held and state = 'pending';
 create index batches_item_stepped on redrive.batches_item (batch, ordinal) where stepped and state = 'pending';
 create index batches_item_unknown on redrive.batches_item (batch, n) where unknown;
+-- What ran all the same, and nobody has paid for.
+create index batches_item_ran on redrive.batches_item (batch, n) where said = 'succeeded' and state in ('failed', 'cancelled');
 -- How many jobs of a batch may run at once; and when it ended, also where nothing was ever settled for want of money.
 alter table redrive.batches_remote
   add column max_in_flight integer,

@@ -1,6 +1,7 @@
 update redrive_batches_remote set settled_at = coalesce(settled_at, ended_at);
 alter table redrive_batches_remote drop column ended_at;
 alter table redrive_batches_remote drop column max_in_flight;
+drop index redrive_batches_item_ran;
 drop index redrive_batches_item_unknown;
 drop index redrive_batches_item_stepped;
 drop index redrive_batches_item_held;

@@ -30,6 +30,8 @@ create index redrive_batches_item_begun on redrive_batches_item (batch) where be
 create index redrive_batches_item_held on redrive_batches_item (brought_at, n) where held and state = 'pending';
 create index redrive_batches_item_stepped on redrive_batches_item (batch, ordinal) where stepped and state = 'pending';
 create index redrive_batches_item_unknown on redrive_batches_item (batch, n) where unknown;
+-- What ran all the same, and nobody has paid for.
+create index redrive_batches_item_ran on redrive_batches_item (batch, n) where said = 'succeeded' and state in ('failed', 'cancelled');
 -- How many jobs of a batch may run at once; and when it ended, also where nothing was ever settled for want of money.
 alter table redrive_batches_remote add column max_in_flight integer;
 alter table redrive_batches_remote add column ended_at integer;
