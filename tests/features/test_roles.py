@@ -16,12 +16,15 @@ from redrive.examples.orders import ORDERS
 from redrive.examples.orders.settings import OrderSettings
 from redrive.ids import new_id
 from redrive.kernel.approved import Request
+from redrive.kernel.operation import Action, Status
 from redrive.kernel.outcome import Completed
-from redrive.ops import access, approvals, erase, operation_runner, requests
+from redrive.ops import access, approvals, audit, erase, operation_runner, operations, requests
 from redrive.ops.access import Role
-from redrive.ops.allowance import UNRESTRICTED
+from redrive.ops.allowance import UNRESTRICTED, Rule
 from redrive.ops.retention import retention_of
 from redrive.settings import load_settings
+from redrive.stores.postgres.store import PostgresStore
+from redrive.testing.conformance.harness import TERMINAL
 from redrive.webhooks.delivery_tasks import deliveries
 from redrive.webhooks.events import Event
 from tests.conformance.harness_postgres import PostgresHarness
@@ -41,14 +44,16 @@ async def test_it_reacts_examines_prunes_and_erases(databases: Databases, databa
         admin.execute(f"select redrive.grant_worker('{role}')")
         settings = load_settings(url=databases.url(database, user=role), log_format="off")
         app = App(settings=settings.holding(OrderSettings(keep_days=1e-7, late_hours=0)), features=[ORDERS])
+        operator = App(url, features=[ORDERS])
         try:
-            await as_a_worker(app)
+            await as_a_worker(app, operator)
         finally:
+            await operator.close()
             await app.close()
             admin.execute(f"drop owned by {role}")
 
 
-async def as_a_worker(app: App) -> None:
+async def as_a_worker(app: App, operator: App) -> None:
     await placed(app, addresses=("here", "nowhere"))
     await drain(app)
     store = await app.store()
@@ -56,17 +61,21 @@ async def as_a_worker(app: App) -> None:
     assert [one.code for one in await ORDERS.examine(store, app.settings)] == ["orders_late"]
     await store.upkeep("prune", retention_of(app.settings, app.features))
     assert (await erase.preview(store, "bob", None))["orders_rows"] == 1
-    operation, _ = await erase.begin(store, "bob", None, actor="ann", rule=UNRESTRICTED)
+    with pytest.raises(StoreError, match="may not write this document of the collection operation"):
+        await erase.begin(store, "bob", None, actor="ann", rule=UNRESTRICTED)
+    operation, _ = await erase.begin(await operator.store(), "bob", None, actor="ann", rule=UNRESTRICTED)
     while await operation_runner.step(store, operation.id, "w1") is not None:
         pass
     assert "orders_rows" not in await erase.preview(store, "bob", None)
 
 
 FLEET = ("worker", "api")
+NEW_DOCUMENT = (
+    "insert into redrive.record (collection, id, state, version, created_at, updated_at, body)"
+    " values ('{collection}', 'x', '{state}', 1, now(), now(), '{body}')"
+)
 # What a worker's role is left of the tables that say so; of all others of features it has everything.
 WORKERS = {
-    ("webhooks_secret", "insert"),
-    ("webhooks_secret", "delete"),
     ("ledger_account", "select"),
     ("ledger_account", "insert"),
 }
@@ -141,7 +150,7 @@ async def test_a_workers_role_lets_nobody_in(databases: Databases, database: str
         worker, api = App(urls["worker"]), App(urls["api"])
         store = await worker.store()
         assert await access.any_token(store), "a door that is closed stays so"
-        with pytest.raises(StoreError, match="may not write documents of the collection token") as refused:
+        with pytest.raises(StoreError, match="may not write this document of the collection token") as refused:
             await access.create(store, "eve", Role.ADMIN, actor="eve")
         assert refused.value.hint is not None and "select redrive.grant_api('" in refused.value.hint
         with pytest.raises(StoreError, match="of the collection approval"):
@@ -157,6 +166,7 @@ async def test_a_workers_role_lets_nobody_in(databases: Databases, database: str
                 "delete from redrive.record where collection = 'token'",
                 "insert into redrive.record (collection, id, state, version, created_at, updated_at, body)"
                 " values ('session', 'x', 'active', 1, now(), now(), '{}')",
+                NEW_DOCUMENT.format(collection="alone", state="", body="{}"),
             ):
                 assert not may(connection, statement), statement
             assert may(connection, "update redrive.record set state = 'expired' where collection = 'approval'")
@@ -167,6 +177,114 @@ async def test_a_workers_role_lets_nobody_in(databases: Databases, database: str
         await worker.close()
         await api.close()
     await own.close()
+
+
+async def test_a_workers_role_drives_what_others_decided(databases: Databases, database: str) -> None:
+    """Operations of people are begun, approved and described by the API's role; workers carry them out as they are."""
+    own = App(databases.url(database))
+    await own.migrate()
+    with fleet(databases, database) as (_, urls), psycopg.connect(urls["worker"]) as connection:
+        harness, worker, api = PostgresHarness(urls["worker"], own.features), App(urls["worker"]), App(urls["api"])
+        await harness.enqueue_many(3)
+        for claimed in await harness.claim(3):
+            await harness.settle(claimed, TERMINAL)
+        operators = await api.store()
+        waiting, request = await operations.begin(operators, Action.RETRY, actor="ann", reason="r", rule=Rule(2))
+        assert waiting.status is Status.WAITING and request is not None
+        ours = "where collection = 'operation'"
+        for statement in (
+            f"update redrive.record set state = 'running' {ours}",
+            f"""update redrive.record set body = body || '{{"actor": "bob"}}' {ours}""",
+            f"""update redrive.record set body = body || '{{"which": {{"kind": "B"}}}}' {ours}""",
+            f"""update redrive.record set body = body || '{{"reason": "another"}}' {ours}""",
+            f"delete from redrive.record {ours}",
+            NEW_DOCUMENT.format(collection="operation", state="running", body='{"action": "retry", "actor": "ann"}'),
+            NEW_DOCUMENT.format(collection="operation", state="running", body='{"action": "erase", "actor": "app"}'),
+            NEW_DOCUMENT.format(collection="operation", state="waiting", body='{"action": "retry", "actor": "app"}'),
+        ):
+            assert not may(connection, statement), statement
+        of_the_application = '{"action": "cancel", "actor": "app"}'
+        assert may(connection, NEW_DOCUMENT.format(collection="operation", state="running", body=of_the_application))
+        assert may(connection, f"update redrive.record set state = 'cancelled' {ours}"), "nobody decided in time"
+        await approvals.approve(operators, request.id, actor="bob")
+        store = await worker.store()
+        while await operation_runner.step(store, waiting.id, "w1") is not None:
+            pass
+        done = await operators.record("operation", waiting.id)
+        assert done is not None and (done.state, done.body["done"], done.body["actor"]) == ("completed", 3, "ann")
+        assert not may(connection, f"update redrive.record set state = 'running' {ours}"), "what is over stays so"
+        for one in (harness, worker, api):
+            await one.close()
+    await own.close()
+
+
+async def test_a_workers_role_erases_what_requests_quote(databases: Databases, database: str) -> None:
+    """Cleaning changes words of a request, decided or not; nothing else of it."""
+    own = App(databases.url(database))
+    await own.migrate()
+    with fleet(databases, database) as (owner, urls), psycopg.connect(urls["worker"]) as connection:
+        operators, worker = await own.store(), App(urls["worker"])
+        asked = Request("ledger", "adjust", {"scope": "customer-7", "change": 5}, 5, "title", "told")
+        await requests.ask(operators, "ann", asked, "for customer-7", "much")
+        operation, _ = await erase.begin(operators, "customer-7", None, actor="ann", rule=UNRESTRICTED)
+        store = await worker.store()
+        while await operation_runner.step(store, operation.id, "w1") is not None:
+            pass
+        said = owner.execute("select collection, state, body::text from redrive.record").fetchall()
+        assert not any("customer-7" in body for *_, body in said)
+        assert {("operation", "completed"), ("approval", "pending")} <= {(name, state) for name, state, _ in said}
+        changed = """jsonb_set(body, '{arguments,change}', '6')"""
+        assert not may(connection, f"update redrive.record set body = {changed} where collection = 'approval'")
+        await worker.close()
+    await own.close()
+
+
+async def test_a_workers_role_leaves_the_audit_log_of_today(databases: Databases, database: str) -> None:
+    """Retention removes what is older than a day; seals are added, and stay as they are."""
+    own = App(databases.url(database))
+    await own.migrate()
+    with fleet(databases, database) as (owner, urls), psycopg.connect(urls["worker"]) as connection:
+        worker = App(urls["worker"])
+        await access.create(await own.store(), "ann", Role.VIEWER, actor="ann")
+        with pytest.raises(StoreError, match="rows of the audit log that are younger than a day") as refused:
+            await audit.prune(await worker.store(), older_than_days=0, actor="eve")
+        assert refused.value.hint is not None and "TASK_AUDIT_LOG_TTL_DAYS" in refused.value.hint
+        owner.execute("update redrive.audit set at = at - interval '2 days'")
+        assert (await audit.prune(await worker.store(), older_than_days=1, actor="redrive")).removed == 1
+        assert owner.execute("select 1 from redrive.record where collection = 'audit-seal'").fetchall()
+        assert not may(connection, "update redrive.record set body = '{}' where collection = 'audit-seal'")
+        await worker.close()
+    await own.close()
+
+
+async def test_a_workers_role_gives_and_removes_no_secret(databases: Databases, database: str) -> None:
+    """Only that of a URL that is named for one event; pruning and an erasure that is under way remove others."""
+    app = App(databases.url(database))
+    await app.migrate()
+    with fleet(databases, database) as (owner, urls), psycopg.connect(urls["worker"]) as connection:
+        worker = App(urls["worker"])
+        await worker.webhooks.send("a.b", {}, url="https://example.com/x", secret="whsec_" + "A" * 32)
+        await worker.webhooks.send("a.b", {}, url="https://example.com/x", secret="whsec_" + "A" * 32)
+        with pytest.raises(StoreError, match=r"may not give endpoint:ep_.* a secret"):
+            await worker.webhooks.add("https://example.com/y", account="acme")
+        made = await app.webhooks.add("https://example.com/y", account="acme")
+        count = "select count(*) from redrive.webhooks_secret"
+        assert owner.execute(count).fetchall() == [(2,)]
+        assert not may(connection, "delete from redrive.webhooks_secret")
+        assert connection.execute("select redrive.erase_webhook_secrets('acme')").fetchall() == []
+        pruned = "select redrive.prune_webhook_secrets('infinity', 10)"
+        assert connection.execute(pruned).fetchall() == []
+        connection.commit()
+        operation, _ = await erase.begin(await app.store(), "acme", None, actor="ann", rule=UNRESTRICTED)
+        store = await worker.store()
+        while await operation_runner.step(store, operation.id, "w1") is not None:
+            pass
+        left = owner.execute("select owner from redrive.webhooks_secret").fetchall()
+        assert len(left) == 1 and left[0][0] != f"endpoint:{made['id']}"
+        owner.execute("delete from redrive.webhooks_endpoint")
+        assert len(connection.execute(pruned).fetchall()) == 1
+        await worker.close()
+    await app.close()
 
 
 async def test_a_worker_reads_the_secret_of_a_delivery_whose_lease_it_holds(
@@ -208,7 +326,11 @@ async def test_migrate_takes_back_what_was_granted_before(databases: Databases, 
         await harness.tick("old")
         owner.execute("update redrive.worker set started_at = 'epoch'")
         secrets = "select secret from redrive.webhooks_secret"
-        await app.migrate()
+        own = PostgresStore(databases.url(database), app.features)
+        await own.migrations.up()
+        revoked = own.migrations.revoked[role]
+        await own.close()
+        assert "delete on task" in revoked and "select on webhooks_secret" not in revoked
         assert may(worker, secrets) and not may(worker, "delete from redrive.task")
         owner.execute("update redrive.worker set started_at = clock_timestamp()")
         await app.migrate()

@@ -6,7 +6,7 @@ of a settlement.
 
 from redrive.kernel.feature import Feature
 from redrive.webhooks.alerts import ALERTS
-from redrive.webhooks.doctor import examine
+from redrive.webhooks.doctor import dependencies, examine
 from redrive.webhooks.duties import duties
 from redrive.webhooks.event_handler import event_task
 from redrive.webhooks.kinds import kinds
@@ -26,6 +26,7 @@ WEBHOOKS = Feature(
     settings=WebhookSettings,
     retention=retention,
     examine=examine,
+    dependencies=dependencies,
     alerts=ALERTS,
     belongs=belongs,
     reserved_kinds=("WEBHOOK_EVENT", "WEBHOOK_DELIVERY"),

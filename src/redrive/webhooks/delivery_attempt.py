@@ -13,7 +13,7 @@ from redrive.handlers.context import Context
 from redrive.ids import new_id
 from redrive.kernel.clean import clean
 from redrive.kernel.commit import Commit
-from redrive.kernel.outcome import Cancel, Fail
+from redrive.kernel.outcome import Cancel, Fail, Snooze
 from redrive.kernel.reactions import Rows
 from redrive.observe.counted import count
 from redrive.webhooks.mask_secrets import COVERED, covered
@@ -21,10 +21,11 @@ from redrive.webhooks.metrics import ATTEMPTS
 from redrive.webhooks.send_request import Answer, post
 from redrive.webhooks.settings import WebhookSettings
 from redrive.webhooks.signing import signatures_in, signed_headers, without_signatures
-from redrive.webhooks.stored_secrets import decrypt
+from redrive.webhooks.stored_secrets import KeyMissing, decrypt
 
 logger = logging.getLogger("redrive.webhooks")
 UNSIGNED = "WEBHOOK_NO_SECRET"
+LEFT_FOR_S = 10.0  # a delivery that this process cannot sign, for those that can: no attempt is used up
 LONGEST_HEADER, MOST_HEADERS = 300, 30
 # Headers of an answer that may be somebody's key.
 _SECRET_HEADERS = frozenset({"set-cookie", "authorization", "proxy-authorization", "www-authenticate", "cookie"})
@@ -47,8 +48,16 @@ class DeliveryAttempt:
         settings = ctx.settings.of(WebhookSettings)
         task = ctx.task
         own = await ctx.store.feature_rows("webhooks", "delivery_keys", str(task.id), str(task.token))
-        opened = [{**row, "secret": decrypt(settings.secret_keys, row["secret"])} for row in own]
-        keys = keys_of(opened, settings.secret)
+        try:
+            keys = [decrypt(settings.secret_keys, key) for key in keys_of(own, settings.secret)]
+        except KeyMissing as missing:
+            logger.error(
+                "delivery %s is left to another process: %s",
+                ctx.task_id,
+                missing.message,
+                extra={"event": "webhooks.no_key", "task_id": str(ctx.task_id), "hint": missing.hint},
+            )
+            raise Snooze(LEFT_FOR_S, state={"why": f"{missing.message}: {missing.hint}"}) from None
         if not keys:
             raise Fail(UNSIGNED, "no secret to sign with: redrive webhooks rotate, or ENTERPRISE_WEBHOOK_SECRET")
         return cls(ctx, rows[0], keys, settings)

@@ -1,12 +1,13 @@
-"""What is wrong with endpoints, for doctor: those that fail, were given up, or cannot be signed for."""
+"""What is wrong with endpoints and their secrets, for doctor and ``/readyz``."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from redrive.kernel.diagnosis import Finding, Level
+from redrive.kernel.diagnosis import Dependency, Finding, Level
 from redrive.webhooks.settings import WebhookSettings
+from redrive.webhooks.stored_secrets import NO_KEY
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
@@ -25,7 +26,24 @@ async def examine(store: Store, settings: Settings) -> list[Finding]:
         found.append(
             Finding(Level.CRITICAL, "webhooks_no_client", "there are endpoints, and httpx is not installed", fix)
         )
+    if own.secret_keys and (await _stored(store))["clear"]:
+        text = "WEBHOOKS_SECRET_KEYS is set, and there are secrets of webhooks that are not encrypted"
+        found.append(Finding(Level.WARNING, "webhooks_clear_secrets", text, "redrive webhooks encrypt"))
     return found
+
+
+async def dependencies(store: Store, settings: Settings) -> list[Dependency]:
+    """Returns whether this process could sign, where secrets are encrypted. One that cannot leaves deliveries to
+    others, and does the rest of its work."""
+    if settings.of(WebhookSettings).secret_keys or not (await _stored(store))["sealed"]:
+        return []
+    return [Dependency("key of webhooks", False, f"{NO_KEY}: WEBHOOKS_SECRET_KEYS", blocks=False)]
+
+
+async def _stored(store: Store) -> Any:
+    """Returns whether there are secrets that are encrypted, and such that are not."""
+    [row] = await store.feature_rows("webhooks", "secret_forms")
+    return row
 
 
 def _failing(row: Any) -> Finding:

@@ -93,6 +93,9 @@ select s.owner from redrive.webhooks_secret s
 where s.owner in ('endpoint:' || $1::text, 'account:' || $2::text) and (s.expires_at is null or s.expires_at > clock_timestamp())
 order by s.created_at desc, s.id desc
 
+-- secret_forms: whether there are secrets that are encrypted, and such that are not
+select sealed, clear from redrive.webhook_secret_forms()
+
 -- secrets_page: secrets as they are stored, behind an id ($1), so many ($2)
 select s.id, s.secret from redrive.webhooks_secret s where s.id > $1 order by s.id limit $2
 
@@ -177,10 +180,7 @@ delete from redrive.webhooks_endpoint where id = any (array(
     and not exists (select from redrive.webhooks_delivery d where d.endpoint_id = e.id) order by e.used_at limit $2))
 
 -- prune_secrets: secrets that ran out before this time, or whose endpoint is gone, so many at once
-delete from redrive.webhooks_secret where id = any (array(
-  select s.id from redrive.webhooks_secret s where s.expires_at < $1
-  union all select s.id from redrive.webhooks_secret s where s.created_at < $1 and s.owner like 'endpoint:%'
-    and not exists (select from redrive.webhooks_endpoint e where e.id = substr(s.owner, 10)) limit $2))
+select redrive.prune_webhook_secrets($1, $2)
 
 -- personal: how many rows are about an account, or about tasks
 select (select count(*) from redrive.webhooks_endpoint e where e.account = $1::jsonb ->> 'scope')
@@ -213,8 +213,7 @@ where task_id = any (array(
   limit ($1::jsonb ->> 'limit')::bigint))
 
 -- erase_secrets: the secrets of an account and of its endpoints
-delete from redrive.webhooks_secret where owner = 'account:' || ($1::jsonb ->> 'scope') or owner in (
-  select 'endpoint:' || e.id from redrive.webhooks_endpoint e where e.account = $1::jsonb ->> 'scope')
+select redrive.erase_webhook_secrets($1::jsonb ->> 'scope')
 
 -- erase_endpoints: the endpoints of an account
 delete from redrive.webhooks_endpoint where id = any (array(

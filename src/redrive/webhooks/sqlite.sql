@@ -90,6 +90,10 @@ select s.owner from redrive_webhooks_secret s
 where s.owner in ('endpoint:' || ?1, 'account:' || ?2) and (s.expires_at is null or s.expires_at > unixepoch() * 1000000)
 order by s.created_at desc, s.id desc
 
+-- secret_forms: whether there are secrets that are encrypted, and such that are not
+select exists (select 1 from redrive_webhooks_secret s where s.secret glob 'fernet:*') as sealed,
+  exists (select 1 from redrive_webhooks_secret s where s.secret not glob 'fernet:*') as clear
+
 -- secrets_page: secrets as they are stored, behind an id (?1), so many (?2)
 select s.id, s.secret from redrive_webhooks_secret s where s.id > ?1 order by s.id limit ?2
 

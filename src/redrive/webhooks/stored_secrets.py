@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
 
 SEALED = "fernet:"  # before what is encrypted; no secret begins so: see ``check_secret``
+NO_KEY = "secrets of webhooks are encrypted, and this process has no key"
+
+
+class KeyMissing(ConfigError):
+    """This process has no key that opens a secret; another one may have it."""
 
 
 def check_keys(keys: Sequence[str]) -> list[str]:
@@ -41,15 +46,13 @@ def decrypt(keys: Sequence[str], stored: str) -> str:
     if not stored.startswith(SEALED):
         return stored
     if not keys:
-        raise ConfigError(
-            "secrets of webhooks are encrypted, and this process has no key", hint="set WEBHOOKS_SECRET_KEYS here, too"
-        )
+        raise KeyMissing(NO_KEY, hint="set WEBHOOKS_SECRET_KEYS here, too")
     from cryptography.fernet import InvalidToken
 
     try:
         return _box(tuple(keys)).decrypt(stored.removeprefix(SEALED).encode()).decode()
     except InvalidToken:
-        raise ConfigError(
+        raise KeyMissing(
             "a secret of webhooks is encrypted by a key that WEBHOOKS_SECRET_KEYS does not name, or was changed",
             hint="put the older key back, behind the newest one; or give a new secret: redrive webhooks rotate",
         ) from None
@@ -61,7 +64,7 @@ def is_current(keys: Sequence[str], stored: str) -> bool:
         return False
     try:
         decrypt(keys[:1], stored)
-    except ConfigError:
+    except KeyMissing:
         return False
     return True
 

@@ -123,7 +123,8 @@ async def _run(store: Store, to: int | None, down: bool, status: bool, granted: 
         found = await store.migrations.status()
         # Of features that nobody named here: nothing says how their tables go.
         left = [feature for feature, applied in found.features.items() if applied] if down and to == 0 else []
-        return {**_document(found), "steps": steps, "granted": granted, "down": down, "left": left}
+        revoked = getattr(store.migrations, "revoked", {})
+        return {**_document(found), "steps": steps, "granted": granted, "revoked": revoked, "down": down, "left": left}
     finally:
         await store.close()
 
@@ -157,6 +158,7 @@ async def _grant(store: Store, granted: dict[str, str]) -> None:
 def _print(found: dict[str, Any], where: str) -> None:
     output.say(*(f"{'removed' if found['down'] else 'applied'} {step}" for step in found["steps"]))
     output.say(*(f"granted {what} rights to {role}" for what, role in found["granted"].items()))
+    output.say(*(f"taken from the role {role}: {', '.join(rights)}" for role, rights in found["revoked"].items()))
     output.say(f"{where}: schema version {found['version']} of {found['latest']}{_standing(found)}")
     for step in found["pending"]:
         output.say(f"pending {step}")

@@ -44,6 +44,32 @@ select exists (
     and starts_with(obj_description(c.oid, 'pg_class'), 'For workers: ')
     and not has_function_privilege(a.grantee, to_regprocedure('redrive.administer()')::oid, 'execute'))
 """
+# What roles may do, object by object; and what is none of an object's: who writes documents by which others are let in.
+ROLE_RIGHTS = """
+with given as (
+  select a.grantee, lower(a.privilege_type) || ' on ' || c.relname as what
+  from pg_class c, aclexplode(c.relacl) a where c.relnamespace = to_regnamespace('redrive') and a.grantee <> c.relowner
+  union
+  select a.grantee, lower(a.privilege_type) || ' on ' || c.relname || '.' || t.attname
+  from pg_class c join pg_attribute t on t.attrelid = c.oid, aclexplode(t.attacl) a
+  where c.relnamespace = to_regnamespace('redrive') and a.grantee <> c.relowner
+  union
+  select a.grantee, 'execute of ' || p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')'
+  from pg_proc p, aclexplode(p.proacl) a where p.pronamespace = to_regnamespace('redrive') and a.grantee <> p.proowner
+  union
+  select a.grantee, 'writing tokens, sessions, approvals and operations of people' from pg_class c, aclexplode(c.relacl) a
+  where c.oid = to_regclass('redrive.record') and a.grantee <> c.relowner and a.privilege_type = 'INSERT'
+    and (to_regprocedure('redrive.administer()') is null
+      or has_function_privilege(a.grantee, to_regprocedure('redrive.administer()')::oid, 'execute'))
+)
+select r.rolname::text as role, array_agg(g.what order by g.what) as rights
+from given g join pg_roles r on r.oid = g.grantee group by 1 order by 1
+"""
+OBJECTS = """
+select c.relname::text from pg_class c where c.relnamespace = to_regnamespace('redrive')
+union select p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')' from pg_proc p
+where p.pronamespace = to_regnamespace('redrive')
+"""
 # From here on nobody is kept waiting while an index is made.
 LARGE_BYTES = 64 * 1024 * 1024
 IS_LARGE = "select coalesce(pg_table_size(to_regclass($1)), 0) > $2"
@@ -56,6 +82,8 @@ class PostgresMigrations:
     def __init__(self, pool: Pool, features: Sequence[Feature] = ()) -> None:
         self._pool = pool
         self._lines = schema.lines_of(STEPS, features, "postgres")
+        self.revoked: dict[str, list[str]] = {}  # by role: what calls of ``up`` and ``grant`` have taken back, together
+        self._rights_before: dict[str, list[str]] | None = None
 
     async def status(self) -> SchemaStatus:
         async with self._pool.connection() as connection:
@@ -79,13 +107,34 @@ class PostgresMigrations:
 
     async def up(self, to: int | None = None) -> list[str]:
         """Applies every step that is missing; ``to`` ends redrive's own before the last, and leaves features alone."""
+        await self._remember_rights()
         done = await self._up(self._lines[0], to)
         for line in self._lines[1:] if to is None else ():
             done += await self._up(line, None)
         async with self._pool.connection() as connection, connection.transaction():
             if done or (to is None and await connection.fetchval(HAS_LEFT_OVERS)):
                 await connection.execute(GRANT_AGAIN)
+        await self._compare_rights()
         return done
+
+    async def _rights(self) -> dict[str, list[str]]:
+        async with self._pool.connection() as connection:
+            return {row["role"]: row["rights"] for row in await connection.fetch(ROLE_RIGHTS)}
+
+    async def _remember_rights(self) -> None:
+        if self._rights_before is None:
+            self._rights_before = await self._rights()
+
+    async def _compare_rights(self) -> None:
+        """Notes what roles had and have no more, of all that is still there."""
+        after = await self._rights()
+        async with self._pool.connection() as connection:
+            there = {row[0] for row in await connection.fetch(OBJECTS)}
+        lost = {
+            role: [one for one in rights if one not in after.get(role, ()) and _object_of(one) in (None, *there)]
+            for role, rights in (self._rights_before or {}).items()
+        }
+        self.revoked = {role: rights for role, rights in lost.items() if rights}
 
     async def down(self, to: int) -> list[str]:
         """Goes back to a version of redrive's own; features go before the last of it does."""
@@ -150,6 +199,7 @@ class PostgresMigrations:
         api: str | None = None,
         viewer: str | None = None,
     ) -> None:
+        await self._remember_rights()
         async with self._pool.connection() as connection, connection.transaction():
             if producer:
                 await connection.fetchval("select redrive.grant_producer($1)", producer)
@@ -159,6 +209,7 @@ class PostgresMigrations:
                 await connection.fetchval("select redrive.grant_api($1)", api)
             if viewer:
                 await connection.fetchval("select redrive.grant_viewer($1)", viewer)
+        await self._compare_rights()
 
     def sql(self, *, down: bool = False, to: int | None = None) -> str:
         """Returns the steps as one script, for psql: one transaction, under the same lock, and noted like steps run by
@@ -204,6 +255,13 @@ async def _past_deadlocks(step: Callable[[], Awaitable[schema.Migration | None]]
 
 def _version(rows: list[dict[str, Any]], feature: str) -> int:
     return max((row["version"] for row in rows if row["feature"] == feature), default=0)
+
+
+def _object_of(right: str) -> str | None:
+    """Returns the table or function that a right of ``ROLE_RIGHTS`` is about; None if it is about none."""
+    if " on " in right:
+        return right.partition(" on ")[2].partition(".")[0]
+    return right.partition("execute of ")[2] or None
 
 
 def missing_script(rows: Iterable[tuple[str, int, str | None]], features: Sequence[Feature], where: str) -> str:

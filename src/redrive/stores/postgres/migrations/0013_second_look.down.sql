@@ -1668,9 +1668,12 @@ drop index redrive.failure_group_alias;
 alter table redrive.failure_delta drop column alias;
 alter table redrive.failure_group drop column alias;
 
+drop trigger guard_young on redrive.audit;
+drop function redrive.guard_audit();
 drop trigger guard_old on redrive.record;
 drop trigger guard_new on redrive.record;
 drop function redrive.guard_record();
+drop function redrive.only_cleaned(jsonb, jsonb);
 alter table redrive.task drop column cut_offs;
 alter table redrive.worker drop column cut_off_at, drop column birth, drop column machine;
 

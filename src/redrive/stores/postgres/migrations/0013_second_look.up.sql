@@ -49,30 +49,74 @@ alter table redrive.worker
   add column cut_off_at timestamptz;               -- leases of it that ended at this moment did so because most of the fleet was silent
 alter table redrive.task
   add column cut_offs integer not null default 0;  -- how often in a row its worker fell silent with most of the fleet
--- Who runs tasks does not say who may operate: tokens, sessions and approvals are written by those who may call
--- redrive.administer(), which grant_api lets. Workers close requests that nobody decided in time, and clean what quotes
--- somebody who is erased; neither changes what was asked for, nor what was decided.
+-- Who runs tasks does not say who may operate. Those who may call redrive.administer(), which grant_api lets, write tokens,
+-- sessions, approvals, and what is counted for whom acts alone. Workers close requests that nobody decided in time, drive
+-- operations that others began, and clean what quotes somebody who is erased; none of it changes what was asked for or decided.
+-- An operation that they begin themselves is the application's or redrive's own, never a person's.
+create function redrive.only_cleaned(p_old jsonb, p_new jsonb) returns boolean
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+  if p_old is not distinct from p_new then return true; end if;
+  if p_old is null or p_new is null or jsonb_typeof(p_old) <> jsonb_typeof(p_new) then return false; end if;
+  return case jsonb_typeof(p_old)
+    when 'string' then strpos(p_new #>> '{}', 'erased') > 0
+    when 'array' then jsonb_array_length(p_old) = jsonb_array_length(p_new) and not exists (
+      select 1 from generate_series(0, jsonb_array_length(p_old) - 1) i where not redrive.only_cleaned(p_old -> i, p_new -> i))
+    when 'object' then not exists (select 1 from jsonb_object_keys(p_old || p_new) k
+      where not (p_old ? k and p_new ? k) or not redrive.only_cleaned(p_old -> k, p_new -> k))
+    else false end;
+end $$;
+revoke all on function redrive.only_cleaned(jsonb, jsonb) from public;
 create function redrive.guard_record() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_collection text := case when tg_op = 'DELETE' then old.collection else new.collection end;
-  v_asked text[] := array['operation', 'action', 'feature', 'arguments', 'total', 'requested_by', 'decided_by', 'decision'];
+  v_fixed text[] := case v_collection
+    when 'approval' then array['operation', 'action', 'feature', 'arguments', 'total', 'requested_by', 'decided_by', 'decision']
+    else array['action', 'actor', 'approval', 'which', 'reason', 'plan', 'upto', 'letters', 'given_up_until', 'archive',
+      'fixed', 'idempotent'] end;
+  v_allowed boolean := false;
 begin
-  if not has_function_privilege('redrive.administer()', 'execute') and (
-    v_collection <> 'approval' or tg_op <> 'UPDATE' or old.collection <> new.collection or old.id <> new.id
-    or (new.state <> old.state and not (old.state = 'pending' and new.state in ('expired', 'withdrawn')))
-    or exists (select 1 from unnest(v_asked) k where old.body -> k is distinct from new.body -> k
-      and not (k in ('decided_by', 'decision') and old.state <> new.state)))
-  then
-    raise exception 'role % may not write documents of the collection %', current_user, v_collection using
+  if has_function_privilege('redrive.administer()', 'execute') then
+    v_allowed := true;
+  elsif tg_op = 'INSERT' then
+    v_allowed := v_collection = 'audit-seal' or (v_collection = 'operation' and new.state <> 'waiting'
+      and new.body ->> 'approval' is null and new.body ->> 'action' in ('retry', 'forget', 'cancel', 'work')
+      and (new.body ->> 'actor' in ('app', 'redrive') or new.body ->> 'actor' like 'redrive:%'));
+  elsif tg_op = 'UPDATE' and old.collection = new.collection and old.id = new.id and v_collection in ('approval', 'operation') then
+    v_allowed := case
+        when old.state = new.state then true
+        when v_collection = 'approval' then old.state = 'pending' and new.state in ('expired', 'withdrawn')
+        when old.state = 'waiting' then new.state = 'cancelled'
+        else new.state <> 'waiting' and old.state not in ('completed', 'stopped', 'cancelled') end
+      and not exists (select 1 from unnest(v_fixed) k where old.body -> k is distinct from new.body -> k
+        and not (k in ('decided_by', 'decision') and old.state <> new.state)
+        and not (redrive.only_cleaned(old.body -> k, new.body -> k)
+          and (v_collection = 'operation' or old.state <> 'pending' or k = 'arguments')));
+  end if;
+  if not v_allowed then
+    raise exception 'role % may not write this document of the collection %', current_user, v_collection using
       errcode = 'insufficient_privilege', hint = format('as the owner of the schema: select redrive.grant_api(%L)', current_user);
   end if;
   return case when tg_op = 'DELETE' then old else new end;
 end $$;
 create trigger guard_new before insert or update on redrive.record for each row
-  when (new.collection in ('token', 'session', 'approval')) execute function redrive.guard_record();
+  when (new.collection in ('token', 'session', 'approval', 'alone', 'operation', 'audit-seal')) execute function redrive.guard_record();
 create trigger guard_old before update or delete on redrive.record for each row
-  when (old.collection in ('token', 'session', 'approval')) execute function redrive.guard_record();
+  when (old.collection in ('token', 'session', 'approval', 'alone', 'operation', 'audit-seal')) execute function redrive.guard_record();
+-- Nobody who runs tasks removes what was noted today: retention is for what is old, a filter of an operator's is the API's.
+create function redrive.guard_audit() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if not has_function_privilege('redrive.administer()', 'execute') then
+    raise exception 'role % may not remove rows of the audit log that are younger than a day', current_user using
+      errcode = 'insufficient_privilege', hint = format('set TASK_AUDIT_LOG_TTL_DAYS to 1 or more; or, as the owner of the schema: '
+        'select redrive.grant_api(%L)', current_user);
+  end if;
+  return old;
+end $$;
+create trigger guard_young before delete on redrive.audit for each row
+  when (old.at > clock_timestamp() - interval '1 day') execute function redrive.guard_audit();
 -- Causes that a newer algorithm takes for one go on under the name that the first of them had; this is its newest name.
 alter table redrive.failure_group add column alias text;
 alter table redrive.failure_delta add column alias text;

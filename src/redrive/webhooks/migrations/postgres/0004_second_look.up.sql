@@ -1,5 +1,5 @@
 -- A worker signs deliveries whose leases it holds, and sees no other secret.
-comment on table redrive.webhooks_secret is 'For workers: select (id, owner, created_at, expires_at), insert, delete';
+comment on table redrive.webhooks_secret is 'For workers: select (id, owner, created_at, expires_at), insert';
 create function redrive.webhook_keys(p_task uuid, p_token uuid) returns table (owner text, secret text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select s.owner, s.secret from redrive.task t
@@ -10,3 +10,45 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   order by s.created_at desc, s.id desc
 $$;
 revoke all on function redrive.webhook_keys(uuid, uuid) from public;
+-- It adds only the one of a URL that is named for a single event; endpoints and accounts get theirs by the API's role.
+create function redrive.guard_webhook_secret() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if not has_function_privilege('redrive.administer()', 'execute') and not exists (
+    select 1 from redrive.webhooks_endpoint e
+    where e.direct and new.owner = 'endpoint:' || e.id and new.id = 'sec_' || e.id and new.expires_at is null)
+  then
+    raise exception 'role % may not give % a secret', current_user, new.owner using
+      errcode = 'insufficient_privilege', hint = format('as the owner of the schema: select redrive.grant_api(%L)', current_user);
+  end if;
+  return new;
+end $$;
+revoke all on function redrive.guard_webhook_secret() from public;
+create trigger guard_secret before insert on redrive.webhooks_secret for each row execute function redrive.guard_webhook_secret();
+-- And removes those that are of no use any more, and those of whom an operation erases.
+create function redrive.prune_webhook_secrets(p_before timestamptz, p_limit bigint) returns setof text
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  delete from redrive.webhooks_secret where id = any (array(
+    select s.id from redrive.webhooks_secret s where s.expires_at < least(p_before, clock_timestamp())
+    union all select s.id from redrive.webhooks_secret s where s.created_at < p_before and s.owner like 'endpoint:%'
+      and not exists (select from redrive.webhooks_endpoint e where e.id = substr(s.owner, 10)) limit p_limit))
+  returning id
+$$;
+revoke all on function redrive.prune_webhook_secrets(timestamptz, bigint) from public;
+create function redrive.erase_webhook_secrets(p_scope text) returns setof text
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  delete from redrive.webhooks_secret where (owner = 'account:' || p_scope or owner in (
+      select 'endpoint:' || e.id from redrive.webhooks_endpoint e where e.account = p_scope))
+    and (has_function_privilege(session_user, 'redrive.administer()', 'execute') or exists (
+      select from redrive.record r where r.collection = 'operation' and r.state = 'running'
+        and r.body ->> 'action' = 'erase' and r.body #>> '{which,scope}' = p_scope))
+  returning id
+$$;
+revoke all on function redrive.erase_webhook_secrets(text) from public;
+-- How secrets are stored, for who may not read them.
+create function redrive.webhook_secret_forms() returns table (sealed boolean, clear boolean)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select exists (select 1 from redrive.webhooks_secret s where starts_with(s.secret, 'fernet:')),
+    exists (select 1 from redrive.webhooks_secret s where not starts_with(s.secret, 'fernet:'))
+$$;
+revoke all on function redrive.webhook_secret_forms() from public;
