@@ -80,7 +80,8 @@ WORKERS = {
     ("ledger_account", "insert"),
 }
 TABLES = """
-select c.relname, array_agg(a.attname::text order by a.attnum) from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+select c.relname, array_agg(a.attname::text order by a.attnum)
+from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
 where c.relnamespace = 'redrive'::regnamespace and c.relkind = 'r' and not a.attisdropped and exists (
   select 1 from redrive.migration m
   where m.feature <> '' and (c.relname = m.feature or starts_with(c.relname, m.feature || '_')))

@@ -57,7 +57,8 @@ with given as (
   select a.grantee, 'execute of ' || p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')'
   from pg_proc p, aclexplode(p.proacl) a where p.pronamespace = to_regnamespace('redrive') and a.grantee <> p.proowner
   union
-  select a.grantee, 'writing tokens, sessions, approvals and operations of people' from pg_class c, aclexplode(c.relacl) a
+  select a.grantee, 'writing tokens, sessions, approvals and operations of people'
+  from pg_class c, aclexplode(c.relacl) a
   where c.oid = to_regclass('redrive.record') and a.grantee <> c.relowner and a.privilege_type = 'INSERT'
     and (to_regprocedure('redrive.administer()') is null
       or has_function_privilege(a.grantee, to_regprocedure('redrive.administer()')::oid, 'execute'))
