@@ -41,6 +41,9 @@ async def world(client: httpx.AsyncClient) -> World:
     cause = await first("/failures", r'href="/ops/queue(/causes/[0-9a-f]{16})"')
     operation = await first("/operations", r'href="/ops/queue(/operations/[0-9a-f-]+)"')
     pages = await paid(first)
+    ended = r'href="/ops/queue(/operations/[0-9a-f-]+)">retry</a>(?:(?!</tr>).)*?stopped'
+    if stopped := re.search(ended, (await client.get(HOME + "/operations")).text, re.DOTALL):
+        pages["operation with outcomes"] = stopped[1]
     projection = await first("/outbox", r'href="/ops/queue(/outbox/(?!partners)[\w.:-]+)"')
     pages |= {
         "overview": "",

@@ -367,10 +367,13 @@ async def test_each_topic_is_told_without_a_persons_form(any_app: App, topic: st
 
 
 async def test_a_worker_is_drained_from_its_page(any_app: App) -> None:
-    worker = any_app.worker(await any_app.store(), Options())
+    store = await any_app.store()
+    worker = any_app.worker(store, Options())
     async with console(any_app) as client, asyncio.timeout(150), worker:
         while 'action="/ops/queue/workers/drain"' not in (html := await page(client, "/workers")):
             await asyncio.sleep(0.2)
+        await store.note_build(worker.id, "7f3c")
+        assert "7f3c" in text_of(await page(client, "/workers")), "its build is told"
         [name] = re.findall(r'<option value="([^"]*)">', html)
         assert f"{name} is the only worker of queue default (0 waiting)" in text_of(html)
         answer = await send(client, "/workers/drain", {"name": name, "reason": "a new version"}, "/workers")

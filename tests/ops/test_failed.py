@@ -195,7 +195,8 @@ async def test_what_was_forgotten_meanwhile_is_not_revived(harness: Harness) -> 
     (task_id,) = await fail(harness)
     seen = (await harness.task(task_id)).failed_seq
     await actions.forget(harness.store, [task_id], actor="bob")
-    result = await failed.retry_tasks(harness.store, failed.Selection({task_id: seen}), actor="ann", reason=None)
+    chosen = failed.Selection({task_id: seen})
+    result = await failed.retry_tasks(harness.store, chosen, failed.retry_here(chosen, "ann", None))
     assert result.skipped == {task_id: "it is cancelled, but no longer by the failure that was meant"}
     assert await harness.state(task_id) is State.CANCELLED
 

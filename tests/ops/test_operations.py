@@ -96,6 +96,41 @@ async def test_what_became_of_its_tasks_is_known(harness: Harness) -> None:
     assert became.again == tuple([task_id for task_id in ids if (await harness.task(task_id)).state is State.FAILED])
 
 
+async def test_retries_that_their_caller_carries_out_say_what_became_of_their_tasks(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As operations that workers carry out do: by ids, by a filter, by a plan, and piece by piece."""
+    monkeypatch.setattr(failed, "MOST_RETRIED_AT_ONCE", 3)
+    own, store = operator(harness), harness.store
+
+    async def outcome(operation: str | None) -> tuple[Status, int, int, str]:
+        found = await own.operations.show(operation or "")
+        told = await own.operations.retried(found)
+        assert told is not None and await step(store, found.id, "w1") is None, "no worker goes on with it"
+        return found.status, found.total, found.skipped, told.told
+
+    ids = await fail(harness, 2)
+    named = await own.failures.retry([*ids, UUID(int=7)], "mended")
+    await run(harness, TERMINAL, 1)
+    await run(harness, Completed())
+    told = "2 retried: 1 completed, 1 failed again"
+    assert await outcome(named.operation) == (Status.COMPLETED, 3, 1, told)
+    for planned in (False, True):
+        how: dict[str, Any] = {"which": A, "limit": 2}
+        if planned:
+            how = {"plan": (await own.failures.preview(A)).plan}
+        retry = await own.failures.retry_matching(**how)
+        await run(harness, TERMINAL)
+        assert await outcome(retry.bulk_id) == (Status.COMPLETED, 1, 0, "1 retried: 1 failed again")
+    await fail(harness, 7)
+    done = await own.failures.replay(await own.failures.replay_set(A, 7), "mended")
+    await run(harness, TERMINAL, 3)
+    assert (done.retried, len(done.bulk_ids)) == (7, 1)
+    assert await outcome(done.bulk_ids[0]) == (Status.COMPLETED, 7, 0, "7 retried: 3 failed again, 4 wait to run")
+    listed = [Operation.of(one).id for one in await own.operations.list()]
+    assert listed[0] == done.bulk_ids[0] and len(listed) == 4
+
+
 async def test_what_became_of_a_retry_is_counted_with_the_moves(harness: Harness) -> None:
     """Whatever turns its tasks take, and whoever retries them once more meanwhile."""
     own, store = operator(harness), harness.store

@@ -21,6 +21,7 @@ from redrive.ops.doctor import examine
 from redrive.ops.operator import Operator
 from redrive.ops.policy import Policy
 from redrive.testing.conformance.harness import Harness
+from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import fail
 
 pytestmark = pytest.mark.anyio
@@ -132,6 +133,10 @@ async def test_what_a_pause_holds_back_shows_as_paused(harness: Harness) -> None
         assert "paused" in {reason.code for reason in story.why}
         assert (await own.tasks.get(task_id)).paused_by == by
         assert "paused" in {reason.code for reason in await own.tasks.why(await own.tasks.get(task_id))}
+    view = "redrive_v_tasks" if isinstance(harness, SqliteHarness) else "redrive.v_tasks"
+    rows = await harness.sql(f"select id, paused_by from {view} where paused_by is not null")
+    assert {UUID(str(task_id)) for task_id, _ in rows} == held, "SQL says the same beside the state of the row"
+    assert {by for _, by in rows} == {"queue:far", "kind:SHIP", "group:g"}
     stats = await own.health.stats()
     # Totals know no groups: those of one count when a claim has met them.
     assert (stats.totals()["queued"], stats.totals()["paused"], stats.totals()["delayed"]) == (3, 5, 1)

@@ -16,6 +16,7 @@ from redrive.kernel.retention import Retention
 from redrive.kernel.task import State
 from redrive.ops import access
 from redrive.ops.duties import duties_of
+from redrive.ops.matches import matching
 from redrive.ops.retention import FAILED_SUMMARY, KEPT_FOR_GOOD, give_up_failed, retention_of
 from redrive.settings import Settings, fields_of
 from redrive.testing.conformance.harness import TERMINAL, Harness
@@ -143,6 +144,8 @@ async def test_failed_tasks_are_given_up_only_when_asked_for(harness: Harness) -
     assert await give_up_failed(harness.store, 10) == 7
     assert [await harness.state(task_id) for task_id in old] == [State.CANCELLED] * 7
     assert [await harness.state(task_id) for task_id in young] == [State.FAILED] * 3
+    assert (await matching(harness.store, FailureFilter())).total == 3, "a retry of all brings none of them back"
+    assert (await matching(harness.store, FailureFilter(forgotten=True))).total == 10
     rows = await harness.audit(action=FAILED_SUMMARY)
     assert {(row.kind, row.after["given_up"], row.actor) for row in rows} == {
         ("A", 5, "redrive:retention"),

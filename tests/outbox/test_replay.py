@@ -106,7 +106,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
         monkeypatch.setenv(setting, "30000")  # outbox work says them in the environment: nothing of that stays
     name = "search_index_to_elastic"
     assert call(["migrate", "--create"]) == 0
-    for n in range(3):
+    for n in range(4):
         event = {"entity_type": "note", "entity_id": str(n), "op": "nonsense", "version": 1, "payload": {}}
         assert call(["enqueue", f"OUTBOX:{name}", json.dumps(event), "--queue", f"outbox:{name}"]) == 0
     assert call(["outbox", "work", "--stop-when-empty", "--metrics-port", "0"]) == 0
@@ -121,11 +121,16 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
         assert call(["outbox", "--json"]) == 0
         return json.loads(capsys.readouterr().out)["items"][0]["failed"]
 
+    capsys.readouterr()
+    assert call(["failed", "--json"]) == 0
+    assert call(["forget", json.loads(capsys.readouterr().out)["items"][0]["id"], "--by", "ann"]) == 0
+    assert run("--forgotten", "--dry-run") == (0, f"4 events of {name} would be replayed\n")
     assert run("--dry-run") == (0, f"3 events of {name} would be replayed\n")
     assert failed() == 3
     with pytest.raises(InvalidInput, match="nobody is there to ask"):
         run(name)
-    assert run(name, "--limit", "1", "--by", "ann", "--reason", "x") == (0, f"1 event of {name} replayed\n")
+    code, said = run(name, "--limit", "1", "--by", "ann", "--reason", "x")
+    assert code == 0 and said.startswith(f"1 event of {name} replayed\nwhat becomes of them: redrive operations show ")
     assert failed() == 2
     code, out = run("--yes", "--json")
     assert (code, json.loads(out)["retried"]) == (0, 2)

@@ -266,7 +266,8 @@ class PreviewOut(Out):
 
 class BulkOut(Out):
     """``matched`` are the tasks that are meant. Of a dry run ``wouldRetry`` says which of them could be retried now;
-    it has no id, and retried none."""
+    it has no id, and retried none. ``batchId`` is an operation: ``GET /api/operations/{batchId}`` says what became
+    of them."""
 
     batch_id: str | None
     matched: int

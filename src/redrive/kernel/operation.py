@@ -252,6 +252,26 @@ class Operation:
         asks = [CancelRequest(task.id, self.actor, self.reason) for task in tasks if task.id in running]
         return Commit(transitions=moves, controls=asks, bulk=bulk, puts=[put])
 
+    def carried_out(self, tasks: Collection[UUID], excluded: int) -> Put:
+        """Returns how far an operation has come whose caller retries these tasks itself; ``excluded``: how many were
+        named besides, and left alone."""
+
+        def body(applied: Applied) -> Mapping[str, Any]:
+            skipped = sum(task_id in applied.skipped for task_id in tasks)
+            return self.after_piece(len(tasks) - skipped, skipped + excluded).body()
+
+        return Put(COLLECTION, self.id, body, self.version, self.status.value)
+
+    def after_piece(self, done: int, skipped: int) -> Operation:
+        """Returns it as ``carried_out`` writes it down."""
+        return replace(
+            self,
+            total=self.total + done + skipped,
+            done=self.done + done,
+            skipped=self.skipped + skipped,
+            version=self.version + 1,
+        )
+
     def ended(self, status: Status, note: str | None = None) -> Commit:
         """Returns the Commit that ends it, with the row that sums it up."""
         after = self._sums(status, note)

@@ -28,6 +28,7 @@ class Result:
     requested: list[UUID] = field(default_factory=list)
     skipped: dict[UUID, str] = field(default_factory=dict)
     notes: dict[UUID, str] = field(default_factory=dict)  # what else is to be known about those that were asked to stop
+    operation: str | None = None  # that says what becomes of several
 
 
 _TARGETS = {

@@ -17,7 +17,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter
 from redrive.kernel.failure import FailureType
 from redrive.kernel.machine import DeadReason, Event, Transition
-from redrive.kernel.operation import Action, facts
+from redrive.kernel.operation import Action, Operation, Status, facts
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
 from redrive.kernel.task import State, Task, check_int, check_text
@@ -74,7 +74,8 @@ class Page:
 
 @dataclass(slots=True)
 class BulkResult:
-    """What a retry of many did, or with ``dry_run`` would do; a dry run has no id and retried none."""
+    """What a retry of many did, or with ``dry_run`` would do; a dry run has no id and retried none, nor has what found
+    nothing to do."""
 
     bulk_id: str | None
     matched: int
@@ -89,12 +90,15 @@ class BulkResult:
 class Selection:
     """The tasks that a request is about, each with the failure that is meant (its ``failed_seq``; None: any), and those
     that were named but do not match the other filters. ``cancelled``: those of them that are meant as given up.
-    ``matched``: how many match, whatever the limit; ``everything``: it is about all there is."""
+    ``matched``: how many match, whatever the limit; ``which``, ``plan``: what they were chosen by; ``everything``: it
+    is about all there is."""
 
     meant: Mapping[UUID, int | None]
     cancelled: frozenset[UUID] = frozenset()
     excluded: Mapping[UUID, str] = field(default_factory=dict)
     matched: int = 0
+    which: FailureFilter = EVERY_FAILURE
+    plan: str | None = None
     everything: bool = False
 
 
@@ -290,24 +294,26 @@ async def retry_matching(
         told = await dry_run_by_id(store, chosen)
         told.needs_approval = (await judge(store, rule, who, planned)).why
         return told
-    told_of = facts(which) if plan is None else {"plan": plan}
     return await alone(
-        store,
-        rule,
-        who,
-        planned,
-        lambda puts: retry_tasks(store, chosen, actor=who, reason=why, facts=told_of, puts=puts),
+        store, rule, who, planned, lambda puts: retry_tasks(store, chosen, retry_here(chosen, who, why), puts)
     )
 
 
-async def retry_tasks(
-    store: Store, chosen: Selection, *, actor: str, reason: str | None, facts: Any = None, puts: Sequence[Put] = ()
-) -> BulkResult:
-    """Retries these tasks, each only if it is still failed by the failure that is meant. ``puts`` land with them."""
-    bulk_id, name = str(new_id()), Action.RETRY.audited
-    result = BulkResult(bulk_id, len(chosen.meant), skipped=dict(chosen.excluded))
+def retry_here(chosen: Selection, actor: str, reason: str | None) -> Operation:
+    """Returns the operation of a retry that its caller carries out: it is over as far as it has come, so that no worker
+    goes on with it, and says what became of its tasks as others do."""
+    return Operation(
+        str(new_id()), Action.RETRY, chosen.which, actor, reason, 0, status=Status.COMPLETED, plan=chosen.plan
+    )
+
+
+async def retry_tasks(store: Store, chosen: Selection, operation: Operation, puts: Sequence[Put] = ()) -> BulkResult:
+    """Retries these tasks, each only if it is still failed by the failure that is meant, as a piece of an operation
+    that its caller carries out. ``puts`` land with them."""
+    bulk_id, name, actor, reason = operation.id, operation.audited, operation.actor, operation.reason
     if not chosen.meant and not chosen.excluded:
-        return result
+        return BulkResult(None, 0)
+    result = BulkResult(bulk_id, len(chosen.meant), skipped=dict(chosen.excluded))
     moves = [
         Transition(
             task_id,
@@ -322,8 +328,10 @@ async def retry_tasks(
         )
         for task_id, seen in chosen.meant.items()
     ]
-    bulk = BulkAction(bulk_id, actor, name, reason, facts, excluded=chosen.excluded)
-    applied = await store.apply(Commit(transitions=moves, bulk=bulk, puts=puts))
+    told_of = facts(chosen.which) if chosen.plan is None else {"plan": chosen.plan}
+    bulk = BulkAction(bulk_id, actor, name, reason, told_of, excluded=chosen.excluded)
+    mine = operation.carried_out(chosen.meant, len(chosen.excluded))
+    applied = await store.apply(Commit(transitions=moves, bulk=bulk, puts=[mine, *puts]))
     result.retried = [task_id for task_id in chosen.meant if task_id not in applied.skipped]
     result.skipped |= {task_id: skip_reason(state) for task_id, state in applied.skipped.items()}
     await log_retried(store, result.retried, actor=actor, reason=reason, bulk_id=bulk_id)
@@ -332,7 +340,8 @@ async def retry_tasks(
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay did, or with ``dry_run`` would do. ``cancelled``: how many of the matched were cancelled."""
+    """What a replay did, or with ``dry_run`` would do. ``cancelled``: how many of the matched were cancelled.
+    ``bulk_ids``: the operations that say what becomes of them."""
 
     matched: int = 0
     cancelled: int = 0
@@ -354,21 +363,23 @@ async def replay(
     puts: Sequence[Put] = (),
 ) -> Replayed:
     """Retries here and now, piece by piece, the ones that failed first. ``puts`` land with the first piece."""
-    sums, after, reason = Replayed(), 0, check_reason(reason)
+    sums, after = Replayed(), 0
+    operation = retry_here(Selection({}, which=matches.which), check_actor(actor), check_reason(reason))
     while sums.matched < limit:
         piece = min(MOST_RETRIED_AT_ONCE, limit - sums.matched)
         found = await matches.next(store, piece, after)
         if not found:
             break
         after = found[-1].failed_seq or after
-        meant, told_of = _selected(matches, found, len(found)), facts(matches.which)
-        result = await retry_tasks(store, meant, actor=actor, reason=reason, facts=told_of, puts=puts)
+        meant = _selected(matches, found, len(found))
+        result = await retry_tasks(store, meant, operation, puts)
         puts = ()
+        operation = operation.after_piece(len(result.retried), len(result.skipped))
         sums.matched += result.matched
         sums.cancelled += len(meant.cancelled)
         sums.retried += len(result.retried)
         sums.skipped += len(result.skipped)
-        sums.bulk_ids.append(str(result.bulk_id))
+        sums.bulk_ids = [operation.id]
         progress(result.matched)
     return sums
 
@@ -424,14 +435,14 @@ async def _chosen(store: Store, which: FailureFilter, limit: int | None) -> Sele
 def _selected(matches: Matches, found: Sequence[FailedRef], matched: int) -> Selection:
     cancelled = frozenset(one.id for one in found if matches.given_up(one.failed_seq or 0))
     meant = {one.id: None if one.id in cancelled else one.failed_seq for one in found}
-    return Selection(meant, cancelled, matched=matched)
+    return Selection(meant, cancelled, matched=matched, which=matches.which)
 
 
 async def _named(store: Store, which: FailureFilter, ids: list[UUID]) -> Selection:
     """Selects tasks by their ids: what cannot be retried is returned as skipped. Other filters narrow the list, and
     what they leave out is returned as skipped, too."""
     if which == FailureFilter(ids=which.ids):
-        return Selection(dict.fromkeys(ids), matched=len(ids))
+        return Selection(dict.fromkeys(ids), matched=len(ids), which=which)
     found = await store.get_many(ids)
     excluded = {task_id: why for task_id in ids if (why := _unfit(found.get(task_id), which)) is not None}
     meant = {
@@ -439,7 +450,7 @@ async def _named(store: Store, which: FailureFilter, ids: list[UUID]) -> Selecti
         for task_id in ids
         if task_id not in excluded
     }
-    return Selection(meant, excluded=excluded, matched=len(ids))
+    return Selection(meant, excluded=excluded, matched=len(ids), which=which)
 
 
 def _unfit(task: Task | None, which: FailureFilter) -> str | None:
@@ -459,7 +470,7 @@ async def _planned(store: Store, token: str, which: FailureFilter, limit: int | 
         )
     cancelled = frozenset(task_id for task_id, place in plan.listed.items() if plan.given_up(place))
     meant = {task_id: None if task_id in cancelled else place for task_id, place in plan.listed.items()}
-    return Selection(meant, cancelled, matched=plan.matched, everything=plan.which.everything)
+    return Selection(meant, cancelled, {}, plan.matched, plan.which, token, everything=plan.which.everything)
 
 
 def _limited(which: FailureFilter, limit: int | None) -> int:

@@ -72,7 +72,7 @@ def retention_of(settings: Settings, features: Iterable[Feature] = ()) -> Retent
 
 
 async def give_up_failed(store: Store, days: float, stopping: Callable[[], bool] = lambda: False) -> int:
-    """Cancels tasks that have been failed for longer than so many days; returns how many. They leave for history, and
+    """Forgets tasks that have been failed for longer than so many days; returns how many. They leave for history, and
     go with it. One row of the audit log tells of each piece, in its transaction."""
     cutoff = await store.now() - timedelta(days=days)
     kinds = sorted({count.kind for count in await store.counts() if count.state is State.FAILED and count.n > 0})
@@ -105,7 +105,15 @@ def _given_up(tasks: Sequence[FailedRef], kind: str, days: float, cutoff: dateti
     reason = f"failed for more than {days:g} days"
     bulk_id = str(new_id())
     moves = [
-        Transition(task.id, Event.CANCEL, State.CANCELLED, reason=reason, bulk_id=bulk_id, seen=task.failed_seq)
+        Transition(
+            task.id,
+            Event.CANCEL,
+            State.CANCELLED,
+            reason=reason,
+            bulk_id=bulk_id,
+            forgotten=True,  # a retry of all that failed is not about what was given up for its age
+            seen=task.failed_seq,
+        )
         for task in tasks
     ]
 

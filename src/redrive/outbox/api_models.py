@@ -92,12 +92,14 @@ class ProjectionsOut(Out):
 class ReplayIn(In):
     limit: int = DEFAULT_LIMIT
     dry_run: bool = False
+    forgotten: bool = Field(False, description="Also what was forgotten or purged.")
     reason: str | None = None
     actor: str | None = None
 
 
 class ReplayedOut(Out):
-    """``matched`` events were meant; of a dry run they are what would be replayed."""
+    """``matched`` events were meant; of a dry run they are what would be replayed. ``bulkIds`` are operations:
+    ``GET /api/operations/{id}`` says what became of the events."""
 
     matched: int
     cancelled: int

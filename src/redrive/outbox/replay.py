@@ -53,13 +53,13 @@ class ReplayPlan:
         return Replayed(self.number, given_up, dry_run=dry_run, needs_approval=self.approval)
 
 
-async def plan_replay(session: Session, projections: Sequence[str], limit: int) -> ReplayPlan:
+async def plan_replay(session: Session, projections: Sequence[str], limit: int, forgotten: bool) -> ReplayPlan:
     """Returns what a replay of these projections would be about, at most ``limit`` events of all of them together."""
     session.may(Role.OPERATOR)
     parts: list[Part] = []
     left = limit
     for name in projections:
-        found = await matching(session.store, FailureFilter(queue=queue_of(name)))
+        found = await matching(session.store, FailureFilter(queue=queue_of(name), forgotten=forgotten or None))
         number = min(found.total, left)
         left -= number
         parts.append(Part(name, found, number))

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support.confirm import DryRun, Yes, confirm
+from redrive.cli.support.filters import Forgotten
+from redrive.cli.support.follow import say_outcomes
 from redrive.cli.support.options import Reason
 from redrive.cli.support.progress import progress
 from redrive.cli.support.start_operation import say_approval
@@ -39,15 +41,17 @@ def replay(
     url: Url = None,
     app: AppName = None,
     json: Json = False,
+    forgotten: Forgotten = False,
 ) -> None:
     """Try failed events again, here and now: attempts, waits and errors begin anew, and who did it and why is kept.
 
     It is redrive replay for the queues of projections; redrive failed --queue outbox:NAME says why events failed.
+    What was forgotten or purged is left out, unless --forgotten asks for it.
     Where there are several connections, --connection NAME says which, --connection all each of them in turn.
     """
 
     def here() -> None:
-        _replay_here(projection or [], limit, dry_run, yes, reason, by, url, app, json)
+        _replay_here(projection or [], limit, forgotten, dry_run, yes, reason, by, url, app, json)
 
     on_chosen(url, app, here, looks=dry_run)
 
@@ -55,6 +59,7 @@ def replay(
 def _replay_here(
     names: list[str],
     limit: int | None,
+    forgotten: bool,
     dry_run: bool,
     yes: bool,
     reason: str | None,
@@ -64,7 +69,7 @@ def _replay_here(
     json: bool,
 ) -> None:
     most = limit or DEFAULT_LIMIT
-    plan = operate(url, app, lambda own: own.of(OutboxService).plan_replay(names, most), by=by)
+    plan = operate(url, app, lambda own: own.of(OutboxService).plan_replay(names, most, forgotten=forgotten), by=by)
     if dry_run or not plan.number:
         _say(plan.preview(dry_run=dry_run), plan, json)
         return
@@ -87,6 +92,7 @@ def _say(done: Replayed, plan: ReplayPlan, json: bool) -> None:
     else:
         skipped = f", {done.skipped} skipped" if done.skipped else ""
         output.say(f"{_events(done.retried)} of {_where(plan)} replayed{skipped}")
+        say_outcomes(done.bulk_ids if done.retried else ())
 
 
 def _events(number: int) -> str:

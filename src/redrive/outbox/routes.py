@@ -54,7 +54,7 @@ async def replay_projection(projection: str, operator: TheOperator, body: Replay
     409: begin it as an operation."""
     asked = body or ReplayIn()
     own = operator.named(asked.actor).of(OutboxService)
-    plan = await own.plan_replay([projection], asked.limit)
+    plan = await own.plan_replay([projection], asked.limit, forgotten=asked.forgotten)
     done = plan.preview(dry_run=True) if asked.dry_run else await own.replay(plan, asked.reason)
     return ReplayedOut.model_validate(done)
 

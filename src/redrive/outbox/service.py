@@ -76,13 +76,15 @@ class OutboxService(Service):
             f"since; for all of it: redrive outbox rebuild {one.name}"
         )
 
-    async def plan_replay(self, projections: Sequence[str] = (), limit: int = replay.DEFAULT_LIMIT) -> ReplayPlan:
+    async def plan_replay(
+        self, projections: Sequence[str] = (), limit: int = replay.DEFAULT_LIMIT, *, forgotten: bool = False
+    ) -> ReplayPlan:
         """Returns what a replay of these projections' failed events would be about (of none named: of all), and whether
-        a second operator would have to agree. Changes nothing."""
+        a second operator would have to agree. ``forgotten``: also what was forgotten or purged. Changes nothing."""
         self._session.may(Role.OPERATOR)
         if not 1 <= limit <= replay.MOST:
             raise InvalidInput(f"limit is from 1 to {replay.MOST:,}")
-        return await replay.plan_replay(self._session, await self._named(projections), limit)
+        return await replay.plan_replay(self._session, await self._named(projections), limit, forgotten)
 
     async def replay(
         self, plan: ReplayPlan, reason: str | None = None, progress: Callable[[int], None] = lambda _: None

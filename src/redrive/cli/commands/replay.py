@@ -10,6 +10,7 @@ import typer
 from redrive.cli.support import output
 from redrive.cli.support.confirm import DryRun, Yes, confirm
 from redrive.cli.support.filters import Forgotten, filtered, matches_text
+from redrive.cli.support.follow import say_outcomes
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.progress import progress
 from redrive.cli.support.session import operate
@@ -92,3 +93,4 @@ def _say_replayed(done: failed.Replayed, which: FailureFilter, json: bool) -> No
     else:
         skipped = f", {done.skipped} skipped" if done.skipped else ""
         output.say(f"{counted(done.retried)} replayed{skipped} ({about})")
+        say_outcomes(done.bulk_ids if done.retried else ())

@@ -40,7 +40,7 @@ def list_workers(context: typer.Context, url: Url = None, app: AppName = None, j
         output.say(f"no worker was seen within the last day{looked.without}")
         return
     output.table(
-        ["worker", *looked.column, "state", "queues", "runs", "host", "pid", "seen", "version"],
+        ["worker", *looked.column, "state", "queues", "runs", "host", "pid", "seen", "version", "build"],
         [
             (
                 *(
@@ -52,7 +52,7 @@ def list_workers(context: typer.Context, url: Url = None, app: AppName = None, j
                     row.host,
                     str(row.pid),
                 ),
-                *(output.ago(row.seen_at, looked.found[name][1]) or "-", row.version),
+                *(output.ago(row.seen_at, looked.found[name][1]) or "-", row.version, row.build or "-"),
             )
             for name, one in found
             for row in (one.row,)

@@ -8,6 +8,7 @@ from uuid import UUID
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.follow import say_outcomes
 from redrive.cli.support.session import operate, store_named
 from redrive.cli.support.start_operation import (
     Ask,
@@ -71,11 +72,13 @@ def report(result: actions.Result, verb: str, json: bool, store: str) -> None:
     if json:
         skipped = {str(task_id): why for task_id, why in result.skipped.items()}
         notes = {str(task_id): text for task_id, text in result.notes.items()}
-        output.emit({"done": result.done, "requested": result.requested, "skipped": skipped, "notes": notes})
+        told = {"done": result.done, "requested": result.requested, "skipped": skipped, "notes": notes}
+        output.emit(told | ({} if result.operation is None else {"operation": result.operation}))
     else:
         output.say(*(f"{task_id}  {verb}" for task_id in result.done))
         told = {task_id: result.notes.get(task_id, "asked to stop") for task_id in result.requested}
         output.say(*(f"{task_id}  running; {what}" for task_id, what in told.items()))
+        say_outcomes([result.operation] if result.operation and result.done else [])
     for task_id, why in result.skipped.items():
         output.report(_refusal(task_id, verb, why, store), json)
     if result.skipped:

@@ -61,6 +61,11 @@ def say_begun(
         )
 
 
+def say_outcomes(operations: Iterable[str]) -> None:
+    """Says how to see what becomes of tasks that were retried here and now."""
+    output.say(*(output.suggest(f"what becomes of them: redrive operations show {one}") for one in operations))
+
+
 def _about(operation: Operation) -> str:
     return counted(operation.total) if operation.work is None else operation.work.subject
 

@@ -208,7 +208,7 @@ class FailureService(Service):
         done = await failed.retry_matching(
             self._store, FailureFilter(ids=tuple(ids)), actor=who, reason=reason, rule=rule
         )
-        return Result(done.retried, [], done.skipped)
+        return Result(done.retried, [], done.skipped, operation=done.bulk_id)
 
     async def forget(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
         """Gives failed tasks up: they go to history, from where they can be retried as long as it is kept."""

@@ -1681,6 +1681,29 @@ drop index redrive.task_retried;
 drop table redrive.retry_total;
 drop table redrive.retry_delta;
 drop view redrive.v_counts;
+do $$
+declare
+  v_viewers text[] := array(select distinct r.rolname from pg_attribute c, aclexplode(c.attacl) a join pg_roles r on r.oid = a.grantee
+    where c.attrelid = 'redrive.v_tasks'::regclass and c.attname = 'state');
+  v_viewer text;
+begin
+  drop view redrive.v_tasks;
+  create view redrive.v_tasks as
+    select t.id, t.state, t.kind::text, t.queue::text, t.task_group::text, t.scope::text, t.priority, t.attempt_count, t.max_attempts::integer, t.created_at,
+      t.next_attempt_at, t.last_attempt_at, t.lease_expires_at, t.worker_id, t.failed_at, null::timestamptz as finished_at,
+      null::real as execution_ms, t.trace_id::text, t.idempotency_key::text, t.replay_count, t.error_code, t.error_message, t.payload::jsonb,
+      t.progress, null::jsonb as result
+    from redrive.task t
+    union all
+    select h.id, h.state, h.kind, h.queue, h.task_group, h.scope, h.priority, h.attempt_count, h.max_attempts, h.created_at,
+      null, h.last_attempt_at, null, h.worker_id, null, h.finished_at, h.execution_ms, h.trace_id, h.idempotency_key,
+      h.replay_count, null, h.cancel_reason, h.payload, null, h.result
+    from redrive.history h;
+  create trigger read_only instead of insert or update or delete on redrive.v_tasks for each row execute function redrive.refuse_change();
+  foreach v_viewer in array v_viewers loop
+    perform redrive.grant_viewer(v_viewer);
+  end loop;
+end $$;
 alter table redrive.total_delta drop column forgotten;
 alter table redrive.total drop column forgotten;
 alter table redrive.history drop column forgotten;

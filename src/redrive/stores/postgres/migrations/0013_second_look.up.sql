@@ -9,6 +9,24 @@ create or replace view redrive.v_counts as
     sum(x.dead_letters)::bigint as dead_letters, sum(x.forgotten)::bigint as forgotten
   from (select * from redrive.total union all select * from redrive.total_delta) x
   group by x.queue, x.kind;
+-- The view of tasks tells them apart, too, and says what holds back a task that waits: rows of a paused queue or kind stay queued.
+create or replace view redrive.v_tasks as
+  select t.id, t.state, t.kind::text, t.queue::text, t.task_group::text, t.scope::text, t.priority, t.attempt_count, t.max_attempts::integer, t.created_at,
+    t.next_attempt_at, t.last_attempt_at, t.lease_expires_at, t.worker_id, t.failed_at, null::timestamptz as finished_at,
+    null::real as execution_ms, t.trace_id::text, t.idempotency_key::text, t.replay_count, t.error_code, t.error_message, t.payload::jsonb,
+    t.progress, null::jsonb as result, null::boolean as forgotten,
+    case t.state
+      when 'queued' then (select h.target || ':' || h.name from redrive.hold h
+        where (h.target, h.name) in (('queue', t.queue), ('kind', t.kind), ('group', t.task_group)) order by h.target desc limit 1)
+      when 'paused' then t.paused_by
+    end as paused_by
+  from redrive.task t
+  union all
+  select h.id, h.state, h.kind, h.queue, h.task_group, h.scope, h.priority, h.attempt_count, h.max_attempts, h.created_at,
+    null, h.last_attempt_at, null, h.worker_id, null, h.finished_at, h.execution_ms, h.trace_id, h.idempotency_key,
+    h.replay_count, null, h.cancel_reason, h.payload, null, h.result,
+    case when h.state = 'cancelled' then h.forgotten end, null
+  from redrive.history h;
 -- Of what was cancelled before, the audit log knows.
 with last as (
   select distinct on (a.task_id) a.task_id, a.action from redrive.audit a

@@ -6,6 +6,31 @@ create view redrive_v_counts as
   select x.queue, x.kind, x.queued, x.delayed, x.running, x.paused, x.failed, x.completed, x.cancelled,
     x.dead_letters, x.forgotten
   from redrive_total x;
+-- The view of tasks tells them apart, too, and says what holds back a task that waits: rows of a paused queue or kind stay queued.
+drop view redrive_v_tasks;
+create view redrive_v_tasks as
+  select t.id, t.state, t.kind, t.queue, t.task_group, t.scope, t.priority, t.attempt_count, t.max_attempts,
+    strftime('%Y-%m-%dT%H:%M:%fZ', t.created_at / 1e6, 'unixepoch') as created_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', t.next_attempt_at / 1e6, 'unixepoch') as next_attempt_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', t.last_attempt_at / 1e6, 'unixepoch') as last_attempt_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', t.lease_expires_at / 1e6, 'unixepoch') as lease_expires_at, t.worker_id,
+    strftime('%Y-%m-%dT%H:%M:%fZ', t.failed_at / 1e6, 'unixepoch') as failed_at, null as finished_at,
+    null as execution_ms, t.trace_id, t.idempotency_key, t.replay_count, t.error_code, t.error_message, t.payload,
+    t.progress, null as result, null as forgotten,
+    case t.state
+      when 'queued' then (select h.target || ':' || h.name from redrive_hold h
+        where (h.target, h.name) in (values ('queue', t.queue), ('kind', t.kind), ('group', t.task_group)) order by h.target desc limit 1)
+      when 'paused' then t.paused_by
+    end as paused_by
+  from redrive_task t
+  union all
+  select h.id, h.state, h.kind, h.queue, h.task_group, h.scope, h.priority, h.attempt_count, h.max_attempts,
+    strftime('%Y-%m-%dT%H:%M:%fZ', h.created_at / 1e6, 'unixepoch'), null,
+    strftime('%Y-%m-%dT%H:%M:%fZ', h.last_attempt_at / 1e6, 'unixepoch'), null, h.worker_id, null,
+    strftime('%Y-%m-%dT%H:%M:%fZ', h.finished_at / 1e6, 'unixepoch'), h.execution_ms, h.trace_id, h.idempotency_key,
+    h.replay_count, null, h.cancel_reason, h.payload, null, h.result,
+    case when h.state = 'cancelled' then h.forgotten end, null
+  from redrive_history h;
 -- Of what was cancelled before, the audit log knows.
 update redrive_history set forgotten = 1 where state = 'cancelled' and (
   select a.action in ('TASK_FORGET', 'TASK_FORGET_BATCH_ITEM', 'TASK_PURGE_BATCH_ITEM') from redrive_audit a
