@@ -92,7 +92,7 @@ class ProjectionsOut(Out):
 class ReplayIn(In):
     limit: int = DEFAULT_LIMIT
     dry_run: bool = False
-    forgotten: bool = Field(False, description="Also what was forgotten or purged.")
+    forgotten: Annotated[bool, Field(description="Also what was forgotten or purged.")] = False
     reason: str | None = None
     actor: str | None = None
 
@@ -140,3 +140,4 @@ class HitOut(Out):
 
 class HitsOut(Out):
     items: list[HitOut]
+    warnings: list[str] = Field(description="What the search leaves out, and the command that brings it.")

@@ -12,9 +12,11 @@ from redrive.outbox.event import queue_of
 from redrive.outbox.event_counts import event_counts
 from redrive.outbox.index_watch import index_states
 from redrive.outbox.settings import OutboxSettings
+from redrive.outbox.sink import PAIRS_MISSING, PairIndex
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
+    from redrive.outbox.projection import Projection
     from redrive.settings import Settings
 
 
@@ -54,12 +56,24 @@ async def examine(store: Store, settings: Settings) -> list[Finding]:
 
 
 async def _sinks(settings: Settings) -> list[Finding]:
-    """Returns the sinks that cannot be reached from here, of the projections that this application declares."""
+    """Returns the sinks that cannot be reached from here, and those whose indexes an earlier version made, of the
+    projections that this application declares."""
     from redrive.outbox.projections import declared
 
     known = declared(settings.of(OutboxSettings))
     reached = await asyncio.gather(*(one.watch.look(SINK_PATIENCE_S) for one in known))
+    older = [one for one, each in zip(known, reached, strict=True) if each.ok and not await _finds_pairs(one)]
     return [
+        Finding(
+            Level.NOTE,
+            "outbox_index_old",
+            f"projection {one.name}: {PAIRS_MISSING}",
+            f"redrive outbox rebuild {one.name}",
+            about=("queue", queue_of(one.name)),
+            page=f"/outbox/{one.name}",
+        )
+        for one in older
+    ] + [
         Finding(
             Level.WARNING,
             "outbox_sink_down",
@@ -71,3 +85,16 @@ async def _sinks(settings: Settings) -> list[Finding]:
         for one, each in zip(known, reached, strict=True)
         if not each.ok
     ]
+
+
+async def _finds_pairs(projection: Projection) -> bool:
+    """Returns whether what a full-text index holds is found in Chinese, Japanese and Korean; also where nobody can
+    say."""
+    sink = projection.sink_to_look_at()
+    if not isinstance(sink, PairIndex):
+        return True
+    try:
+        async with asyncio.timeout(SINK_PATIENCE_S):
+            return await sink.finds_pairs()
+    except Exception:  # whatever its client raises: the next look at it says what is wrong with it
+        return True

@@ -40,7 +40,10 @@ async def search(page: ThePage, projection: str) -> Response:
     words = page.query.get("q", "")
     own = page.operator.of(OutboxService)
     hits = await own.search(projection, words, MOST_HITS_SHOWN) if words else []
-    return await page.render("outbox/search.html", projection=projection, words=words, hits=hits, most=MOST_HITS_SHOWN)
+    gap = await own.search_gap(projection, words) if words else None
+    return await page.render(
+        "outbox/search.html", projection=projection, words=words, hits=hits, gap=gap, most=MOST_HITS_SHOWN
+    )
 
 
 @router.get("/{projection}/replay")

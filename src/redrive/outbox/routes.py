@@ -45,7 +45,9 @@ async def search_projection(
     limit: Annotated[int, Query(ge=1, le=MOST_HITS)] = 10,
 ) -> dict[str, Any]:
     """Search the documents of a projection, where its sink can."""
-    return {"items": await operator.of(OutboxService).search(projection, text, limit)}
+    own = operator.of(OutboxService)
+    gap = await own.search_gap(projection, text)
+    return {"items": await own.search(projection, text, limit), "warnings": [] if gap is None else [gap]}
 
 
 @router.post("/{projection}/replay")

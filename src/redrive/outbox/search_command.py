@@ -29,11 +29,11 @@ def search(
         return await service.search(projection, text, limit), await service.search_gap(projection, text)
 
     hits, gap = operate(url, app, lambda own: look(own.of(OutboxService)))
+    if json:
+        output.emit_list(hits, warnings=[] if gap is None else [gap])
+        return
     if gap is not None:
         output.warn(gap)
-    if json:
-        output.emit_list(hits)
-        return
     if not hits:
         output.say("nothing found")
         return

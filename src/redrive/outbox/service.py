@@ -17,7 +17,7 @@ from redrive.outbox.event_counts import event_counts
 from redrive.outbox.open_operations import under_way
 from redrive.outbox.projections import projection_in, projections_of
 from redrive.outbox.replay import ReplayPlan
-from redrive.outbox.sink import PairIndex, Searchable
+from redrive.outbox.sink import PAIRS_MISSING, PairIndex, Searchable
 from redrive.outbox.sinks.text_words import query_of
 
 MOST_HITS = 1000
@@ -71,10 +71,7 @@ class OutboxService(Service):
         sink = one.sink_to_look_at()
         if not query_of(text).runs or not isinstance(sink, PairIndex) or await sink.finds_pairs():
             return None
-        return (
-            "this index was made by an earlier version: it finds Chinese, Japanese and Korean only in what was written "
-            f"since; for all of it: redrive outbox rebuild {one.name}"
-        )
+        return f"{PAIRS_MISSING}; for all of it: redrive outbox rebuild {one.name}"
 
     async def plan_replay(
         self, projections: Sequence[str] = (), limit: int = replay.DEFAULT_LIMIT, *, forgotten: bool = False

@@ -156,6 +156,11 @@ class Searchable(Protocol):
         ...
 
 
+PAIRS_MISSING = (
+    "this index was made by an earlier version: it finds Chinese, Japanese and Korean only in what was written since"
+)
+
+
 @runtime_checkable
 class PairIndex(Protocol):
     """A sink that finds Chinese, Japanese and Korean by pairs of characters, which earlier versions did not write."""

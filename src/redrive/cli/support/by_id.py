@@ -72,8 +72,8 @@ def report(result: actions.Result, verb: str, json: bool, store: str) -> None:
     if json:
         skipped = {str(task_id): why for task_id, why in result.skipped.items()}
         notes = {str(task_id): text for task_id, text in result.notes.items()}
-        told = {"done": result.done, "requested": result.requested, "skipped": skipped, "notes": notes}
-        output.emit(told | ({} if result.operation is None else {"operation": result.operation}))
+        document = {"done": result.done, "requested": result.requested, "skipped": skipped, "notes": notes}
+        output.emit(document | ({} if result.operation is None else {"operation": result.operation}))
     else:
         output.say(*(f"{task_id}  {verb}" for task_id in result.done))
         told = {task_id: result.notes.get(task_id, "asked to stop") for task_id in result.requested}

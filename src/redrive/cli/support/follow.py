@@ -224,7 +224,8 @@ def _say_retried(operation: Operation, became: Retried | None) -> None:
 
 
 def _cause(one: FailedBy) -> str:
-    return output.suggest(f"redrive causes show {one.fingerprint}")
+    said = "" if one.row is None else f"{output.shorten(one.row.message, 100)}; "
+    return said + output.suggest(f"redrive causes show {one.fingerprint}")
 
 
 def note_of(operation: Operation) -> str:
