@@ -100,7 +100,9 @@ def make_app() -> App:
         max_worker_deaths=int(os.environ.get("TEST_MAX_DEATHS", "100")),
         providers=json.loads(os.environ["TEST_PROVIDERS"]),
     )
-    quick = BatchSettings(poll_first=0.0, poll_next=0.0, poll_later=0.0, max_start=3)
+    most = int(os.environ["TEST_IN_FLIGHT"]) if "TEST_IN_FLIGHT" in os.environ else None
+    later = 0.0 if most is None else 0.2
+    quick = BatchSettings(poll_first=0.0, poll_next=0.0, poll_later=later, max_start=3, max_in_flight=most)
     return App(settings=settings.holding(quick))
 
 

@@ -151,3 +151,17 @@ async def test_what_was_pruned_stays_proven(app: App, provider: Scripted) -> Non
     await run_sql(app, named(app, "update TABLE set price = 5").replace("batches_remote", "batches_paid"))
     [problem] = (await verified(app)).problems
     assert problem.name == str(batch.id) and "at 5 each 5, and 10 were charged" in problem.text
+
+
+async def test_a_batch_whose_freeze_failed_is_pruned_too(app: App, provider: Scripted) -> None:
+    """It was never settled: it goes by the time of its end, not before, and the books miss nothing."""
+    await rich(app, amount=5)
+    batch = await work(app, await made(app, [{}, {}]))
+    assert (batch.state, batch.settled_at) == ("failed", None) and batch.ended_at is not None
+    store = await app.store()
+    for days, left in ((1.0, (1, 2)), (0.000_000_1, (0, 0))):
+        for _ in range(3):
+            await store.upkeep("prune", retention_of(app.settings.with_values(history_days=days), app.features))
+        [row] = await store.feature_rows("batches", "remote_left")
+        assert (row["batches"], row["items"]) == left
+    assert (await verified(app)).ok

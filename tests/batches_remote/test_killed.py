@@ -3,11 +3,14 @@ once, and the customer is told of it with the same id."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ import pytest
 from redrive import App
 from redrive.batches.batch import BatchState
 from redrive.batches.remote.application import RemoteBatches
+from redrive.batches.remote.in_flight import in_flight
 from redrive.batches.remote.model import RemoteBatch, count_items
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.reads import Query
@@ -47,6 +51,7 @@ CANCEL = {
     "cancel": ("cancel:before", "cancel:after", "poll:landed"),
     "settle": ("settle:before", "settle:after", "request:after"),
 }
+IN_FLIGHT, MOST_KILLED = 4, 12
 LONGEST = 90  # seconds that a worker has to come to a point, on a busy machine
 FAILS = {"simulate": {"outcome": "model_error"}}
 
@@ -76,9 +81,12 @@ class World:
         found = await (await self.app.store()).find(Query(limit=50))
         return [(task.kind, task.state.value, task.attempt_count, task.next_attempt_at) for task in found]
 
+    def begin(self, *point: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-m", "tests.batches_remote.dying", *point], env=self.env)
+
     @contextmanager
     def worker(self, *point: str) -> Any:
-        process = subprocess.Popen([sys.executable, "-m", "tests.batches_remote.dying", *point], env=self.env)
+        process = self.begin(*point)
         try:
             yield process
         finally:
@@ -141,6 +149,39 @@ async def killed_at(world: World, points: Sequence[str]) -> None:
     assert await money(world.app) == (1000 - 60, 0, 60)
     assert set(world.provider.seen()["keys"]) == {f"{batch.id}-{n}:1" for n in range(1, 8)}
     await all_is_right(world, batch)
+
+
+@pytest.mark.thorough
+async def test_no_more_jobs_run_than_may_while_workers_are_killed(world: World) -> None:
+    """Three workers, killed at random for as long as there is work: the provider never has more jobs than it may, each
+    item has one, and when all have ended every place is free."""
+    world.env |= {"TEST_IN_FLIGHT": str(IN_FLIGHT)}
+    chance = random.Random(25)
+    jobs = [{"simulate": {"duration": chance.uniform(0.1, 0.8)}} for _ in range(20)]
+    batches = [await world.batch(jobs) for _ in range(3)]
+    own, killed = world.app.of(RemoteBatches), 0
+    workers = [world.begin() for _ in range(3)]
+    try:
+        ends = time.monotonic() + 300
+        while not all([(await own.get(one.id)).settled for one in batches]):
+            assert time.monotonic() < ends, [await counts(world.app, one) for one in batches]
+            await asyncio.sleep(chance.uniform(0.5, 2.0))
+            if killed < MOST_KILLED:
+                victim = chance.randrange(3)
+                workers[victim].kill()
+                workers[victim].wait()
+                workers[victim], killed = world.begin(), killed + 1
+    finally:
+        for one in workers:
+            one.kill()
+            one.wait()
+    seen, store = world.provider.seen(), await world.app.store()
+    assert killed == MOST_KILLED and 1 < seen["most_at_once"] <= IN_FLIGHT
+    assert len(seen["keys"]) == seen["jobs"] == 60
+    assert [await counts(world.app, one) for one in batches] == [{"completed": 20}] * 3
+    assert await in_flight(store, "video") == (0, {}), "every place is free again"
+    assert await money(world.app) == (400, 0, 600)
+    assert (await (await world.app.operator(ANN)).of(Ledger).verify()).ok
 
 
 @pytest.mark.thorough

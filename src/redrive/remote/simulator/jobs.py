@@ -59,6 +59,8 @@ class Jobs:
         self.keys: Counter[str] = Counter()
         self.polls: Counter[str] = Counter()
         self.poll_requests = 0
+        self.most_at_once = 0  # jobs that had not ended
+        self._running: list[Job] = []
         self._by_key: dict[str, Job] = {}
         self._seed = seed
 
@@ -74,6 +76,8 @@ class Jobs:
         job.callback_url = callback_url
         self.know(job)
         self.kept(job)
+        self._running = [one for one in self._running if not one.ended(now)] + [job]
+        self.most_at_once = max(self.most_at_once, len(self._running))
         return job, True
 
     def know(self, job: Job) -> None:
@@ -98,6 +102,7 @@ class Jobs:
             "keys": dict(self.keys),
             "poll_requests": self.poll_requests,
             "polls": dict(self.polls),
+            "most_at_once": self.most_at_once,
         }
 
     def _made(self, key: str | None, payload: Any, behaviour: Behaviour, now: float) -> Job:
