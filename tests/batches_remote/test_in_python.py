@@ -10,6 +10,7 @@ from redrive import App, Fail
 from redrive.batches import BatchState, ItemState
 from redrive.testing import using
 from tests.batches_remote.conftest import Scripted, made, make_app, money, rich
+from tests.batches_remote.test_overdue import open_circuit
 
 pytestmark = pytest.mark.anyio
 
@@ -31,6 +32,41 @@ async def test_an_items_time_is_over_on_the_kits_clock() -> None:
         [item] = [one async for one in app.remote_batches.items(batch.id)]
         assert (found.state, item.error_code, item.unknown) == (BatchState.FAILED, "BATCH_MAX_ITEM_SECONDS", True)
         assert await money(app) == (1000, 0, 0)
+
+
+async def test_items_behind_an_open_circuit_end_on_the_kits_clock() -> None:
+    app, provider = make_app("sqlite:///:memory:", last_look_seconds=900.0), Scripted()
+    app.provider("video", provider)
+    async with using(app) as kit:
+        await rich(app)
+        provider.hold = True
+        batch = await made(app, [{}])
+        await kit.drain()
+        kit.advance(90_000)
+        await open_circuit(app)
+        await kit.drain()
+        [item] = [one async for one in app.remote_batches.items(batch.id)]
+        assert (item.state, item.error_code, item.unknown) == (ItemState.FAILED, "BATCH_MAX_ITEM_SECONDS", True)
+        assert (await app.remote_batches.get(batch.id)).state is BatchState.PROCESSING, "it waits for a last look"
+        kit.advance(901)
+        await kit.drain()
+        assert (await app.remote_batches.get(batch.id)).state is BatchState.FAILED
+        assert await money(app) == (1000, 0, 0) and not provider.calls
+
+
+async def test_a_batch_that_was_left_open_ends_on_the_kits_clock() -> None:
+    app = App("sqlite:///:memory:", settings=make_app("sqlite:///:memory:").settings)
+
+    @app.task("SEND")
+    async def send(ctx: Any) -> None: ...
+
+    async with using(app) as kit:
+        left = app.batch()
+        await left.enter()
+        await left.add(("SEND", {}))
+        kit.advance(25 * 3600)
+        await kit.drain()
+        assert (await app.batch.get(left.id)).state is BatchState.CANCELLED
 
 
 async def test_batches_of_both_sorts_are_cancelled_and_retried() -> None:

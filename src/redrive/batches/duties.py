@@ -57,10 +57,10 @@ def duties(settings: Settings) -> list[Duty]:
         await fill_places(store, own.max_in_flight, stopping)
 
     found = [
-        Duty("batches:look", LOOK_EVERY_S, look),
-        Duty("batches:overdue", LOOK_EVERY_S, ends),
+        Duty("batches:look", LOOK_EVERY_S, look, by_time=True),
+        Duty("batches:overdue", LOOK_EVERY_S, ends, by_time=True),
         Duty("batches:moving", MOVING_EVERY_S, moving),
-        Duty("batches:places", PLACES_EVERY_S, places),
+        Duty("batches:places", PLACES_EVERY_S, places, by_time=True),
     ]
     if settings.callback_base_url is not None:
         found.append(Duty("batches:called", CALLED_EVERY_S, called, any_called))

@@ -5,7 +5,7 @@ select v.value ->> 'id', v.value ->> 'name', v.value ->> 'key', v.value ->> 'dig
 from json_each(?1) v
 
 -- added: somebody is still at it
-update redrive_batches set added_at = cast((julianday('now') - 2440587.5) * 86400000000 as integer)
+update redrive_batches set added_at = unixepoch() * 1000000
 where id in (select v.value ->> 'id' from json_each(?1) v)
 
 -- sealed: everything was added; what it was given, where it has a key
@@ -53,7 +53,7 @@ select count(*) filter (where x.is_open = 1) as n, coalesce((cast((julianday('no
 -- forgotten: open ones that nobody has added to for so many hours
 select b.*, j.total, j.completed, j.failed, j.cancelled, j.is_open as open, j.ended_at, j.succeeded_at, j.fault
 from redrive_join j join redrive_batches b on b.id = j.id where j.ended_at is null and j.is_open = 1
-  and b.added_at <= cast((julianday('now') - 2440587.5) * 86400000000 as integer) - ?1 * 3600000000 order by b.added_at limit 100
+  and b.added_at < (unixepoch() + 1 - ?1 * 3600) * 1000000 order by b.added_at limit 100
 
 -- asked_ones: those that an operation is to cancel
 select id, cancel_operation from redrive_batches where cancel_operation is not null and cancelled_at is null order by id limit 100

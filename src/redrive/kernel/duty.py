@@ -24,3 +24,5 @@ class Duty:
     has_work: Callable[[Store, str], Awaitable[object]] | None = None
     # Collection and state of a document: the duty is not given out while there is none.
     while_record: tuple[str, str] | None = None
+    # It moves tasks whose time has come, or is over: on the clock of a test it is done whenever that has moved.
+    by_time: bool = False

@@ -91,10 +91,12 @@ class TestKit:
         return self.app.worker(self.store, options, log=TaskLog(style="off"))
 
     async def _make_due(self, worker: Worker) -> None:
-        """Does at once what the fleet's heartbeats do over time: schedules, expired leases, delays that are over."""
+        """Does at once what the fleet's heartbeats do over time: schedules, expired leases, delays that are over, and
+        what features end when its time is."""
         await worker.prepare()
-        for name in ("cron", "recover", *(f"recover:{feature}" for feature in self.store.reacting)):
-            await worker.duties[name].run(self.store, worker.id, lambda: False)
+        for duty in worker.duties.values():
+            if duty.by_time:
+                await duty.run(self.store, worker.id, lambda: False)
         beat = Heartbeat(worker.id, "test", 0, worker.options.queues, worker.options.concurrency, 0, "test", {})
         while (await self.store.tick(beat)).promoted:
             pass

@@ -44,10 +44,10 @@ def standard_duties(
         return Recovery(settings.recovery_batch_size, report, limits, policy, feature, config.registry.told_reclaimed)
 
     return [
-        Duty("recover", every, recover().run),
+        Duty("recover", every, recover().run, by_time=True),
         # Whoever has the duty of recovering may not know a feature: somebody who does looks after its tasks.
-        *(Duty(f"recover:{name}", every, recover(name).run) for name in features),
-        Duty("cron", None, partial(fire_schedules, tracing=config.tracing)),
+        *(Duty(f"recover:{name}", every, recover(name).run, by_time=True) for name in features),
+        Duty("cron", None, partial(fire_schedules, tracing=config.tracing), by_time=True),
         Duty("fold", 1.0, Upkeep("fold", retention).run),
         Duty("promote", 10.0, Upkeep("promote", retention).run),
         # Twice a minute, so that there is a look at every minute.
