@@ -6,9 +6,12 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -239,13 +242,34 @@ def test_a_worker_serves_its_port(start: Any, app: str) -> None:  # noqa: F811
     url = work.log("metrics.serving")["http"]
     until(lambda: httpx.get(f"{url}/readyz").status_code == 200)
     ready = httpx.get(f"{url}/readyz").json()
-    assert [each["name"] for each in ready["dependencies"]][:2] == ["store", "listener"]
-    assert all(each["ok"] for each in ready["dependencies"])
-    assert all(each["lastSuccess"] for each in ready["dependencies"][:2])
+    assert [each["name"] for each in ready["dependencies"]] == ["store", "listener"]
+    assert all(each["ok"] and each["lastSuccess"] for each in ready["dependencies"])
     assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
     page = page_of(url)
     assert value(page, "redrive_worker_slots") == 1 and value(page, "redrive_fleet_up") == 1
     assert httpx.get(f"{url}/api/tasks").status_code == 404
+    work.process.send_signal(signal.SIGTERM)
+    assert work.ends() == 0
+
+
+def test_a_supervisor_knows_when_events_last_arrived(start: Any, app: str, here: Path) -> None:  # noqa: F811
+    """Its processes project, and it answers for them; what was never published is no dependency."""
+    file = here / "port_app.py"
+    file.write_text(file.read_text() + "app.outbox.projection('notes', sink='fts5:///search.db')\n")
+    work = start("work", "--app", app, "--processes", 2, REDRIVE_METRICS_PORT="0", REDRIVE_LOG="json")
+    url = work.log("metrics.serving")["http"]
+
+    def last() -> Any:
+        found = httpx.get(f"{url}/readyz").json().get("dependencies", [])
+        return {one["name"]: one["lastSuccess"] for one in found}.get("projection notes", "")
+
+    until(lambda: last() is None)
+    event = "None, 'notes', 'note', 1, 'upsert', 1, {}"
+    code = f"import asyncio, port_app; asyncio.run(port_app.app.outbox.publish({event}))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    until(last)
+    assert datetime.fromisoformat(last()) <= datetime.now(UTC)
+    assert value(page_of(url), "outbox_last_projected_timestamp_seconds", projection="notes") > 0
     work.process.send_signal(signal.SIGTERM)
     assert work.ends() == 0
 
@@ -259,8 +283,8 @@ def test_one_port_for_all_processes(start: Any, app: str) -> None:  # noqa: F811
     workers = [each["worker_id"] for each in httpx.get(f"{url}/healthz").json()["processes"]]
     assert [first, second] == sorted(workers), "by the names that redrive workers and the log have"
     dependencies = until(lambda: (found := httpx.get(f"{url}/readyz").json()["dependencies"])[1:] and found)
-    assert [each["name"] for each in dependencies][:2] == ["store", "listener"]
-    assert all(each["ok"] for each in dependencies) and all(each["lastSuccess"] for each in dependencies[:2])
+    assert [each["name"] for each in dependencies] == ["store", "listener"]
+    assert all(each["ok"] and each["lastSuccess"] for each in dependencies)
     assert "redrive_fleet_up" not in page_of(url)
     beats = value(page_of(url), "redrive_store_call_seconds_count", worker=first, verb="tick")
     assert beats > 0

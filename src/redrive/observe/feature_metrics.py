@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 class FeatureMetrics:
     """What ``Feature.metrics`` names. ``fleet`` gets the store and the settings, and returns samples of the fleet's
     metrics, by one statement; it is asked every two seconds at most. ``process`` gets the samples of a worker, and
-    returns those that follow from them, by the labels ``queue`` and ``kind`` of its own kinds."""
+    returns those that follow from them, by the labels ``queue`` and ``kind`` of its own kinds. ``hear`` gets the
+    samples of worker processes in their supervisor, before that says whether it is ready: what only they know."""
 
     metrics: Sequence[Metric]
     fleet: Callable[[Store, Any], Awaitable[Samples]] | None = None
     process: Callable[[Samples], Samples] | None = None
+    hear: Callable[[Samples], None] | None = None
 
 
 def metrics_of(brought: Iterable[Feature]) -> list[tuple[str, FeatureMetrics]]:

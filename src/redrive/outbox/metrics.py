@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from redrive.observe.feature_metrics import FeatureMetrics
@@ -9,7 +10,7 @@ from redrive.observe.metrics import Metric, Scope, Type
 from redrive.observe.samples import Samples, put
 from redrive.outbox.event import projection_of
 from redrive.outbox.event_counts import EventCounts, event_counts
-from redrive.outbox.projections import declared
+from redrive.outbox.projections import arrivals, declared, note_arrival
 from redrive.outbox.settings import OutboxSettings
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ RETRIES = Metric("outbox_retry_scheduled_total", Type.COUNTER, "Events that were
 TERMINAL = Metric(
     "outbox_terminal_failed_total", Type.COUNTER, "Events that became failed, by reason.", ("projection", "reason")
 )
+LAST = Metric(
+    "outbox_last_projected_timestamp_seconds", Type.GAUGE, "When events last arrived in the sink, by this worker.", _BY
+)
 # By how an attempt ended: what that counts as.
 _COUNTS = {
     "completed": (PROCESSED,),
@@ -57,7 +61,16 @@ def process(worker: Samples) -> Samples:
             put(found, metric.name, n, projection)
         if outcome == "failed":
             put(found, TERMINAL.name, n, projection, reason)
+    for name, at in arrivals().items():
+        put(found, LAST.name, at.timestamp(), name)
     return found
+
+
+def hear(worker: Samples) -> None:
+    """Notes when events arrived, by a worker process, in the supervisor that is asked for it."""
+    for (name,), at in worker.get(LAST.name, {}).items():
+        if isinstance(at, float):
+            note_arrival(name, datetime.fromtimestamp(at, UTC))
 
 
 async def fleet(store: Store, settings: Settings) -> Samples:
@@ -75,5 +88,5 @@ async def fleet(store: Store, settings: Settings) -> Samples:
 
 
 metrics = FeatureMetrics(
-    [LAG, OLDEST, INFLIGHT, STUCK, PROCESSED, FAILED, RETRIES, TERMINAL], fleet=fleet, process=process
+    [LAG, OLDEST, INFLIGHT, STUCK, PROCESSED, FAILED, RETRIES, TERMINAL, LAST], fleet=fleet, process=process, hear=hear
 )

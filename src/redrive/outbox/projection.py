@@ -38,6 +38,7 @@ class Projection:
     # Refuses to be served where its sink's client is not installed.
     check: Callable[[], None] = lambda: None
     served: bool = False  # a worker of this process has its queue, and depends on its sink
+    alone: bool = False  # that worker has nothing but projections
     projected_at: datetime | None = None  # when events last arrived in its sink, by this process
     _written: LoopSinks = field(init=False, repr=False)
     _looked_at: LoopSinks = field(init=False, repr=False)

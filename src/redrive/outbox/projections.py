@@ -20,6 +20,8 @@ from redrive.outbox.relay.handler import ProjectionHandler
 from redrive.outbox.settings import OutboxSettings, check_projection
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from redrive.app import App
     from redrive.handlers.registry import Registry
     from redrive.outbox.sink import Sink
@@ -145,8 +147,10 @@ class Projections:
         mine = [one for one in self._known.values() if one.queue in queues]
         for one in mine:
             one.check()
+        others = set(queues) - {one.queue for one in mine}
         for one in mine:
             one.served = True
+            one.alone = not others
 
     def built_in_url(self) -> str:
         """Returns the sink of the built-in projection: Elasticsearch or OpenSearch where ``ELASTIC_URL`` says so, else
@@ -227,6 +231,20 @@ def declared(settings: OutboxSettings) -> list[Projection]:
     where it is served."""
     mine = [one for each in _known if each.settings is settings for one in each.all.values()]
     return [one for one in mine if one.served or not one.built_in]
+
+
+def arrivals() -> dict[str, datetime]:
+    """Returns when events last arrived in the sinks of projections, by this process."""
+    found = [(one.name, one.projected_at) for each in _known for one in each.all.values()]
+    return {name: at for name, at in found if at is not None}
+
+
+def note_arrival(name: str, at: datetime) -> None:
+    """Notes when events last arrived, by another process that this one answers for."""
+    for each in _known:
+        one = each.all.get(name)
+        if one is not None and (one.projected_at is None or one.projected_at < at):
+            one.projected_at = at
 
 
 def declare(app: App) -> None:

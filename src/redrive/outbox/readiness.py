@@ -32,6 +32,10 @@ async def dependencies(store: Store, settings: Settings) -> list[Dependency]:
     if not served:
         return []
     counts = {one.projection: one for one in await event_counts(store, settings)}
+    # The built-in one is served by every worker: most applications never publish, and depend on no sink.
+    served = [one for one in served if not one.built_in or one.alone or one.name in counts]
+    if not served:
+        return []
     now = await store.now()
     sinks = await asyncio.gather(*(_sink(one) for one in served))
     fresh = [_freshness(one, counts.get(one.name), own.oldest_alert_seconds, now) for one in served]

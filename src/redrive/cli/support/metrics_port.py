@@ -64,7 +64,12 @@ class Port:
         def health() -> dict[str, Any]:
             return {"status": "ok", "version": __version__, "env": app.settings.env, "processes": hand_over.health()}
 
+        hearing = [own.hear for _, own in metrics_of(app.features) if own.hear is not None]
+
         async def ready() -> dict[str, Any]:
+            for samples in hand_over.processes().values():
+                for hear in hearing:
+                    hear(samples)
             answer = await readiness(app, None, seen, store=served.store, reach=hand_over.reach())
             reasons = [*answer["reasons"], *hand_over.problems()]
             return answer | {"ready": not reasons, "reasons": reasons}
