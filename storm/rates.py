@@ -27,6 +27,7 @@ class Rates:
     recovery: float
     recovered_after: float | None
     longest: float  # from offer to end, of what was offered since the storm began
+    offered: tuple[float, float]  # before the storm, and after it
 
     @property
     def stress_ratio(self) -> float:
@@ -34,7 +35,14 @@ class Rates:
 
     @property
     def recovery_ratio(self) -> float:
-        return self.recovery / self.baseline if self.baseline else 0.0
+        """What is completed again, of what was before the storm, or of what is offered where that is less: on a busy
+        machine the producer is late, and a backlog from the start may have been worked off in between."""
+        wanted = min(self.baseline, self.offered[1])
+        return self.recovery / wanted if wanted else 0.0
+
+    @property
+    def offers_ratio(self) -> float:
+        return self.offered[1] / self.offered[0] if self.offered[0] else 0.0
 
 
 def measure(rows: list[Row], offers: dict[str, float], phases: Phases, usual_backlog: int) -> Rates:
@@ -49,6 +57,10 @@ def measure(rows: list[Row], offers: dict[str, float], phases: Phases, usual_bac
         _rate(finished, phases.calm, phases.over),
         _recovered(offered, finished, phases, usual_backlog),
         max((end - start for start, end in spans if start >= phases.began), default=0.0),
+        (
+            _rate(offered, phases.baseline, phases.end_of_baseline or phases.began),
+            _rate(offered, phases.calm, phases.over),
+        ),
     )
 
 

@@ -17,7 +17,7 @@ from storm.verdict import Result, judge_books, judge_calm, judge_rates
 from storm.watch import Watch
 from storm.world import World, opened
 
-RECOVERY_TRIES = 3
+RECOVERY_TRIES = 10
 
 
 class Scenario:
@@ -121,7 +121,7 @@ class Scenario:
         return Phases(baseline, began, ended, *self._recover(world))
 
     def _recover(self, world: World) -> tuple[float, float]:
-        """The window after the storm. A hiccup of the machine may spoil a short one, so there are a few tries."""
+        """The window after the storm. A hiccup of the machine may spoil a short one, so there are some tries."""
         for _ in range(RECOVERY_TRIES):
             calm, before = time.time(), world.completed()
             time.sleep(self.pace.recovery)

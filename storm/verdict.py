@@ -10,6 +10,7 @@ from storm.rates import Rates
 
 RECOVERY = 0.95
 STRESS = 0.90
+OFFERS = 0.50  # on a busy machine a producer is late, too; but it goes on
 # What a worker may use while its store is gone: something for the end of its last tasks, then next to nothing.
 BUSY_SECONDS = 0.4
 BUSY_SHARE = 0.02
@@ -58,6 +59,7 @@ def judge_rates(result: Result, holds_rate: bool) -> None:
     assert result.rates is not None
     rates = result.rates
     result.judge("recovery/baseline", rates.recovery_ratio >= RECOVERY, f"{rates.recovery_ratio:.1%}")
+    result.judge("offers/baseline", rates.offers_ratio >= OFFERS, f"{rates.offers_ratio:.1%}")
     took = rates.recovered_after
     result.judge("recovers in time", took is not None, "the backlog stayed" if took is None else f"{took:.1f} s")
     if holds_rate:

@@ -28,6 +28,9 @@ LONGEST_BEAT_S, SHORTEST_BEAT_S = 4.0, 0.2
 # How far judges that wait for the same moment are spread: the first of them does it.
 SPREAD_S = 0.3
 LAST_WORD_S = 2.0
+# From the beat at the start to the thread's first one, which needs a connection: on a busy machine that takes a while,
+# and a worker whose beats have a gap may not judge for a minute more.
+FIRST_BEAT_S = 1.0
 
 
 def beat_interval(settings: Settings) -> float:
@@ -114,7 +117,7 @@ class Beats:
     async def _run(self) -> None:
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         store = self._store.beside()
-        delay = self.interval
+        delay = min(self.interval, FIRST_BEAT_S)
         while not self._ended.is_set():
             await self._rest(delay)
             if self._ended.is_set():

@@ -196,8 +196,8 @@ class TestLiveness:
             await harness.beat(name)
             await harness.advance(1)
             await harness.beat("judge")
-        for _ in range(20):
-            await harness.advance(2)
+        for _ in range(40):  # for a second there is but one that has been silent for long enough
+            await harness.advance(1)
             await harness.beat("judge")
             assert await judge(harness, "judge", LONG_LEASES) == {}
         await harness.let_beat(24, "judge")
