@@ -58,6 +58,24 @@ async def test_every_item_of_the_menu_has_its_page(any_app: App) -> None:
             assert (await client.get(item.url)).status_code == 200, f"{item.name}: {item.url}"
 
 
+async def test_what_retried_tasks_would_wait_for_is_ended_where_it_is_told(any_app: App) -> None:
+    await fail_some(any_app, 2)
+    store = await any_app.store()
+    hold = Hold(Target.QUEUE, "default", True, "ann", "the other side is down")
+    circuit = SetCircuit("smtp", 0, ("SEND",), True, 60.0, "connect: ConnectionError", "w1", 0, 1)
+    await store.apply(Commit(controls=[hold, circuit]))
+    async with console(any_app) as client:
+        text = text_of(await page(client, "/failures/preview"))
+        assert "Queue default is paused by ann (the other side is down): 2 tasks of these would wait." in text
+        assert "No live worker serves queue default: 2 tasks of these would wait. redrive work" in text
+        fields = {"verb": "probe", "name": "smtp"}
+        assert "Probe now" in text and "redrive circuits probe" not in text
+        probed = text_of(await done(client, "/queues/circuit", fields, "/failures/preview"))
+        assert "the next probe now: 2 tasks of these would wait." in probed
+        await done(client, "/queues/resume", {"target": "queue", "name": "default"}, "/failures/preview")
+        assert "is paused" not in text_of(await page(client, "/failures/preview"))
+
+
 async def test_a_page_that_fails_is_a_page_and_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     api = FastAPI()
     router = pages_router("broken")

@@ -78,8 +78,8 @@ async def waiting_tasks(store: Store, approval: Record) -> WaitingTasks | None:
 
 @dataclass(slots=True, frozen=True)
 class Obstacle:
-    """What keeps tasks from running once they are retried, how many of them, and the command against it. ``pause``:
-    that somebody can end."""
+    """What keeps tasks from running once they are retried, how many of them, and the command against it. ``pause``
+    or ``circuit``: that somebody can end, or probe."""
 
     code: str  # as in ``why``: paused, circuit, no_worker
     about: str
@@ -87,6 +87,7 @@ class Obstacle:
     fix: str
     at_least: bool = False  # there may be more: only the first ones were looked at
     pause: HoldRow | None = None
+    circuit: str | None = None
 
     @property
     def text(self) -> str:
@@ -138,7 +139,8 @@ def _obstacles(labels: Mapping[tuple[str, str, str | None], int], overview: Over
     for circuit in overview.circuits:
         if n := open_ones[circuit.name]:
             about = f"circuit {circuit.name} is {told(circuit, overview.now)}"
-            found.append(Obstacle("circuit", about, n, f"redrive circuits probe {shlex.quote(circuit.name)}", some))
+            fix = f"redrive circuits probe {shlex.quote(circuit.name)}"
+            found.append(Obstacle("circuit", about, n, fix, some, circuit=circuit.name))
     for queue, n in unserved.items():
         fix = f"redrive work --app module:app --queue {shlex.quote(queue)}"
         found.append(Obstacle("no_worker", f"no live worker serves queue {queue}", n, fix, some))

@@ -10,10 +10,10 @@ from pathlib import Path
 from redrive.settings import DEFAULT_URL
 
 _FILE = "sqlite:///"
-_WITH_SUBCOMMANDS = "causes|groups|operations|approvals|audit|tokens|workers|schedules|alerts|outbox"
+_WITH_SUBCOMMANDS = "causes|groups|operations|approvals|audit|tokens|workers|schedules|alerts|circuits|outbox"
 _WITHIN = (
     "show|note|mute|resolve|reopen|retry|watch|pause|resume|cancel|approve|reject|export|prune|verify|search|"
-    "create|revoke|drain|run|silence|unsilence|replay|rebuild|trigger|work|list"
+    "create|revoke|drain|run|silence|unsilence|replay|rebuild|trigger|work|list|put-back|open|close|probe"
 )
 _ALONE = (
     "up|work|migrate|erase|list|show|failed|stats|doctor|smoke|enqueue|retry|replay|cancel|forget|flush|purge|pause|resume|"

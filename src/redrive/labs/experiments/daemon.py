@@ -64,7 +64,7 @@ async def _sigterm(lab: LabRun) -> None:
 async def _flips_with_the_sink(lab: LabRun, worker: OutboxWorker) -> None:
     """A worker whose sink is gone is alive, and not ready."""
     await lab.world.publish(1)  # only a sink that is in use is asked
-    await lab.until("the first event is done", "before", lambda now: now.done == 1)
+    await lab.until("the first event is done", "before", lambda now: now.lag == 0 and now.done == 1)
     await lab.world.sink.stop()
 
     async def unready() -> bool:
