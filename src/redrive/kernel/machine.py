@@ -103,7 +103,11 @@ TABLE: dict[Event, Rule] = {
         "the handler wants to be run again later; earlier deaths of workers count no more",
     ),
     Event.RELEASE: Rule(
-        (_S.RUNNING,), (_S.QUEUED,), True, Attempts.GIVE_BACK, "the worker hands it back unfinished, as at shutdown"
+        (_S.RUNNING,),
+        (_S.QUEUED,),
+        True,
+        Attempts.GIVE_BACK,
+        "the worker hands it back unfinished, as at shutdown, or is lost before it begins it or with most of the fleet",
     ),
     Event.HAND_BACK: Rule(
         (_S.RUNNING,),
