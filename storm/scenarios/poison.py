@@ -34,9 +34,12 @@ class Poison(Scenario):
             poisoned = result.account.samples.pop("failed", [])
             judge_books(result)
             self._judge_poison(world, result, poisoned)
-            result.figures = {"worker_deaths": world.fleet.started - 2}
+            result.figures = {"worker_deaths": self._deaths(world)}
         result.seconds = time.monotonic() - started
         return result
+
+    def _deaths(self, world: World) -> int:
+        return world.fleet.started - 2
 
     def _fill(self, world: World, good: int) -> None:
         world.feed.tell("only GOOD")
@@ -105,6 +108,9 @@ class PoisonedFleet(Poison):
                     self._start(world, name)
         return True
 
+    def _deaths(self, world: World) -> int:
+        return world.fleet.lines(lambda line: line.get("event") == "worker.declared_dead")
+
     def _start(self, world: World, name: str, queue: str = "default") -> None:
         host = f"{name}-{world.fleet.started}"
         world.fleet.start(name, queue=queue, env={**self._settings, "STORM_HOST": host})
@@ -113,7 +119,7 @@ class PoisonedFleet(Poison):
         found = world.sql(f"select error_reason from {world.table('v_failures')} where kind = 'POISON'")
         result.judge("poison", found == [("worker_lost",)] * 2, str(found))
         result.judge("they alone failed", len(failed) == 2, "; ".join(failed))
-        deaths = sum(event["event"] == "worker.declared_dead" for event in world.fleet.events())
+        deaths = self._deaths(world)
         result.judge("it ended soon", deaths <= self.most_deaths, f"{deaths} deaths of {self.most_deaths}")
 
 
