@@ -34,7 +34,7 @@ class Scenario:
     # Whether the store is out of reach during the storm: nobody may be busy then.
     outage: ClassVar[bool] = False
     # How long the backlog may take to be back to normal, on top of the lease of whoever was killed.
-    patience: float = 60.0
+    patience: float = 20.0
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
