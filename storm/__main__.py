@@ -22,7 +22,7 @@ from tests import cluster
 from storm import report
 from storm.calibrate import Calibration
 from storm.pace import PACES, Pace
-from storm.scenario import Scenario
+from storm.scenario import RECOVERY_TRIES, Scenario
 from storm.scenarios import ALL, BY_NAME
 from storm.stage import Stage
 from storm.verdict import Result
@@ -59,7 +59,8 @@ def run_one(scenario: type[Scenario], stage: Stage) -> Result:
     started = time.monotonic()
     try:
         made = scenario(stage)
-        with _time_limit(stage.pace.limit + made.patience + made.seconds):
+        recovery = RECOVERY_TRIES * stage.pace.recovery
+        with _time_limit(stage.pace.limit + made.patience + made.seconds + recovery):
             return made.run()
     except Exception as error:
         result = Result(scenario.name, scenario.about, scenario.store, seconds=time.monotonic() - started)
