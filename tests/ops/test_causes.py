@@ -17,6 +17,7 @@ from redrive.errors import CauseUnknown, InvalidInput, InvalidTransition, StoreU
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure import Origin
 from redrive.kernel.operation import Action
 from redrive.kernel.outcome import Fail, Failed
 from redrive.kernel.ports.store import Heartbeat
@@ -25,6 +26,7 @@ from redrive.ops.access import Role
 from redrive.ops.allowance import Rule
 from redrive.ops.why import why
 from redrive.testing.conformance.harness import TERMINAL, Harness, failing
+from redrive.worker.failures import failed
 from tests.ops.making import OTHER, fail, held, run
 from tests.ops.test_operator import operator
 
@@ -142,6 +144,38 @@ class TestGroups:
         assert (seen.peer, seen.scope) == ({}, found.scope)
         [worker] = (await harness.store.overview()).workers
         assert worker.build == "build 7"
+
+    async def test_causes_that_are_one_by_now_keep_what_was_said_of_each(self, harness: Harness) -> None:
+        """Four causes by an earlier version, one for each address: two that somebody spoke of, two that nobody did."""
+
+        def refused(address: str) -> Failed:
+            error = ConnectionRefusedError(111, f"Connect call failed ('{address}', 80)")
+            return Failed(replace(failed(error, Origin()).failure, retryable=False))
+
+        def before(address: str) -> Failed:
+            found = refused(address).failure
+            return Failed(replace(found, fingerprint=found.former[0], former=found.former[1:]))
+
+        addresses = [f"10.0.0.{n}" for n in range(5)]
+        known = [before(one).failure.fingerprint for one in addresses[:4]]
+        assert len(set(known)) == 4 and len({refused(one).failure.fingerprint for one in addresses}) == 1
+        for one in addresses[:4]:
+            await fail(harness, 1, before(one))
+        own, until = operator(harness), await harness.store.now() + timedelta(hours=1)
+        await own.causes.annotate(known[0], None, muted_until=until)
+        await own.causes.annotate(known[1], None, note="the old rack", owner="bob")
+        for folded in (False, True):
+            for one in addresses:
+                await fail(harness, 1, refused(one))
+            if not folded:
+                await fold(harness)
+        found = {one.row.fingerprint: one for one in (await own.causes.list(status="all")).causes}
+        assert set(found) == set(known), "no cause is new"
+        assert (found[known[0]].status, found[known[0]].failed) == ("muted", 3)
+        assert (found[known[1]].note, found[known[1]].owner, found[known[1]].failed) == ("the old rack", "bob", 3)
+        # The others are one from now on.
+        assert (found[known[2]].status, found[known[2]].failed, found[known[3]].failed) == ("open", 1 + 3 * 2, 1)
+        await harness.check_totals()
 
     async def test_resolved_until_it_comes_back(self, harness: Harness) -> None:
         await fail(harness)

@@ -103,20 +103,24 @@ def _let_go(session: Session, moves: list[Move]) -> list[Move]:
 def _use_known_causes(session: Session, moves: Sequence[Move]) -> None:
     """Where a cause is not known yet, but is under a name by an earlier version of the algorithm, the failure is
     counted there, so that its notes, mutes and owner stay. Where a newer version takes several for one, that is the one
-    which was found first for it."""
+    which was found first for it; but one of which somebody has said something goes on by itself, whatever its new name:
+    a mute or an owner is of what was known by its old one, and of nothing else."""
     failed = [(m, m.t.failure) for m in moves if m.t.failure is not None and m.t.failure.former]
     if not failed:
         return
     names = {name for _, f in failed for name in (f.fingerprint, *f.former)}
     found = session.gathered(SQL["known_causes"], dumps(sorted(names)))
-    own = {name for name, cause in found if name == cause}
-    aliases = {name: cause for name, cause in found if name != cause}
+    own = {name for name, cause, _ in found if name == cause}
+    noted = {cause for _, cause, said in found if said}
+    aliases = {name: cause for name, cause, _ in found if name != cause}
     for m, f in failed:
         known = next((name for name in f.former if name in own), f.fingerprint)
-        name = f.fingerprint if f.fingerprint in own else aliases.get(f.fingerprint, known)
+        merged = f.fingerprint if f.fingerprint in own else aliases.get(f.fingerprint, known)
+        name = next((name for name in f.former if name in own & noted), merged)
         if name != f.fingerprint:
-            aliases.setdefault(f.fingerprint, name)
-            m.alias = f.fingerprint
+            if name not in noted:
+                aliases.setdefault(f.fingerprint, name)
+                m.alias = f.fingerprint
             m.t = replace(m.t, failure=replace(f, fingerprint=name))
 
 

@@ -135,8 +135,9 @@ on conflict (fingerprint) do update set n = n + excluded.n, alias = coalesce(exc
   failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task,
   sample_scope = excluded.sample_scope, error_summary = excluded.error_summary, last_seen = max(last_seen, excluded.last_seen)
 
--- known_causes: which of these are known, by what names
-select json_group_array(json_array(x.name, x.fingerprint)) from (
+-- known_causes: which of these are known, by what names, and whether somebody has said something of them
+select json_group_array(json_array(x.name, x.fingerprint, exists (
+  select 1 from redrive_record r where r.collection = 'cause' and r.id = x.fingerprint))) from (
   select fingerprint as name, fingerprint from redrive_failure_group where fingerprint in (select value from json_each(?1))
   union all select * from (
     select alias, fingerprint from redrive_failure_group where alias in (select value from json_each(?1))
