@@ -9,6 +9,7 @@ import pytest
 from redrive import App, State
 from redrive.batches.batch import BatchConflict, BatchState
 from redrive.batches.remote.application import RemoteBatches
+from redrive.errors import InvalidInput
 from redrive.kernel.reads import Query
 from redrive.ledger.accounts import TooLittle
 from redrive.ledger.service import Ledger
@@ -115,6 +116,8 @@ async def test_what_failed_is_started_again_as_a_new_charge(app: App, provider: 
         await (await service(app)).retry_failed(batch.id)
     batch = await work(app, batch)
     assert await money(app) == (980, 0, 20)
+    with pytest.raises(InvalidInput, match="the reason is empty"):
+        await (await service(app)).retry_failed(batch.id, " ")
     await (await service(app)).retry_failed(batch.id, "try again")
     batch = await work(app, batch)
     assert (batch.state, batch.round, batch.captured, batch.released) == (BatchState.COMPLETED, 2, 30, 30)

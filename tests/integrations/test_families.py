@@ -90,6 +90,8 @@ def test_a_conflict_leaves_the_transaction_usable(caller: Caller, outside: Outsi
         with pytest.raises(IdempotencyConflict) as caught:
             await caller.enqueue("SHIP", {"order": 2}, idempotency_key="k")
         assert caught.value.task_id == first.id
+        same = await caller.enqueue("SHIP", {"order": 1, "note": ""}, idempotency_key="k", delay=60, priority=3)
+        assert (same.id, same.deduplicated) == (first.id, True), "what is left out is the handler's default"
         await caller.write("after the conflict")
         await settled(caller.commit())
 

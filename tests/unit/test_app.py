@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -19,11 +20,14 @@ from redrive.errors import (
     PayloadInvalid,
     PayloadMissing,
     RedriveError,
+    TooManyNames,
     UnknownKind,
 )
 from redrive.handlers.bulk import Item
+from redrive.ops.access import Caller, Role
 from redrive.settings import load_settings
 from tests.databases import Databases
+from tests.worker.conftest import drain
 
 pytestmark = pytest.mark.anyio
 
@@ -97,6 +101,51 @@ async def test_a_key_is_compared_after_defaults(app: App) -> None:
             await app.enqueue("RESIZE", other, idempotency_key="same")
     with pytest.raises(IdempotencyConflict):
         await app.enqueue("RESIZE", {"name": "a", "width": 640}, idempotency_key="same", queue="elsewhere")
+    many = [
+        {"kind": "RESIZE", "payload": {"name": "a", "width": 640}, "idempotency_key": "same", "priority": 3},
+        {"kind": "RESIZE", "payload": {"name": "c", "width": 640}, "idempotency_key": "new", "delay": 9},
+        {"kind": "RESIZE", "payload": {"name": "c"}, "idempotency_key": "new"},
+    ]
+    assert [task.deduplicated for task in await app.enqueue_many(many)] == [True, False, True]
+    with pytest.raises(IdempotencyConflict):
+        await app.enqueue_many([*many, {**many[0], "payload": {"name": "a", "width": 1}}])
+    operator = await app.operator(Caller("ann", Role.OPERATOR))
+    asked = await operator.tasks.enqueue("RESIZE", {"name": "a", "width": 640}, idempotency_key="same")
+    assert (asked.id, asked.deduplicated) == (first.id, True)
+    await drain(app)
+    done = await app.enqueue("RESIZE", {"name": "a", "width": 640}, idempotency_key="same")
+    assert (done.id, done.deduplicated) == (first.id, True), "a completed task has no payload to compare any more"
+
+
+async def test_what_a_producer_declares_waits_for_the_handlers_word(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/app.db"
+    producer, worker = App(url), App(url)
+    producer.declare("SEND")
+    producer.declare("PRINT", max_attempts=2)
+    producer.declare("PLAIN", max_attempts=4)
+
+    async def tried(kind: str, **options: int) -> int:
+        found = await worker.get((await producer.enqueue(kind, **options)).id)
+        assert found is not None
+        return found.max_attempts
+
+    await producer.migrate()
+    assert [await tried(kind) for kind in ("SEND", "PRINT", "PLAIN")] == [5, 2, 4]
+
+    @worker.task("SEND", max_attempts=1)
+    async def send(ctx: Context) -> None: ...
+
+    @worker.task("PRINT", max_attempts=9)
+    async def print_out(ctx: Context) -> None: ...
+
+    @worker.task("PLAIN")
+    async def plain(ctx: Context) -> None: ...
+
+    await drain(worker)
+    assert [await tried(kind) for kind in ("SEND", "PRINT", "PLAIN")] == [1, 9, 4]
+    assert await tried("SEND", max_attempts=7) == 7
+    await producer.close()
+    await worker.close()
 
 
 async def test_a_pure_producer_may_enqueue_any_kind() -> None:
@@ -297,4 +346,29 @@ async def test_a_role_that_only_enqueues_may_use_keys(databases: Databases, data
         with pytest.raises(IdempotencyConflict):
             await app.enqueue("SEND", {"to": "y"}, idempotency_key="k")
         await app.close()
+        owner.execute(f"drop owned by {role}")
+
+
+async def test_a_role_that_only_enqueues_has_what_its_application_declares(databases: Databases, database: str) -> None:
+    """Also in its own transaction, and before any worker has announced it; nothing else, where no name is left."""
+    with databases.role("producer") as role, psycopg.connect(databases.url(database), autocommit=True) as owner:
+        owner.execute(f"select redrive.grant_producer('{role}')")
+        owner.execute("insert into redrive.name_bound (one, most) values (true, 0)")
+        url = databases.url(database, user=role)
+        app, other = App(url), App(url)
+        for kind in ("SEND", "PRINT", "SORT"):
+            app.declare(kind, queue="mail")
+        await app.enqueue("SEND", {"to": "x"})
+        with psycopg.connect(url) as connection:
+            await app.enqueue("PRINT", connection=connection)
+            await app.enqueue_many(
+                [{"kind": "SORT", "idempotency_key": f"k{n}"} for n in range(3)], connection=connection
+            )
+        for given in ({"kind": "WHATEVER"}, {"kind": "SEND", "queue": "elsewhere"}):
+            with pytest.raises(TooManyNames):
+                await other.enqueue(**given)
+        counts = owner.execute("select kind, queued from redrive.v_counts order by kind").fetchall()
+        assert counts == [("PRINT", 1), ("SEND", 1), ("SORT", 3)]
+        await app.close()
+        await other.close()
         owner.execute(f"drop owned by {role}")

@@ -173,7 +173,7 @@ class App:
         kind: str,
         *,
         queue: str = "default",
-        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        max_attempts: int | None = None,
         timeout: float | None = None,
         priority: int = 0,
         isolation: str | None = None,
@@ -194,7 +194,8 @@ class App:
         ``async def`` handlers run on the event loop, ``def`` handlers in threads, ``isolation="process"`` ones in a
         process that is killed at its timeout. ``bulk=N`` handlers get a ``Bulk`` of up to N tasks.
         ``concurrency`` and ``rate_limit_ms`` hold for the whole fleet. ``deterministic`` lists exceptions that
-        another attempt would not cure. ``public`` names payload fields that viewers may see (short values only): an
+        another attempt would not cure. ``max_attempts`` (5 without it) goes before that of a producer's ``declare``.
+        ``public`` names payload fields that viewers may see (short values only): an
         order's number, not its address. ``history`` says how long completed tasks of this kind are kept, if shorter
         than ``REDRIVE_HISTORY_DAYS``: ``"15m"``, ``"1h"``, ``"2d"`` or seconds; ``None``: they leave nothing.
         ``circuit``: while its other side is down, tasks of this kind wait and use no attempts: ``True``, or a
@@ -235,7 +236,8 @@ class App:
         priority: int = 0,
         public: Iterable[str] = (),
     ) -> None:
-        """A kind that this application enqueues and another one handles."""
+        """A kind that this application enqueues and another one handles. ``max_attempts`` holds where the handler's
+        application does not say how often, and until a worker of it has started for the first time."""
         self.registry.declare(
             Declared(
                 check_name(kind, "kind"),
@@ -354,10 +356,11 @@ class App:
         base, most = given.pop("backoff_base", None), given.pop("backoff_max", None)
         default = self.settings.backoff
         backoff = type(default)(default.base if base is None else base, default.maximum if most is None else most)
-        attempts = given.pop("max_attempts", DEFAULT_MAX_ATTEMPTS)
+        attempts = given.pop("max_attempts", None)
+        says, attempts = attempts is not None, DEFAULT_MAX_ATTEMPTS if attempts is None else attempts
         policy = Policy(attempts, backoff, given.pop("history", None), tries=given.pop("tries", None))
         made = make_handler(kind, function, policy=policy, **{**DEFAULTS, **given})
-        handler = replace(made, rules=self.registry.rules)
+        handler = replace(made, rules=self.registry.rules, says_attempts=says)
         self.registry.add(handler)
         return handler
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -42,28 +42,56 @@ class Producer:
         """Returns what became of each: durable, or part of the caller's transaction."""
         if self._tracing is not None and not traced:
             return await self._put_traced(self._tracing, new, where, connection, in_parts)
-        if connection is None:
-            store = where.recent() or await where.store()
-            keyed = len(new) > 1 and not in_parts and any(task.idempotency_key is not None for task in new)
-            commit = Commit(enqueues=new, all_or_none=keyed)
-            try:
-                return (await store.apply(commit, in_parts=in_parts)).enqueued
-            except TooManyNames as error:
-                await self._declare(new, store, error)
-                return (await store.apply(commit, in_parts=in_parts)).enqueued
-        return (await self._apply_on(connection, where, Commit(enqueues=new))).enqueued
-
-    async def _declare(self, new: Sequence[NewTask], store: Store, error: TooManyNames) -> None:
-        """Tells the store what this application declares and routes, if that is what was refused: no worker may have
-        done so yet. Raises the refusal where it is not, or where this role may not."""
-        kinds = {task.kind for task in new}
-        names = self._registry.names(kinds)
-        if not (kinds <= set(names.kinds) and {task.queue for task in new} <= set(names.queues)):
-            raise error
+        if connection is not None:
+            self._declare(new)  # a refusal would end the caller's transaction
+            answers = list((await self._apply_on(connection, where, Commit(enqueues=new))).enqueued)
+            for place, other in self._in_conflict(new, answers):
+                [again] = (await self._apply_on(connection, where, Commit(enqueues=[other]))).enqueued
+                answers[place] = answers[place] if again.conflict else again
+            return answers
+        store = where.recent() or await where.store()
         try:
-            await store.apply(Commit(controls=[names]))
-        except StoreError:
-            raise error from None
+            return await self._store(store, new, in_parts)
+        except TooManyNames:
+            if not self._declare(new):  # no worker may have said so yet
+                raise
+            return await self._store(store, new, in_parts)
+
+    async def _store(self, store: Store, new: Sequence[NewTask], in_parts: bool) -> list[Enqueued]:
+        if len(new) > 1 and not in_parts and any(task.idempotency_key is not None for task in new):
+            return await self._store_keyed(store, new)
+        answers = (await store.apply(Commit(enqueues=new), in_parts=in_parts)).enqueued
+        for place, other in self._in_conflict(new, answers) if len(new) == 1 else ():
+            [again] = (await store.apply(Commit(enqueues=[other]))).enqueued
+            answers[place] = answers[place] if again.conflict else again
+        return answers
+
+    def _in_conflict(self, new: Sequence[NewTask], answers: Sequence[Enqueued]) -> Iterator[tuple[int, NewTask]]:
+        """Yields tasks whose keys name other work, with their payloads written in other ways, until one is known."""
+        for place, task in enumerate(new):
+            for other in self._registry.spellings(task) if answers[place].conflict else ():
+                if answers[place].conflict:
+                    yield place, other
+
+    async def _store_keyed(self, store: Store, new: Sequence[NewTask]) -> list[Enqueued]:
+        """Enqueues all or none; a key whose task is the same work, though its payload is written otherwise, is no
+        conflict."""
+        tasks, tried = list(new), dict[str, Iterator[NewTask]]()
+        while True:
+            try:
+                return (await store.apply(Commit(enqueues=tasks, all_or_none=True))).enqueued
+            except IdempotencyConflict as conflict:
+                [(place, task), *_] = [(n, one) for n, one in enumerate(tasks) if one.idempotency_key == conflict.key]
+                other = next(tried.setdefault(conflict.key, self._registry.spellings(task)), None)
+                if other is None:
+                    raise
+                tasks[place] = other
+
+    def _declare(self, new: Sequence[NewTask]) -> bool:
+        """Marks tasks whose names this application declares or routes; returns whether those are all."""
+        for task in new:
+            task.declared = self._registry.declares(task)
+        return all(task.declared for task in new)
 
     async def _put_traced(
         self, tracing: Tracing, new: Sequence[NewTask], where: StoreHolder, connection: Any, in_parts: bool

@@ -80,6 +80,7 @@ def make_task(
         None if facts is None else encode(facts, "facts"),
         None if join is None else check_join(join),
     )
+    new.by_kind = max_attempts is None and isinstance(known, Declared)
     if feature is not None or facts is not None:
         check_feature(new)
     return new

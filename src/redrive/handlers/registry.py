@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -63,6 +63,7 @@ class Handler:
     rules: FailureRules = NO_RULES
     circuit: Circuit | None = None  # with its name
     preload: tuple[str, ...] = ()  # modules that a worker imports before it claims
+    says_attempts: bool = False  # its max_attempts was given, and is no default
 
     @property
     def max_attempts(self) -> int:
@@ -75,7 +76,7 @@ class Declared:
 
     kind: str
     queue: str = "default"
-    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS  # unless the application that handles it says how often
     priority: int = 0
     public: tuple[str, ...] = ()
 
@@ -152,6 +153,12 @@ class Registry:
     def queues(self) -> set[str]:
         return {h.queue for h in self.handlers.values()} | {d.queue for d in self.declared.values()}
 
+    def spellings(self, new: NewTask) -> Iterator[NewTask]:
+        """Yields the same task with its payload written in other ways, by which a key may know it."""
+        handler = self.handlers.get(new.kind)
+        for payload in [] if handler is None else handler.payload.spellings(new.payload):
+            yield replace(new, payload=payload)
+
     def same_work(self, new: NewTask, known: Task) -> bool:
         """Returns whether a task that has the key of a new one is the same work, though its payload is written
         otherwise: what one of them leaves out is the handler's default. A completed task has no payload any more."""
@@ -171,7 +178,16 @@ class Registry:
         routed = {kind for kind in used if routing.of(kind) is not None}
         kinds = {*self.handlers, *self.declared, *routing.kinds, *routed}
         found = {*self.queues(), *(one.queue for one in self.declared.values()), *routing.queues, *queues}
-        return KnownNames(tuple(sorted(found)), tuple(sorted(kinds)), most)
+        attempts = {kind: one.max_attempts if one.says_attempts else None for kind, one in self.handlers.items()}
+        return KnownNames(tuple(sorted(found)), tuple(sorted(kinds)), most, attempts)
+
+    def declares(self, task: NewTask) -> bool:
+        """Returns whether the application declares or routes the kind and the queue of a task."""
+        known = self.known(task.kind)
+        if known is not None and known.queue == task.queue:
+            return True
+        names = self.names((task.kind,))
+        return task.kind in names.kinds and task.queue in names.queues
 
     def brought_queues(self) -> set[str]:
         """Returns queues that only kinds of features have."""

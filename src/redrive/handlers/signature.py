@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -182,6 +183,20 @@ class PayloadSpec:
             return self.whole(payload)
         given = self.arguments(payload)
         return given if self._fields is None else {**self._fields.defaults, **given}
+
+    def spellings(self, payload: str | None) -> list[str | None]:
+        """Returns other ways to write the same payload: with all that the function would fill in, and without."""
+        given = {} if payload is None else decode(payload)
+        if self._fields is None or not isinstance(given, dict):
+            return []
+        filled = {}
+        for name, value in self._fields.defaults.items():
+            with suppress(PayloadInvalid):  # one that is no JSON cannot have been given as such
+                filled[name] = decode(encode(value))
+        full = {**filled, **given}
+        least = {name: value for name, value in given.items() if name not in filled or filled[name] != value}
+        found = [encode(full), encode(least), *([] if least else [None])]
+        return [text for text in found if text != payload]
 
     def check(self, payload: str | None) -> None:
         """Validates a payload at enqueue, so that the caller hears of a mistake and not an operator."""

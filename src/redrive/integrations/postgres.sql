@@ -4,6 +4,12 @@ from redrive.enqueue(
   $1::text[]::uuid[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::integer[], $6::integer[], $7::double precision[],
   $8::text[]::timestamptz[], $9::integer[], $10::text[], $11::text[], $12::text[], $13::text[])
 
+-- enqueue_declared: the same of kinds and queues that the application declares
+select id::text, existing::text, conflict
+from redrive.enqueue_declared(
+  $1::text[]::uuid[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::integer[], $6::integer[], $7::double precision[],
+  $8::text[]::timestamptz[], $9::integer[], $10::text[], $11::text[], $12::text[], $13::text[])
+
 -- apply: new joins, many new tasks that may belong to them and to features, money and rows; returns the same
 select id::text, existing::text, conflict, repeated
 from redrive.apply_own(

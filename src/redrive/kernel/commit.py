@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -104,11 +104,13 @@ class Declare:
 @dataclass(slots=True, frozen=True)
 class KnownNames:
     """Queues and kinds that an application declares or routes: tasks of these are never refused. ``most``: how many
-    others there may be, a kind in a queue each; None: as many as before."""
+    others there may be, a kind in a queue each; None: as many as before. ``attempts``: how often kinds are tried
+    that it handles; None where it does not say."""
 
     queues: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     most: int | None = None
+    attempts: Mapping[str, int | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True, frozen=True)

@@ -148,6 +148,8 @@ class NewTask:
     facts: str | None = None  # what the feature, or who made it, wants to know then, as JSON text
     join: UUID | None = None  # the join that it is a member of
     own: bool = False  # a feature made it: its kind and its key may be kept for that feature
+    by_kind: bool = False  # its max_attempts is a guess: where an application has a handler, that one's goes before it
+    declared: bool = False  # its producer's application declares or routes its kind and queue, and says so
     taken: bool = field(default=False, init=False, repr=False, compare=False)  # a task with its id was made of it
 
 

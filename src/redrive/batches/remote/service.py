@@ -24,6 +24,7 @@ from redrive.kernel.task import State, check_int, check_text
 from redrive.ledger.accounts import account_of, check_account, unknown
 from redrive.ledger.movements import explained
 from redrive.ledger.service import check_reason
+from redrive.ops import actions
 from redrive.remote import ProviderUnknown
 from redrive.webhooks.direct_urls import check_direct
 from redrive.webhooks.events import DEFAULT_ACCOUNT
@@ -99,7 +100,7 @@ class RemoteBatchService(RemoteBatchReads):
         """Starts the failed items of a settled batch again, as a new charge; not where the account has too little."""
         agrees = self._session.may(Role.OPERATOR)
         who = agrees if by is None else by
-        check_text(reason, "reason")
+        actions.check_reason(reason)
         found = await self.show(batch)
         failed = (await count_items(self._store, found)).states[ItemState.FAILED]
         old = await put_away(self._store, found, who)

@@ -45,9 +45,10 @@ class TaskService(Service):
         self._session.may(Role.OPERATOR)
         new = make_task(self._session.registry, kind, payload, **options)
         [answer] = (await self._store.apply(Commit(enqueues=[new]))).enqueued
-        if answer.conflict:
+        found = await self._as_stored(answer.id)
+        if answer.conflict and (found is None or not self._session.registry.same_work(new, found)):
             raise IdempotencyConflict(new.idempotency_key or "", answer.id)
-        task = await self._as_stored(answer.id) or as_enqueued(new)
+        task = found or as_enqueued(new)
         task.id, task.deduplicated = answer.id, not answer.created
         return task
 

@@ -223,8 +223,8 @@ async def _control(connection: Connection, control: Control, applied: Applied) -
                 applied.repeated.add(f"worker:{worker_id}")
         case Declare(owner, schedules):
             await connection.fetchval(SQL["declare"], owner, codec.schedules(schedules))
-        case KnownNames(queues, kinds, most):
-            await connection.fetchval(SQL["know_names"], list(queues), list(kinds), most)
+        case KnownNames(queues, kinds, most, attempts):
+            await connection.fetchval(SQL["know_names"], list(queues), list(kinds), most, json.dumps(dict(attempts)))
         case CloseJoin():
             pass  # all of them together
 

@@ -60,7 +60,7 @@ def columns(tasks: Sequence[NewTask]) -> list[Any]:
         _once([t.queue for t in tasks]),
         [t.payload for t in tasks],
         _once([t.priority for t in tasks]),
-        _once([t.max_attempts for t in tasks]),
+        _once([_attempts(t) for t in tasks]),
         column([t.delay for t in tasks]),
         column([t.run_at for t in tasks]),
         column([None if t.timeout is None else round(t.timeout * 1000) for t in tasks]),
@@ -117,6 +117,11 @@ def landed(document: dict[str, Any]) -> Landed:
     )
 
 
+def _attempts(task: NewTask) -> int:
+    """Returns how often a task is tried; below zero where its kind's handler may say otherwise."""
+    return -task.max_attempts if task.by_kind else task.max_attempts
+
+
 def _once(values: list[Any]) -> list[Any]:
     return values[:1] if values.count(values[0]) == len(values) else values
 
@@ -128,7 +133,7 @@ def single(t: NewTask) -> list[Any]:
         t.payload,
         t.queue,
         t.priority,
-        t.max_attempts,
+        _attempts(t),
         t.delay,
         t.run_at,
         t.timeout,

@@ -7,6 +7,15 @@ select e.id, e.existing, e.conflict
 from (select set_config('lock_timeout', $15, true) as patience) s cross join lateral
   redrive.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14 and s.patience is not null) e;
 
+-- enqueue_declared: the same of kinds and queues that the application declares, though no worker has said so yet
+select id, existing, conflict
+from redrive.enqueue_declared($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
+
+-- enqueue_declared_keyed: the same, and it waits only so long for a key that an open transaction holds
+select e.id, e.existing, e.conflict
+from (select set_config('lock_timeout', $15, true) as patience) s cross join lateral
+  redrive.enqueue_declared($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14 and s.patience is not null) e;
+
 -- enqueue_one: one new task without a key, at a third of the price
 select redrive.enqueue($1, $2, $3, $4, $5, make_interval(secs => $6), $7, make_interval(secs => $8), $9, $10, $11, null, $12);
 
@@ -151,8 +160,8 @@ select redrive.set_circuit($1, $2, $3, $4, $5, $6, $7, $8, $9);
 -- limit: what the fleet may do with a kind
 select redrive.set_limit($1, $2, $3, $4);
 
--- know_names: queues and kinds that an application has, and how many others there may be
-select redrive.know_names($1, $2, $3);
+-- know_names: queues and kinds that an application has, how many others there may be, and how often kinds are tried
+select redrive.know_names($1, $2, $3, $4);
 
 -- names: those that nobody declared and nobody uses are given back
 select redrive.lapse_names($1);

@@ -159,6 +159,7 @@ def _lanes(execute: Execute, tasks: Sequence[NewTask], now: int, fired: bool) ->
     producers may have so many of."""
     kinds = {task.kind for task in tasks}
     theirs = {(task.queue, task.kind) for task in tasks if not (fired or task.own or task.feature or task.join)}
+    declared = {(task.queue, task.kind) for task in tasks if task.declared}
     lanes, names = set[str](), list[tuple[str, str]]()
     for name, kind in execute(SQL["lanes"], (dumps(list(kinds)), dumps(sorted(theirs)))):
         if kind is None:
@@ -167,6 +168,9 @@ def _lanes(execute: Execute, tasks: Sequence[NewTask], now: int, fired: bool) ->
             names.append((name, kind))
     if names:
         try:
+            if said := [name for name in names if name in declared]:
+                rows = {(what, name) for pair in said for what, name in zip(("queue", "kind"), pair, strict=True)}
+                execute(SQL["know_names"], (dumps(sorted(rows)),))
             admit_names(execute, names, now)
         except TooManyNames:  # the caller's transaction may go on without these tasks
             keys = [(str(task.id), task.idempotency_key) for task in tasks if task.idempotency_key is not None]
@@ -192,6 +196,7 @@ def know_names(session: Session, names: KnownNames) -> None:
     """Writes down what an application declares."""
     rows = [*(("queue", name) for name in names.queues), *(("kind", name) for name in names.kinds)]
     session.run(SQL["know_names"], dumps(rows))
+    session.run(SQL["know_attempts"], dumps(list(names.attempts.items())))
     if names.most is not None:
         session.run(SQL["bound_names"], names.most)
 
@@ -200,6 +205,8 @@ def _insert(
     execute: Execute, tasks: Sequence[NewTask], lanes: set[str], now: int, tally: Tally, wakes: PendingWakes
 ) -> None:
     position = take_positions(execute, len(tasks))
+    guessed = {task.kind for task in tasks if task.by_kind}
+    said: dict[str, int] = dict(execute(SQL["known_attempts"], (dumps(sorted(guessed)),))) if guessed else {}
     values: list[Any] = []
     counts: Counter[tuple[str, str, str]] = Counter()
     for task in tasks:
@@ -214,7 +221,7 @@ def _insert(
             due,
             due if waits else None,
             state,
-            task.max_attempts,
+            said.get(task.kind, task.max_attempts) if task.by_kind else task.max_attempts,
             None if task.timeout is None else round(task.timeout * 1000),
             task.priority,
             task.kind,

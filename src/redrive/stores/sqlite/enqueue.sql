@@ -25,6 +25,14 @@ where true on conflict do nothing
 insert into redrive_known_name (what, name) select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(?)
 where true on conflict do nothing
 
+-- know_attempts: how often an application tries the kinds that it handles
+update redrive_known_name set max_attempts = json_extract(v.value, '$[1]') from json_each(?) v
+where what = 'kind' and name = json_extract(v.value, '$[0]') and max_attempts is not json_extract(v.value, '$[1]')
+
+-- known_attempts: how often these kinds are tried, where an application says so
+select name, max_attempts from redrive_known_name
+where what = 'kind' and max_attempts is not null and name in (select value from json_each(?))
+
 -- bound_names: how many others there may be
 insert into redrive_name_bound (one, most) values (1, ?) on conflict (one) do update set most = excluded.most
 

@@ -337,6 +337,43 @@ class TestNames:
         await self.known(harness, *(f"L{n}" for n in range(20)), "l")
         await asyncio.gather(*(harness.enqueue(f"L{n}", queue="l") for n in range(20)))
 
+    async def test_declared_ones_are_never_refused(self, harness: Harness) -> None:
+        """Though no worker has announced them yet; they lapse like others, and count for nobody else."""
+        await self.known(harness, most=1)
+        await harness.enqueue("A", queue="a")
+        new = [harness.new(f"K{n}", queue="k", idempotency_key=f"k{n}" if n < 2 else None) for n in range(4)]
+        for task in new:
+            task.declared = True
+        await harness.store.apply(Commit(enqueues=new[:1]))
+        await harness.store.apply(Commit(enqueues=new[1:]))
+        await harness.store.apply(Commit(enqueues=[harness.new("K1", queue="k")]))
+        await harness.store.upkeep("names")
+        with pytest.raises(TooManyNames):
+            await harness.enqueue("B", queue="b")
+        counts = {(each.queue, each.kind): each.n for each in await harness.store.counts()}
+        assert counts["k", "K1"] == 2
+
+    async def test_a_handlers_attempts_go_before_what_a_producer_expects(self, harness: Harness) -> None:
+        async def tried(kind: str, most: int, **more: bool) -> int:
+            task = harness.new(kind, max_attempts=most)
+            task.by_kind = more.get("by_kind", True)
+            await harness.store.apply(Commit(enqueues=[task]))
+            [several] = [harness.new(kind, max_attempts=most)]
+            several.by_kind = task.by_kind
+            await harness.store.apply(Commit(enqueues=[several, harness.new("OTHER", max_attempts=7)]))
+            found = {(await harness.task(one.id)).max_attempts for one in (task, several)}
+            assert len(found) == 1
+            return found.pop()
+
+        assert await tried("A", 3) == 3, "nobody has said anything yet"
+        attempts = {"A": 2, "B": None}
+        await harness.store.apply(Commit(controls=[KnownNames(("default",), ("A", "B"), None, attempts)]))
+        assert [await tried("A", 3), await tried("A", 3, by_kind=False), await tried("B", 3)] == [2, 3, 3]
+        await harness.store.apply(Commit(controls=[KnownNames(("default",), ("A",), None)]))
+        assert await tried("A", 3) == 2, "a producer that declares the kind says nothing"
+        await harness.store.apply(Commit(controls=[KnownNames(("default",), ("A",), None, {"A": None})]))
+        assert await tried("A", 3) == 3
+
     async def test_unused_ones_are_given_back(self, harness: Harness) -> None:
         await self.known(harness, "D", most=2)
         await harness.enqueue("D", queue="D")

@@ -35,7 +35,7 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 declare
   v_now constant timestamptz := clock_timestamp();
   v_priority constant integer := case when cardinality(p_priorities) = 1 then p_priorities[1] end;
-  v_max_attempts constant integer := case when cardinality(p_max_attempts) = 1 then p_max_attempts[1] end;
+  v_max_attempts integer;
   v_lanes constant boolean := exists (select 1 from redrive.kind);
   -- There are whole contexts among the traces: a trace is found by its id alone.
   v_contexts constant boolean := exists (select 1 from unnest(p_traces) u(v) where redrive.trace_parent(u.v) is not null);
@@ -51,6 +51,13 @@ begin
     raise exception 'give one kind, queue, priority and max_attempts, or as many as there are ids' using
       errcode = 'invalid_parameter_value';
   end if;
+  if p_max_attempts is null or exists (select 1 from unnest(p_max_attempts) m where m < 0 or m is null) then
+    p_max_attempts := array(
+      select redrive.attempts_of(coalesce(u.kind, p_kinds[1]),
+        case when cardinality(p_max_attempts) = 1 then p_max_attempts[1] else u.given end)
+      from unnest(p_ids, p_kinds, p_max_attempts) with ordinality u(id, kind, given, nth) order by u.nth);
+  end if;
+  v_max_attempts := case when cardinality(p_max_attempts) = 1 then p_max_attempts[1] end;
   perform redrive.check_numbers(p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_priorities);
   perform redrive.check_name('kind', k.name) from (select distinct u.name from unnest(p_kinds) u(name)) k;
   perform redrive.check_name('queue', q.name) from (select distinct u.name from unnest(p_queues) u(name)) q;

@@ -49,10 +49,30 @@ begin
   if cardinality(v_chosen) > 0 then perform redrive.refuse_finished(v_chosen); end if;
 end $$;
 
+-- The same for an application that declares the kinds and queues of all of them: names that no worker has announced yet are not refused.
+create or replace function redrive.enqueue_declared(
+  p_ids uuid[], p_kinds text[], p_queues text[], p_payloads jsonb[], p_priorities integer[], p_max_attempts integer[],
+  p_delays double precision[], p_run_ats timestamptz[], p_timeouts_ms integer[], p_groups text[], p_scopes text[],
+  p_traces text[], p_keys text[], p_again boolean default false
+) returns table (id uuid, existing uuid, conflict boolean)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform redrive.refuse_reserved(p_kinds);
+  perform redrive.check_name('queue', n.queue), redrive.check_name('kind', n.kind), redrive.declare_name(n.queue, n.kind) from (
+    select distinct coalesce(u.queue, p_queues[1]) as queue, coalesce(u.kind, p_kinds[1]) as kind
+    from unnest(p_ids, p_kinds, p_queues) u(id, kind, queue)) n
+  where not exists (select 1 from redrive.used_name x where x.queue = n.queue and x.kind = n.kind);
+  return query select e.id, e.existing, e.conflict from redrive.enqueue(p_ids, p_kinds, p_queues, p_payloads, p_priorities,
+    p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_groups, p_scopes, p_traces, p_keys, p_again) e;
+end $$;
+comment on function redrive.enqueue_declared(uuid[], text[], text[], jsonb[], integer[], integer[], double precision[], timestamptz[], integer[],
+  text[], text[], text[], text[], boolean) is 'For producers: enqueues tasks of kinds that the application declares.';
+
 -- One task, with named arguments:
 --   select redrive.enqueue('SEND_EMAIL', '{"to": "a@b.c"}', queue => 'mail', idempotency_key => 'order-17');
 -- "trace_id" takes the id of a trace, or a whole W3C traceparent: then each attempt's span knows who enqueued it.
 -- Answers the task's id: the existing task's when the key is known. A known key with other work raises.
+-- "max_attempts => null": as often as the application says that handles the kind.
 -- Names, types too, are qualified instead of setting a search_path, which would cost a tenth of the call.
 create or replace function redrive.enqueue(
   kind text, payload jsonb default null, queue text default 'default', priority integer default 0,
@@ -77,8 +97,11 @@ begin
     if idempotency_key is null then perform redrive.admit_name(coalesce(queue, 'default'), kind); end if;
   end if;
   -- Null is the default, for callers that always pass every argument.
-  if queue is null or priority is null or max_attempts is null then
-    queue := coalesce(queue, 'default'); priority := coalesce(priority, 0); max_attempts := coalesce(max_attempts, 5);
+  if queue is null or priority is null then
+    queue := coalesce(queue, 'default'); priority := coalesce(priority, 0);
+  end if;
+  if max_attempts is null or max_attempts operator(pg_catalog.<) 0 then
+    max_attempts := redrive.attempts_of(kind, max_attempts);
   end if;
   if pg_catalog.num_nonnulls(delay, run_at, timeout, idempotency_key) operator(pg_catalog.>) 0
     or max_attempts operator(pg_catalog.<) 1 or max_attempts operator(pg_catalog.>) 1000000

@@ -8,8 +8,11 @@ begin
     select p.oid from pg_catalog.pg_proc p where p.pronamespace = 'redrive'::regnamespace and p.proname = any (array[
       'admit_name',
       'is_declared',
+      'declare_name',
+      'attempts_of',
       'know_names',
       'lapse_names',
+      'enqueue_declared',
       'note_build',
       'worker_beat',
       'silent',

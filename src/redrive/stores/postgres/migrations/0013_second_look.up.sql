@@ -150,13 +150,16 @@ create table redrive.used_name (
   queue     text not null,
   kind      text not null,
   declared  boolean not null,                      -- both, by some application: then it is not counted
+  by_producer boolean not null default false,      -- by one that only enqueues: it is counted apart
   tasks     bigint not null default 0,             -- ever, at the last look
   used_at   timestamptz not null default clock_timestamp()
 );
 create index used_name_of on redrive.used_name (queue, kind);
+create index used_name_by_producer on redrive.used_name (queue) where by_producer;
 create table redrive.known_name (
   what  text not null check (what in ('queue', 'kind')),
   name  text not null,
+  max_attempts integer,                            -- of a kind: how often its handler's application says that it is tried
   primary key (what, name)
 );
 create table redrive.name_bound (
@@ -209,7 +212,7 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 declare
   v_now constant timestamptz := clock_timestamp();
   v_priority constant integer := case when cardinality(p_priorities) = 1 then p_priorities[1] end;
-  v_max_attempts constant integer := case when cardinality(p_max_attempts) = 1 then p_max_attempts[1] end;
+  v_max_attempts integer;
   v_lanes constant boolean := exists (select 1 from redrive.kind);
   -- There are whole contexts among the traces: a trace is found by its id alone.
   v_contexts constant boolean := exists (select 1 from unnest(p_traces) u(v) where redrive.trace_parent(u.v) is not null);
@@ -225,6 +228,13 @@ begin
     raise exception 'give one kind, queue, priority and max_attempts, or as many as there are ids' using
       errcode = 'invalid_parameter_value';
   end if;
+  if p_max_attempts is null or exists (select 1 from unnest(p_max_attempts) m where m < 0 or m is null) then
+    p_max_attempts := array(
+      select redrive.attempts_of(coalesce(u.kind, p_kinds[1]),
+        case when cardinality(p_max_attempts) = 1 then p_max_attempts[1] else u.given end)
+      from unnest(p_ids, p_kinds, p_max_attempts) with ordinality u(id, kind, given, nth) order by u.nth);
+  end if;
+  v_max_attempts := case when cardinality(p_max_attempts) = 1 then p_max_attempts[1] end;
   perform redrive.check_numbers(p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_priorities);
   perform redrive.check_name('kind', k.name) from (select distinct u.name from unnest(p_kinds) u(name)) k;
   perform redrive.check_name('queue', q.name) from (select distinct u.name from unnest(p_queues) u(name)) q;
@@ -341,8 +351,32 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     and exists (select 1 from redrive.known_name k where k.what = 'kind' and k.name = p_kind)
 $$;
 
--- What an application declares, and how many others there may be. Declared ones are never refused.
-create or replace function redrive.know_names(p_queues text[], p_kinds text[], p_most bigint) returns void
+-- The same for a name that the producer's application declares, although no worker has said so yet. Producers say what they like, so these are
+-- bounded too, ten times as wide: no application has so many.
+create or replace function redrive.declare_name(p_queue text, p_kind text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_most constant bigint := greatest(10 * coalesce((select b.most from redrive.name_bound b), 1000), 10000);
+begin
+  if redrive.is_declared(p_queue, p_kind)
+    or (select count(*) from (select 1 from redrive.used_name n where n.by_producer limit v_most) x) >= v_most then
+    perform redrive.admit_name(p_queue, p_kind);
+  else
+    insert into redrive.used_name (queue, kind, declared, by_producer) values (p_queue, p_kind, true, true);
+  end if;
+end $$;
+
+-- How often tasks are tried at most: a number below zero, or none, is what a producer expects who has no handler of the kind. That of
+-- an application which has one and says how often goes before it.
+create or replace function redrive.attempts_of(p_kind text, p_given integer) returns integer
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select case when p_given > 0 then p_given else coalesce(
+    (select k.max_attempts from redrive.known_name k where k.what = 'kind' and k.name = p_kind), -p_given, 5) end
+$$;
+
+-- What an application declares, how often it tries kinds that it handles (null: it does not say), and how many other names there may be.
+-- Declared ones are never refused.
+create or replace function redrive.know_names(p_queues text[], p_kinds text[], p_most bigint, p_attempts jsonb default '{}') returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   insert into redrive.known_name (what, name)
@@ -350,6 +384,8 @@ begin
     select 'queue' as what, q.name from unnest(p_queues) q(name) union select 'kind', k.name from unnest(p_kinds) k(name)) u
   where not exists (select 1 from redrive.known_name k where k.what = u.what and k.name = u.name) order by 1, 2
   on conflict do nothing;
+  update redrive.known_name k set max_attempts = a.value::integer from jsonb_each_text(p_attempts) a
+  where k.what = 'kind' and k.name = a.key and k.max_attempts is distinct from a.value::integer;
   if p_most is null or exists (select 1 from redrive.name_bound b where b.most = p_most) then return; end if;
   insert into redrive.name_bound as b (one, most) values (true, p_most) on conflict (one) do update set most = excluded.most;
 end $$;
@@ -368,15 +404,16 @@ begin
     return 0;  -- an open transaction has begun to use one: it would not be counted
   end;
   delete from redrive.used_name n using redrive.used_name m where m.queue = n.queue and m.kind = n.kind and m.ctid < n.ctid;
-  update redrive.used_name n set declared = not n.declared where n.declared <> redrive.is_declared(n.queue, n.kind);
+  update redrive.used_name n set by_producer = false where n.by_producer and redrive.is_declared(n.queue, n.kind);
+  update redrive.used_name n set declared = not n.declared where not n.by_producer and n.declared <> redrive.is_declared(n.queue, n.kind);
   update redrive.used_name n set tasks = c.tasks, used_at = v_now
   from (
     select v.queue, v.kind, v.queued + v.delayed + v.running + v.paused + v.failed as live,
       v.queued + v.delayed + v.running + v.paused + v.failed + v.completed + v.cancelled as tasks
     from redrive.v_counts v) c
-  where not n.declared and c.queue = n.queue and c.kind = n.kind
+  where (n.by_producer or not n.declared) and c.queue = n.queue and c.kind = n.kind
     and (c.tasks <> n.tasks or c.live > 0 and n.used_at < v_now - make_interval(secs => p_idle / 2));
-  delete from redrive.used_name n where not n.declared and n.used_at < v_now - make_interval(secs => p_idle);
+  delete from redrive.used_name n where (n.by_producer or not n.declared) and n.used_at < v_now - make_interval(secs => p_idle);
   get diagnostics v_gone = row_count;
   select count(*) into v_left from redrive.used_name n where not n.declared;
   perform setval('redrive.names', greatest(v_left, 1), v_left > 0);
@@ -436,10 +473,30 @@ begin
   if cardinality(v_chosen) > 0 then perform redrive.refuse_finished(v_chosen); end if;
 end $$;
 
+-- The same for an application that declares the kinds and queues of all of them: names that no worker has announced yet are not refused.
+create or replace function redrive.enqueue_declared(
+  p_ids uuid[], p_kinds text[], p_queues text[], p_payloads jsonb[], p_priorities integer[], p_max_attempts integer[],
+  p_delays double precision[], p_run_ats timestamptz[], p_timeouts_ms integer[], p_groups text[], p_scopes text[],
+  p_traces text[], p_keys text[], p_again boolean default false
+) returns table (id uuid, existing uuid, conflict boolean)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform redrive.refuse_reserved(p_kinds);
+  perform redrive.check_name('queue', n.queue), redrive.check_name('kind', n.kind), redrive.declare_name(n.queue, n.kind) from (
+    select distinct coalesce(u.queue, p_queues[1]) as queue, coalesce(u.kind, p_kinds[1]) as kind
+    from unnest(p_ids, p_kinds, p_queues) u(id, kind, queue)) n
+  where not exists (select 1 from redrive.used_name x where x.queue = n.queue and x.kind = n.kind);
+  return query select e.id, e.existing, e.conflict from redrive.enqueue(p_ids, p_kinds, p_queues, p_payloads, p_priorities,
+    p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_groups, p_scopes, p_traces, p_keys, p_again) e;
+end $$;
+comment on function redrive.enqueue_declared(uuid[], text[], text[], jsonb[], integer[], integer[], double precision[], timestamptz[], integer[],
+  text[], text[], text[], text[], boolean) is 'For producers: enqueues tasks of kinds that the application declares.';
+
 -- One task, with named arguments:
 --   select redrive.enqueue('SEND_EMAIL', '{"to": "a@b.c"}', queue => 'mail', idempotency_key => 'order-17');
 -- "trace_id" takes the id of a trace, or a whole W3C traceparent: then each attempt's span knows who enqueued it.
 -- Answers the task's id: the existing task's when the key is known. A known key with other work raises.
+-- "max_attempts => null": as often as the application says that handles the kind.
 -- Names, types too, are qualified instead of setting a search_path, which would cost a tenth of the call.
 create or replace function redrive.enqueue(
   kind text, payload jsonb default null, queue text default 'default', priority integer default 0,
@@ -464,8 +521,11 @@ begin
     if idempotency_key is null then perform redrive.admit_name(coalesce(queue, 'default'), kind); end if;
   end if;
   -- Null is the default, for callers that always pass every argument.
-  if queue is null or priority is null or max_attempts is null then
-    queue := coalesce(queue, 'default'); priority := coalesce(priority, 0); max_attempts := coalesce(max_attempts, 5);
+  if queue is null or priority is null then
+    queue := coalesce(queue, 'default'); priority := coalesce(priority, 0);
+  end if;
+  if max_attempts is null or max_attempts operator(pg_catalog.<) 0 then
+    max_attempts := redrive.attempts_of(kind, max_attempts);
   end if;
   if pg_catalog.num_nonnulls(delay, run_at, timeout, idempotency_key) operator(pg_catalog.>) 0
     or max_attempts operator(pg_catalog.<) 1 or max_attempts operator(pg_catalog.>) 1000000

@@ -83,6 +83,7 @@ create table redrive_used_name (
 create table redrive_known_name (
   what  text not null,  -- queue, kind
   name  text not null,
+  max_attempts integer,  -- of a kind: how often its handler's application says that it is tried
   primary key (what, name)
 ) without rowid;
 create table redrive_name_bound (
