@@ -65,8 +65,6 @@ begin
   return query select e.id, e.existing, e.conflict from redrive.enqueue(p_ids, p_kinds, p_queues, p_payloads, p_priorities,
     p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_groups, p_scopes, p_traces, p_keys, p_again) e;
 end $$;
-comment on function redrive.enqueue_declared(uuid[], text[], text[], jsonb[], integer[], integer[], double precision[], timestamptz[], integer[],
-  text[], text[], text[], text[], boolean) is 'For producers: enqueues tasks of kinds that the application declares.';
 
 -- One task, with named arguments:
 --   select redrive.enqueue('SEND_EMAIL', '{"to": "a@b.c"}', queue => 'mail', idempotency_key => 'order-17');

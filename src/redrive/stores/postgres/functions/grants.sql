@@ -27,6 +27,8 @@ begin
     'timestamptz, interval, text, text, text, text, uuid) to %I', p_role);
   execute format('grant execute on function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], '
     'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
+  execute format('grant execute on function redrive.enqueue_declared(uuid[], text[], text[], jsonb[], integer[], integer[], '
+    'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
   for v_function in
     select p.oid from pg_proc p
     where p.pronamespace = 'redrive'::regnamespace and starts_with(obj_description(p.oid, 'pg_proc'), 'For producers:')

@@ -489,8 +489,6 @@ begin
   return query select e.id, e.existing, e.conflict from redrive.enqueue(p_ids, p_kinds, p_queues, p_payloads, p_priorities,
     p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_groups, p_scopes, p_traces, p_keys, p_again) e;
 end $$;
-comment on function redrive.enqueue_declared(uuid[], text[], text[], jsonb[], integer[], integer[], double precision[], timestamptz[], integer[],
-  text[], text[], text[], text[], boolean) is 'For producers: enqueues tasks of kinds that the application declares.';
 
 -- One task, with named arguments:
 --   select redrive.enqueue('SEND_EMAIL', '{"to": "a@b.c"}', queue => 'mail', idempotency_key => 'order-17');
@@ -2048,6 +2046,8 @@ begin
   execute format('grant execute on function redrive.enqueue(text, jsonb, redrive.traceparent, integer, integer, interval, '
     'timestamptz, interval, text, text, text, text, uuid) to %I', p_role);
   execute format('grant execute on function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], '
+    'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
+  execute format('grant execute on function redrive.enqueue_declared(uuid[], text[], text[], jsonb[], integer[], integer[], '
     'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
   for v_function in
     select p.oid from pg_proc p
