@@ -115,6 +115,24 @@ FILES = {
     "shop/views.py": VIEWS,
     "shop/tests.py": TESTS,
 }
+LATE_TESTS = """
+import asyncio
+from django.db import transaction
+from django.test import TestCase
+
+class LateImport(TestCase):
+    def test_nothing_reaches_the_projects_own_database(self):
+        from redrive.errors import RedriveError
+        from shop.tasks import send_receipt, tasks
+
+        for call in (
+            lambda: send_receipt.enqueue_sync(1),
+            lambda: tasks.sync.enqueue("SEND_RECEIPT", {"order": 2}),
+            lambda: asyncio.run(send_receipt.enqueue(3)),
+        ):
+            with self.assertRaises(RedriveError), transaction.atomic():
+                call()
+"""
 APP = "redrive.integrations.django"
 WITHOUT_ASYNCPG = """
 import sys
@@ -162,6 +180,15 @@ def test_tables_come_with_manage_py_migrate_and_to_tests(project: Project) -> No
     placed = project.manage("shell", "-c", f"{twice}{PLACE}")
     assert placed.returncode == 0, placed.stderr
     assert asyncio.run(_kinds(project.url)) == ["SEND_RECEIPT"]
+
+
+def test_an_application_that_a_test_imports_is_kept_out_too(project: Project) -> None:
+    """Without our application among Django's nobody has seen the names that the databases had before the tests."""
+    asyncio.run(_migrate(project.url))
+    (project.folder / "shop/tests.py").write_text(LATE_TESTS, encoding="utf-8")
+    tested = project.manage("test", added="")
+    assert tested.returncode == 0, tested.stderr
+    assert asyncio.run(_kinds(project.url)) == []
 
 
 def test_on_sqlite_nothing_of_postgresql_is_needed(project: Project) -> None:

@@ -221,11 +221,11 @@ async def test_a_preview_with_a_limit_is_about_what_the_retry_reaches(harness: H
         await failed.preview(harness.store, A, limit=501)
 
 
-async def test_a_plan_with_a_limit_is_judged_by_what_matches(harness: Harness) -> None:
+async def test_a_plan_with_a_limit_is_judged_by_its_limit(harness: Harness) -> None:
     ids = await fail(harness, 6)
     page = await failed.preview(harness.store, A, limit=2, bind="ann")
-    with pytest.raises(ApprovalNeeded, match="6 tasks are more than 4"):
-        await failed.retry_matching(harness.store, actor="ann", rule=Rule(4), plan=page.plan)
+    with pytest.raises(ApprovalNeeded, match="2 tasks are more than 1"):
+        await failed.retry_matching(harness.store, actor="ann", rule=Rule(1), plan=page.plan)
     begun, _ = await operations.begin(harness.store, Action.RETRY, actor="ann", rule=UNRESTRICTED, plan=page.plan)
     await harness.advance(25 * 3600)  # the plan is gone, and the operation knows its own bounds
     while await step(harness.store, begun.id, "w1") is not None:

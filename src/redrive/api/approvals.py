@@ -29,7 +29,8 @@ async def list_approvals(
 @router.post("/approvals/{approval_id}/approve", response_model=m.ApprovalOut)
 async def approve(approval_id: str, by: By) -> Response:
     """By somebody else than who asked; the operation begins at once."""
-    return await respond(views.approval(await by.operator.approvals.approve(approval_id, by.reason)))
+    record = await by.operator.approvals.approve(approval_id, by.reason)
+    return await respond(views.approval(record, await by.operator.approvals.obstacles(record)))
 
 
 @router.post("/approvals/{approval_id}/reject", response_model=m.ApprovalOut)

@@ -90,13 +90,11 @@ class BulkResult:
 class Selection:
     """The tasks that a request is about, each with the failure that is meant (its ``failed_seq``; None: any), and those
     that were named but do not match the other filters. ``cancelled``: those of them that are meant as given up.
-    ``matched``: how many match, whatever the limit; ``which``, ``plan``: what they were chosen by; ``everything``: it
-    is about all there is."""
+    ``which``, ``plan``: what they were chosen by; ``everything``: it is about all there is."""
 
     meant: Mapping[UUID, int | None]
     cancelled: frozenset[UUID] = frozenset()
     excluded: Mapping[UUID, str] = field(default_factory=dict)
-    matched: int = 0
     which: FailureFilter = EVERY_FAILURE
     plan: str | None = None
     everything: bool = False
@@ -285,11 +283,11 @@ async def retry_matching(
 ) -> BulkResult:
     """Retries up to ``limit`` tasks that match, the ones that failed first; or exactly those of a plan. Tasks that are
     named, by id or by the plan, and in no state to be retried are returned, and audited, as skipped. What a second
-    operator has to agree to is refused: it is judged by what matches, not by the limit."""
+    operator has to agree to is refused: it is judged by how many it retries, with what the same person did lately."""
     who, why = check_actor(actor), check_reason(reason)
     chosen = await _chosen(store, which, limit) if plan is None else await _planned(store, plan, which, limit)
     everything = approvals.EVERYTHING_RETRIED if chosen.everything and chosen.meant else None
-    planned = PlannedAction(Action.RETRY, chosen.matched, everything)
+    planned = PlannedAction(Action.RETRY, len(chosen.meant), everything)
     if dry_run:
         told = await dry_run_by_id(store, chosen)
         told.needs_approval = (await judge(store, rule, who, planned)).why
@@ -371,7 +369,7 @@ async def replay(
         if not found:
             break
         after = found[-1].failed_seq or after
-        meant = _selected(matches, found, len(found))
+        meant = _selected(matches, found)
         result = await retry_tasks(store, meant, operation, puts)
         puts = ()
         operation = operation.after_piece(len(result.retried), len(result.skipped))
@@ -429,20 +427,20 @@ async def _chosen(store: Store, which: FailureFilter, limit: int | None) -> Sele
         return await _named(store, which, list(dict.fromkeys(which.ids))[:most])
     matches = await matching(store, which, endless=True, most=most)
     found = await matches.first(store, most)
-    return _selected(matches, found, max(matches.total, len(found)))
+    return _selected(matches, found)
 
 
-def _selected(matches: Matches, found: Sequence[FailedRef], matched: int) -> Selection:
+def _selected(matches: Matches, found: Sequence[FailedRef]) -> Selection:
     cancelled = frozenset(one.id for one in found if matches.given_up(one.failed_seq or 0))
     meant = {one.id: None if one.id in cancelled else one.failed_seq for one in found}
-    return Selection(meant, cancelled, matched=matched, which=matches.which)
+    return Selection(meant, cancelled, which=matches.which)
 
 
 async def _named(store: Store, which: FailureFilter, ids: list[UUID]) -> Selection:
     """Selects tasks by their ids: what cannot be retried is returned as skipped. Other filters narrow the list, and
     what they leave out is returned as skipped, too."""
     if which == FailureFilter(ids=which.ids):
-        return Selection(dict.fromkeys(ids), matched=len(ids), which=which)
+        return Selection(dict.fromkeys(ids), which=which)
     found = await store.get_many(ids)
     excluded = {task_id: why for task_id in ids if (why := _unfit(found.get(task_id), which)) is not None}
     meant = {
@@ -450,7 +448,7 @@ async def _named(store: Store, which: FailureFilter, ids: list[UUID]) -> Selecti
         for task_id in ids
         if task_id not in excluded
     }
-    return Selection(meant, excluded=excluded, matched=len(ids), which=which)
+    return Selection(meant, excluded=excluded, which=which)
 
 
 def _unfit(task: Task | None, which: FailureFilter) -> str | None:
@@ -470,7 +468,7 @@ async def _planned(store: Store, token: str, which: FailureFilter, limit: int | 
         )
     cancelled = frozenset(task_id for task_id, place in plan.listed.items() if plan.given_up(place))
     meant = {task_id: None if task_id in cancelled else place for task_id, place in plan.listed.items()}
-    return Selection(meant, cancelled, {}, plan.matched, plan.which, token, everything=plan.which.everything)
+    return Selection(meant, cancelled, {}, plan.which, token, everything=plan.which.everything)
 
 
 def _limited(which: FailureFilter, limit: int | None) -> int:

@@ -38,7 +38,6 @@ class Plan:
     letters: int = 0
     cancelled: int = 0
     until: int = 0  # when it was made: what is cancelled later is not part of it
-    matched: int = 0  # how many there were, whatever its limit
     more: bool = False  # are meant than were counted
 
     def given_up(self, place: int) -> bool:
@@ -62,7 +61,7 @@ async def make(
     are; who carries it out counts all of them."""
     found = await matching(store, which, cancelled=cancelled, most=most)
     upto, letters, given_up = found.upto, found.letters, found.cancelled
-    matched = count = found.total
+    count = found.total
     asked = limit if named is None else [str(task_id) for task_id in named]
     # Tasks that are failed until then only become fewer, so that their number says whether it is the same set. Those
     # that are cancelled come and go: they have to be looked at.
@@ -74,7 +73,7 @@ async def make(
     if listed is None:
         listed = await _list(store, found, limit)
     if listed is not None:
-        if limit is not None and matched > limit:  # its boundaries are those of what is listed
+        if limit is not None and found.total > limit:  # its boundaries are those of what is listed
             behind = [place for place in listed.values() if found.given_up(place)]
             letters, given_up = (behind[-1] - upto, len(behind)) if behind else (0, 0)
             upto = upto if behind else max(listed.values(), default=upto)
@@ -83,7 +82,7 @@ async def make(
         known = listed or {}
         listed = {task_id: known.get(task_id, upto + letters + n) for n, task_id in enumerate(named, 1)}
         listed = dict(sorted(listed.items(), key=lambda one: one[1]))
-        matched = count = len(listed)
+        count = len(listed)
         given_up = sum(found.given_up(place) for place in listed.values())
     body = {
         "which": facts(which),
@@ -93,7 +92,6 @@ async def make(
         "letters": letters,
         "cancelled": given_up,
         "until": found.until,
-        "matched": matched,
         "more": found.more,
         "listed": None if listed is None else [[str(task_id), seq] for task_id, seq in listed.items()],
     }
@@ -101,7 +99,7 @@ async def make(
         await store.apply(Commit(puts=[Put(COLLECTION, token, body, keep=PLAN_KEPT_S)]))
     except ChangedMeanwhile:
         return await load(store, token)  # the same question, asked twice at once
-    return Plan(token, which, upto, count, listed, letters, given_up, found.until, matched, found.more)
+    return Plan(token, which, upto, count, listed, letters, given_up, found.until, found.more)
 
 
 async def _list(store: Store, found: Matches, limit: int | None) -> dict[UUID, int] | None:
@@ -136,7 +134,6 @@ async def load(store: Store, token: str) -> Plan:
         body["letters"],
         body["cancelled"],
         body["until"],
-        body["matched"],
         body.get("more", False),
     )
 

@@ -7,6 +7,9 @@ them.
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,9 +29,45 @@ def in_django() -> bool:
 
 def remember_names() -> None:
     """Notes what the project's databases are called, before tests give them other names."""
-    if (conf := sys.modules.get("django.conf")) is not None and conf.settings.configured:
-        for alias, database in conf.settings.DATABASES.items():
-            _names.setdefault(alias, str(database.get("NAME") or ""))
+    conf = sys.modules.get("django.conf")
+    if conf is None or not conf.settings.configured or _names.keys() >= conf.settings.DATABASES.keys():
+        return
+    databases = {alias: str(database.get("NAME") or "") for alias, database in conf.settings.DATABASES.items()}
+    if _tests_have_begun() and (module := os.environ.get("DJANGO_SETTINGS_MODULE")):
+        databases = _names_in_settings(module)
+    for alias, name in databases.items():
+        _names.setdefault(alias, name)
+
+
+def _tests_have_begun() -> bool:
+    """Returns whether the databases may have the names of tests by now, as where a test imports the application."""
+    utils = sys.modules.get("django.test.utils")
+    return utils is not None and hasattr(utils._TestState, "saved_data")
+
+
+def _names_in_settings(module: str) -> dict[str, str]:
+    """Returns the names of the databases as the settings have them: a fresh process reads them, since Django keeps no
+    copy of what tests change."""
+    script = (
+        "import json; from django.conf import settings; "
+        "print('\\n' + json.dumps({alias: str(one.get('NAME') or '') for alias, one in settings.DATABASES.items()}))"
+    )
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": module,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+        found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        raise ConfigError(
+            f"tests run, and {module} could not be read to see which databases are not theirs: {error}",
+            hint="add 'redrive.integrations.django' to INSTALLED_APPS, or import the application where tests are found",
+        ) from error
+    return found
 
 
 def database_of_tests(url: str) -> str | None:

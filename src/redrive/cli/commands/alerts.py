@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from redrive.cli.support import output
+from redrive.cli.support.added_options import list_command
 from redrive.cli.support.looked import Looked, look_at, show_away
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
@@ -42,6 +43,9 @@ def list_alerts(context: typer.Context, url: Url = None, app: AppName = None, js
     else:
         _say(found)
     raise typer.Exit(1 if found.loud or found.stale else 0)
+
+
+list_command(alerts_cli, list_alerts)
 
 
 @alerts_cli.command("silence")

@@ -96,9 +96,19 @@ def list_approvals(
 list_command(approvals_cli, list_approvals)
 
 
-def _decided(record: Record, json: bool) -> None:
+async def _approve(own: Operator, approval_id: str, reason: str | None) -> tuple[Record, list[Obstacle]]:
+    record = await own.approvals.approve(approval_id, reason)
+    return record, await own.approvals.obstacles(record)
+
+
+async def _reject(own: Operator, approval_id: str, reason: str | None) -> tuple[Record, list[Obstacle]]:
+    return await own.approvals.reject(approval_id, reason), []
+
+
+def _decided(decided: tuple[Record, list[Obstacle]], json: bool) -> None:
+    record, warned = decided
     if json:
-        output.emit(approval_document(record))
+        output.emit(approval_document(record) | {"warnings": [one.document for one in warned]})
         return
     operation, title = record.body["operation"], approvals.title(record)
     if operation is None:
@@ -108,6 +118,7 @@ def _decided(record: Record, json: bool) -> None:
             f"approved: {record.body['action']} of {counted(record.body['total'])} begins",
             output.suggest(f"watch it with: redrive operations watch {operation}"),
         )
+        say_obstacles(warned)
     else:
         output.say(f"{record.state}: operation {operation} is cancelled; nothing was done")
 
@@ -115,7 +126,7 @@ def _decided(record: Record, json: bool) -> None:
 changing(
     approvals_cli,
     "approve",
-    lambda own, id, why: own.approvals.approve(id, why),
+    _approve,
     _decided,
     having_approval,
     "Agree, as somebody else than who asked; it begins at once.",
@@ -123,7 +134,7 @@ changing(
 changing(
     approvals_cli,
     "reject",
-    lambda own, id, why: own.approvals.reject(id, why),
+    _reject,
     _decided,
     having_approval,
     "Refuse; the operation is cancelled.",

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.added_options import list_command
 from redrive.cli.support.filters import Forgotten, filter_text, filtered
 from redrive.cli.support.looked import look_at, refuse_place
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
@@ -108,6 +109,9 @@ def list_causes(
         number = f"{left:,}{'+' if any(page.at_least for page in pages) else ''} " if left else ""
         go_on = f"--before {following}" if following else "a higher --limit"
         output.say(f"{number}more: the same command with {go_on}")
+
+
+list_command(causes_cli, list_causes)
 
 
 @causes_cli.command("show")

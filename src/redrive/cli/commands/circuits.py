@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.added_options import list_command
 from redrive.cli.support.looked import look_at
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
@@ -47,6 +48,9 @@ def list_circuits(context: typer.Context, url: Url = None, app: AppName = None, 
             for name, one in found
         ],
     )
+
+
+list_command(circuits_cli, list_circuits)
 
 
 @circuits_cli.command("open")

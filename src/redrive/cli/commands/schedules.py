@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.added_options import list_command
 from redrive.cli.support.looked import look_at
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
@@ -51,6 +52,9 @@ def list_schedules(context: typer.Context, url: Url = None, app: AppName = None,
             for row, now in ((one.row, looked.found[name][1]),)
         ],
     )
+
+
+list_command(schedules_cli, list_schedules)
 
 
 @schedules_cli.command("run")

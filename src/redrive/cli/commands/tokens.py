@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.added_options import list_command
 from redrive.cli.support.options import AppName, By, Create, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.kernel.records import Record
@@ -42,6 +43,9 @@ def list_tokens(context: typer.Context, url: Url = None, app: AppName = None, js
             for r in found
         ],
     )
+
+
+list_command(tokens_cli, list_tokens)
 
 
 @tokens_cli.command("create")

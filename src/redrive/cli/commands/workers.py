@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.added_options import list_command
 from redrive.cli.support.looked import look_at
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
@@ -58,6 +59,9 @@ def list_workers(context: typer.Context, url: Url = None, app: AppName = None, j
             for row in (one.row,)
         ],
     )
+
+
+list_command(workers_cli, list_workers)
 
 
 @workers_cli.command("drain")

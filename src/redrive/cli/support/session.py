@@ -144,7 +144,7 @@ def insist_on_file(loaded: Loaded, url: str) -> None:
         return
     default, hint = (
         "",
-        "name another with --url, or the application that knows it with --app; or make it: redrive migrate",
+        "name another with --url, or the application that knows it with --app; or make it: redrive migrate --create",
     )
     if loaded.module is not None:
         hint = "was nothing enqueued yet, or is this another folder? Its first task makes it; or: redrive migrate"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from redrive.kernel.operation import Action
+from redrive.kernel.operation import FINAL, Action
 from redrive.kernel.records import Record
 from redrive.ops import approvals, operations
 from redrive.ops.access import Role
@@ -31,12 +31,14 @@ class ApprovalService(Service):
         return await waiting_tasks(self._store, record)
 
     async def obstacles(self, record: Record) -> builtins.list[Obstacle]:
-        """Returns what would keep the tasks from running that somebody wants to retry; nothing of other actions."""
+        """Returns what would keep the tasks from running that somebody wants to retry, until they are; nothing of other
+        actions."""
         self._session.may(Role.VIEWER)
-        operation = record.body["operation"]
-        if record.state != approvals.PENDING or operation is None or record.body["action"] != Action.RETRY:
+        asked = record.body["operation"] if record.body["action"] == Action.RETRY else None
+        if asked is None or record.state not in (approvals.PENDING, approvals.APPROVED):
             return []
-        return await obstacles(self._store, matches_of(await operations.show(self._store, operation)))
+        operation = await operations.show(self._store, asked)
+        return [] if operation.status in FINAL else await obstacles(self._store, matches_of(operation))
 
     async def approve(self, approval_id: str, reason: str | None = None) -> Record:
         """Approves, as somebody else than who asked; the operation begins with it, or an action of a

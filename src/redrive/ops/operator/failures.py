@@ -181,7 +181,7 @@ class FailureService(Service):
         dry_run: bool = False,
     ) -> BulkResult:
         """Retries up to ``limit`` tasks that match, those that failed first; or exactly those of a plan. Whether a
-        second operator is needed is judged by what matches, not by the limit; a dry run says so."""
+        second operator is needed is judged by how many it retries; a dry run says so."""
         who = self._session.may(Role.OPERATOR)
         meant = await self._session.known(which)
         if meant.everything and plan is None and limit is None:
