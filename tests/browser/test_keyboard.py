@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser.conftest import Sit, expect
+from redrive import App
+from tests.browser.conftest import Sit, console, expect
 from tests.browser.worlds import World
+from tests.console.conftest import fail_some
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.xdist_group("studio")]
 # What can be used, in the order of the page; hidden ones (in closed details, or not shown) are left out.
@@ -102,3 +104,22 @@ async def test_skipping_leads_past_the_menu(studio: World, sit: Sit) -> None:
         await ann.page.wait_for_url("**#content")
         await ann.page.keyboard.press("Tab")
         await expect(ann.page.locator("main :focus")).to_have_count(1)
+
+
+async def test_what_is_ticked_is_one_key_from_its_reason(app: App, sit: Sit) -> None:
+    async with console(app) as client, sit(client.base_url) as ann:
+        await fail_some(app, 30)
+        await ann.go("/failures/preview?kind=SEND")
+        await ann.listens()
+        keyboard = ann.page.keyboard
+        await ann.page.get_by_role("checkbox", name="Tick the whole page").focus()
+        await keyboard.press("Space")
+        await expect(ann.page.get_by_text("30 ticked")).to_be_visible()
+        await ann.page.evaluate("window.sent = 0; document.addEventListener('invalid', () => window.sent++, true)")
+        await keyboard.press("Enter")
+        assert await ann.page.evaluate("window.sent") == 0, "it leads there, and sends nothing"
+        await keyboard.type("mended")
+        await keyboard.press("Tab")
+        await expect(ann.page.get_by_role("button", name="Retry Selected")).to_be_focused()
+        await keyboard.press("Enter")
+        await expect(ann.page.get_by_role("heading", name="Retry of 30 tasks")).to_be_visible()

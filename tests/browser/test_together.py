@@ -115,7 +115,7 @@ async def test_the_buttons_of_an_operation_stay_where_they_are(app: App, sit: Si
         await ann.go(f"/operations/{begun.operation.id}")
         stop = ann.page.get_by_role("button", name="Stop")
         before = await stop.bounding_box()
-        await expect(ann.page.locator("#again tbody tr")).to_have_count(20)
+        await expect(ann.page.locator("#again .scroll tbody tr")).to_have_count(20)
         assert await stop.bounding_box() == before
 
 
