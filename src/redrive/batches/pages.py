@@ -8,8 +8,9 @@ from typing import Any
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
-from redrive.batches.batch import Batch, BatchState
+from redrive.batches.batch import Batch, BatchState, ItemState
 from redrive.batches.batch_service import BatchService
+from redrive.batches.items import item_of_task, task_states
 from redrive.batches.remote.approved_actions import CANCEL, ApprovedBatches
 from redrive.batches.remote.page_regions import sample_items, sample_remote
 from redrive.batches.remote.pages import one_remote, panel
@@ -17,11 +18,12 @@ from redrive.batches.results import FORMS, check_form, results
 from redrive.batches.task_batch_service import TaskBatchService
 from redrive.console.filters import refuse_unknown
 from redrive.errors import InvalidInput
-from redrive.feature import Operator, Role, State
+from redrive.feature import Operator, Role
 from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, pages_router, render
 from redrive.ops import views
-from redrive.ops.inspect import parse_id, parse_states
+from redrive.ops.inspect import parse_id
 from redrive.ops.text import counted
+from redrive.ops.views import View
 
 router = pages_router("batches")
 PAGE_SIZE = 50
@@ -67,7 +69,7 @@ async def one_batch(page: ThePage, batch: str) -> Response:
     state, kind, before = (page.query.get(name) or None for name in ("state", "kind", "before"))
     items = await own.items(
         shown.id,
-        states=parse_states([state]) if state else (),
+        states=task_states([state]) if state else (),
         kind=kind,
         limit=PAGE_SIZE,
         before=None if before is None else parse_id(before),
@@ -78,10 +80,15 @@ async def one_batch(page: ThePage, batch: str) -> Response:
         approval=await _second_person(page, shown),
         state=state,
         kind=kind,
-        states=[one.value for one in State],
-        items=[views.task(one, page.operator.sight) for one in items.tasks],
+        states=[one.value for one in ItemState],
+        items=[_item(views.task(one, page.operator.sight)) for one in items.tasks],
         before=items.next_before,
     )
+
+
+def _item(task: View) -> View:
+    """Returns a task as an item: in the states that items of all batches have, in every face."""
+    return View({**task, "state": item_of_task(task).state})
 
 
 @router.get("/{batch}/results")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sqlite3
 from contextlib import closing
 
+import anyio.from_thread
+import anyio.to_thread
 import psycopg
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from redrive.kernel.operation import Status
+from redrive.kernel.operation import Operation, Status
 from redrive.ops.access import Caller, Role
 from redrive.outbox.rebuild import steps
 from redrive.outbox.triggers.service import TriggerService
@@ -95,3 +101,60 @@ async def test_a_rebuild_brings_it_back_or_fails(notes: Notes, monkeypatch: pyte
     done = await notes.work(await service.rebuild("notes", reason="look"))
     assert done is not None and (done.status, done.done) == (Status.COMPLETED, 7)
     await notes.check_same()
+
+
+STEPS = ("turn", "turn", "turn", "update", "work", "rebuild", "repair")  # a turn deletes a row, or inserts it again
+programs = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 1)), min_size=12, max_size=30)
+
+
+@pytest.mark.timeout(900)
+async def test_any_run_of_lives_ends_as_the_table_is(notes: Notes) -> None:
+    """Rows are deleted and inserted again at version 1, in any order, while events wait or are projected, and rebuilds
+    and repairs begin in the middle: in the end the index has what the table has."""
+    await begin(notes)
+    number = itertools.count(1)
+
+    @settings(
+        max_examples=40 if os.environ.get("REDRIVE_TEST_THOROUGH") else 3,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    @given(programs)
+    def check(program: list[tuple[str, int]]) -> None:
+        anyio.from_thread.run(run_program, notes, 100 * next(number), program)
+
+    await anyio.to_thread.run_sync(check)
+
+
+async def run_program(notes: Notes, first: int, program: list[tuple[str, int]]) -> None:
+    """Runs one on rows of its own; what it leaves is part of what the next is compared with."""
+    service, alive = await notes.service(), dict[int, int]()
+    begun: Operation | None = None
+    for at, (step, row) in enumerate(program):
+        key = first + row
+        if step == "work":
+            await notes.work(begun)
+            begun = None
+            await notes.check_same()
+        elif step in ("rebuild", "repair") and begun is None:  # a second one is refused
+            asked = service.rebuild("notes", reason="x") if step == "rebuild" else service.verify("notes", repair=True)
+            begun = await asked
+            await notes.app.worker(queues="nothing", max_time=0.2, stop_when_empty=True).run()  # a part of it
+        elif step == "turn" and key in alive:
+            del alive[key]
+            notes.run(f"delete from items where id = {key}")
+        elif step == "turn":
+            alive[key] = 1
+            notes.run(f"insert into items values ({key}, 'step {at}', 1)")
+        elif step == "update" and key in alive:
+            alive[key] += 1
+            notes.run(f"update items set title = 'step {at}', version = {alive[key]} where id = {key}")
+    gone = [key for key in (first, first + 1) if key not in alive]
+    for key in gone:  # all are there in the end
+        notes.run(f"insert into items values ({key}, 'last', 1)")
+    done = await notes.work(begun)
+    assert done is None or done.status is Status.COMPLETED, done.note
+    await notes.check_same()
+    result = result_of(await notes.work(await service.verify("notes")))
+    assert not still_differs(result), result
