@@ -22,7 +22,7 @@ from redrive.outbox.alerts import failed, oldest_age, stuck
 from redrive.outbox.doctor import examine
 from redrive.outbox.event import Event
 from redrive.outbox.event_counts import event_counts
-from redrive.outbox.metrics import fleet, process
+from redrive.outbox.metrics import LAST, fleet, process
 from redrive.outbox.readiness import dependencies
 from redrive.outbox.reclaim_log import log_reclaimed
 from redrive.outbox.service import OutboxService
@@ -79,6 +79,11 @@ async def test_what_is_behind_and_stuck_is_told(url: str, world: World) -> None:
     await strict.close()
 
 
+def counted(worker: Samples) -> Samples:
+    """Returns what follows from what a worker counted; what arrived in this process is of other tests."""
+    return {name: values for name, values in process(worker).items() if name != LAST.name}
+
+
 def test_counts_of_a_worker() -> None:
     kind = ("outbox:notes", "OUTBOX:notes")
     worker: Samples = {
@@ -90,7 +95,7 @@ def test_counts_of_a_worker() -> None:
             ("default", "SEND", "completed", ""): 9.0,
         }
     }
-    assert process(worker) == {
+    assert counted(worker) == {
         "outbox_processed_total": {("notes",): 5.0},
         "outbox_failed_total": {("notes",): 6.0},
         "outbox_retry_scheduled_total": {("notes",): 5.0},
@@ -101,7 +106,7 @@ def test_counts_of_a_worker() -> None:
 def test_counters_begin_at_zero() -> None:
     """With the first attempt of any kind: nobody sees a counter grow that was not there before."""
     worker: Samples = {"redrive_attempts_total": {("outbox:notes", "OUTBOX:notes", "completed", ""): 5.0}}
-    assert process(worker) == {
+    assert counted(worker) == {
         "outbox_processed_total": {("notes",): 5.0},
         "outbox_failed_total": {("notes",): 0.0},
         "outbox_retry_scheduled_total": {("notes",): 0.0},

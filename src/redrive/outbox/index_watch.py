@@ -3,6 +3,8 @@ source now and then.
 
 A search server that comes back without its data is given a new, empty index by the next event, and nothing else would
 say so. What the index is known by is therefore kept here (a document for each projection), by one worker of the fleet.
+One that is emptied in place has the same identity: a few rows of the source are looked up in it. Numbers are not
+compared: they differ while events are under way, and counting costs as much as there is.
 """
 
 from __future__ import annotations
@@ -30,26 +32,31 @@ logger = logging.getLogger("redrive.outbox")
 COLLECTION = "outbox_index"
 MOST = 1000
 HOUR_US = 3_600_000_000
+SAMPLE = 20  # rows of the source that are looked up in the index
 ACTOR = "redrive"
 
 
 @dataclass(slots=True, frozen=True)
 class IndexState:
     """What is known of the index of a projection. ``lost_at``: since when it is another than the one that was written
-    to; ``differs``: in how many documents, when it was last compared. Times are microseconds."""
+    to, or was ``emptied``; ``filled``: documents were seen in it; ``differs``: in how many documents, when it was last
+    compared. Times are microseconds."""
 
     projection: str
     identity: str | None = None
     lost_at: int | None = None
     verified_at: int | None = None
     differs: int = 0
+    filled: bool = False
+    emptied: bool = False
     version: int = 0
 
     @property
     def problem(self) -> str | None:
         """Returns what is wrong, and what to type."""
         if self.lost_at is not None:
-            return f"its index was lost, and is another now: redrive outbox rebuild {self.projection}"
+            what = "was emptied" if self.emptied else "was lost, and is another now"
+            return f"its index {what}: redrive outbox rebuild {self.projection}"
         if self.differs:
             return (
                 f"{self.differs:,} documents differ from the source: redrive outbox verify {self.projection} --repair"
@@ -93,7 +100,8 @@ async def note_rebuilt(store: Store, projection: Projection) -> None:
     if isinstance(sink, Identified):
         now = moment(await store.now())
         identity = await sink.identity() or None
-        await change_state(store, projection.name, identity=identity, lost_at=None, verified_at=now, differs=0)
+        well = {"lost_at": None, "emptied": False, "filled": False, "differs": 0}
+        await change_state(store, projection.name, identity=identity, verified_at=now, **well)
 
 
 async def note_verified(store: Store, projection: str, differs: int) -> None:
@@ -112,11 +120,17 @@ async def watch_index(
     state, now = await index_state(store, projection.name), await store.now()
     found = await sink.identity() if isinstance(sink, Identified) else None
     after = state if state.verified_at is not None else replace(state, verified_at=moment(now))
-    if found and state.identity is None:
-        after = replace(after, identity=found)
+    if found and state.identity in (None, found):
+        try:
+            emptied = await _is_emptied(store, projection, sink, state, settings)
+        except Exception as error:  # of the source: this role may not be allowed to read it
+            logger.debug("%s: its source cannot be looked at: %r", projection.name, error)
+            emptied = None
+        gone = state.emptied if emptied is None else emptied
+        filled, lost_at = state.filled or emptied is False, (state.lost_at or moment(now)) if gone else None
+        after = replace(after, identity=found, lost_at=lost_at, filled=filled, emptied=gone)
     elif found is not None and state.identity is not None:
-        same = found == state.identity
-        after = replace(after, lost_at=None if same else state.lost_at or moment(now))
+        after = replace(after, lost_at=state.lost_at or moment(now), emptied=False)
     if after != state:
         await store.apply(Commit(puts=[after.put()]))
     if after.lost_at is not None and state.lost_at is None:
@@ -128,6 +142,33 @@ async def watch_index(
         await _begin(store, projection, rebuild=True)
     elif after.lost_at is None and is_due(after, now, settings) and await _reads_a_table(store, projection):
         await _begin(store, projection, rebuild=False)
+
+
+async def _is_emptied(
+    store: Store, projection: Projection, sink: object, state: IndexState, settings: OutboxSettings
+) -> bool | None:
+    """Returns whether an index in which documents were seen has none any more, though its source has rows and all
+    events have arrived; None where that cannot be said. Usually a few rows are read, and looked up by their keys."""
+    if not isinstance(sink, Rebuildable) or not await _reads_a_table(store, projection):
+        return None
+    from redrive.outbox.table_source import source_for
+
+    keys = [one.key for one in (await (await source_for(store, projection)).page(None, SAMPLE)).records]
+    if not keys:
+        return None
+    if await sink.find(keys):
+        return False
+    if not state.filled:
+        return None  # it may never have been built
+    await sink.refresh()
+    async for _ in sink.scan():
+        return None  # others are there: a comparison says what is missing
+    # Looked at last: whatever was inserted meanwhile has an event that waits.
+    rows = await store.feature_rows("outbox", "event_counts", settings.max_processing_seconds)
+    behind = any(
+        row["pending"] + row["processing"] + row["failed"] for row in rows if row["projection"] == projection.name
+    )
+    return None if behind else True
 
 
 def is_due(state: IndexState, now: datetime, settings: OutboxSettings) -> bool:

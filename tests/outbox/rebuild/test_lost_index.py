@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from redrive.ids import new_id
 from redrive.kernel.operation import Status
 from redrive.outbox.alerts import drift, lost
 from redrive.outbox.doctor import examine
+from redrive.outbox.event import Event, Op
 from redrive.outbox.index_job import REBUILD, VERIFY, job_of
 from redrive.outbox.index_watch import IndexState, change_state, index_state, is_due, watch_index
 from redrive.outbox.readiness import dependencies
@@ -35,6 +39,8 @@ async def lose(notes: Notes) -> None:
 
 async def look(notes: Notes, **settings: Any) -> IndexState:
     store, projection = await notes.app.store(), notes.app.outbox.projections["notes"]
+    if await notes.sink.identity():
+        await notes.sink.refresh()  # what was written a second ago
     await watch_index(store, projection, OutboxSettings(**settings), lambda: False)
     return await index_state(store, "notes")
 
@@ -58,6 +64,48 @@ async def test_a_lost_index_is_told_of_until_it_is_rebuilt(notes: Notes) -> None
     shown = await (await notes.service()).show("notes")
     assert shown["index_problem"] == state.problem and shown["index_lost_at"] is not None
     done = await notes.work(await (await notes.service()).rebuild("notes", reason="lost"))
+    assert done is not None and done.status is Status.COMPLETED
+    assert (await look(notes)).problem is None and await lost(store, settings) == 0.0
+    await notes.check_same()
+
+
+async def empty(notes: Notes) -> None:
+    """Takes all documents out of the index, which stays the same."""
+    if hasattr(notes.sink, "_server"):
+        kept = await notes.versions()
+        places = [(version + 1, *key.split(":", 1)) for key, version in kept.items()]
+        await notes.sink.write([Event(new_id(), *place, Op.DELETE, version) for version, *place in places])
+        await notes.sink.refresh()
+    elif notes.sink_url.startswith("fts5"):
+        with closing(sqlite3.connect(notes.sink_url.removeprefix("fts5:///"))) as file:
+            [(table,)] = file.execute("select name from sqlite_master where name glob 'documents_*_docs'").fetchall()
+            file.execute(f"delete from {table}")
+            file.commit()
+    else:
+        notes.run("delete from search_notes_live")
+
+
+async def test_an_index_that_is_emptied_in_place_is_told_of(notes: Notes) -> None:
+    assert (await look(notes)).problem is None
+    notes.add(1, 30)
+    assert (await look(notes)).problem is None, "nothing was ever there"
+    await notes.work()
+    assert (await look(notes)).identity and (await look(notes)).filled
+    notes.run("delete from notes")
+    await notes.work()
+    assert (await look(notes)).problem is None, "so is its source"
+    notes.add(31, 60)
+    assert (await look(notes)).problem is None, "events of what is missing are under way"
+    await notes.work()
+    assert (await look(notes)).problem is None
+    await empty(notes)
+    state = await look(notes)
+    assert state.problem == "its index was emptied: redrive outbox rebuild notes" and state.lost_at is not None
+    assert await look(notes) == state, "until it is rebuilt"
+    store, settings = await notes.app.store(), notes.app.settings
+    assert "outbox_index_lost" in [one.code for one in await examine(store, settings)]
+    assert await lost(store, settings) == 1.0
+    done = await notes.work(await (await notes.service()).rebuild("notes", reason="emptied"))
     assert done is not None and done.status is Status.COMPLETED
     assert (await look(notes)).problem is None and await lost(store, settings) == 0.0
     await notes.check_same()
@@ -90,7 +138,7 @@ async def test_it_is_compared_once_a_day(notes: Notes) -> None:
     assert (await job_of(store, VERIFY, "notes")).operation is None
     await notes.sink.create("without")
     await notes.sink.swap("without")
-    await change_state(store, "notes", identity=await notes.sink.identity())
+    await change_state(store, "notes", identity=await notes.sink.identity(), filled=False)
     await look(notes)
     begun = (await job_of(store, VERIFY, "notes")).operation
     assert begun is not None
