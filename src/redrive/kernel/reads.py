@@ -114,6 +114,7 @@ class WorkerRow:
     stalled: float = 0.0  # seconds that its event loop had not answered when it beat last
     drain_at: datetime | None = None  # when it was asked to end
     build: str | None = None  # of the application
+    dead: bool = False  # others declared it dead, or found its process gone, and it has not beaten since
 
 
 @dataclass(slots=True, frozen=True)

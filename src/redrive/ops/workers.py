@@ -24,13 +24,15 @@ class Standing(StrEnum):
     ALIVE = "alive"
     STOPPING = "stopping"  # it finishes what it has, and takes nothing new
     SILENT = "silent"  # its heartbeat is overdue: nobody may be at work on what it has
-    GONE = "gone"  # it said goodbye, or has been silent for long
+    GONE = "gone"  # it said goodbye, was declared dead, or has been silent for long
 
 
 def standing(worker: WorkerRow, now: datetime) -> Standing:
     """Returns whether a worker is alive, stopping, silent or gone. An executor has no heartbeat, and is given more
     time."""
     quiet = now - worker.seen_at
+    if worker.dead:
+        return Standing.GONE
     if worker.host == OUTSIDE:
         return Standing.ALIVE if quiet < ABROAD and not worker.stopping else Standing.GONE
     overdue = max(QUIET, WRITTEN + 3 * timedelta(seconds=worker.every))

@@ -53,10 +53,11 @@ def _sums(rows: list[Any], wanted: str) -> dict[str, int]:
 
 
 def _worker(row: list[Any]) -> WorkerRow:
-    name, host, pid, queues, concurrency, running, version, started, seen, stopping, beat_ms = row
+    name, host, pid, queues, concurrency, running, version, started, seen, stopping, beat_ms, dead = row
     times = _time(started), _time(seen)
+    every, served = beat_ms / 1000, tuple(queues)
     return WorkerRow(
-        name, host, pid, tuple(queues), concurrency, running, version, *times, bool(stopping), beat_ms / 1000
+        name, host, pid, served, concurrency, running, version, *times, bool(stopping), every, dead=bool(dead)
     )
 
 

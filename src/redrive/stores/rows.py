@@ -265,6 +265,7 @@ def worker(row: Row) -> WorkerRow:
         row["stalled_ms"] / 1000,
         row["drain_at"],
         row["build"],
+        row["dead_at"] is not None,
     )
 
 

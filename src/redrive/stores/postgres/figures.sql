@@ -55,7 +55,8 @@ select json_build_object(
   'causes', (select count(*) from (select 1 from redrive.failed_sum m where m.dimension = 'cause' limit $2) x),
   'workers', coalesce((
     select json_agg(json_build_array(w.id, w.host, w.pid, w.queues, w.concurrency, w.running, w.version,
-      extract(epoch from w.started_at), extract(epoch from w.seen_at), w.stopping, w.beat_ms)) from redrive.worker w), '[]'),
+      extract(epoch from w.started_at), extract(epoch from w.seen_at), w.stopping, w.beat_ms,
+      w.dead_at is not null)) from redrive.worker w), '[]'),
   'paused', coalesce((select json_agg(h.name) from redrive.hold h where h.target = 'queue'), '[]'),
   'paused_kinds', coalesce((select json_agg(h.name) from redrive.hold h where h.target = 'kind'), '[]'),
   'circuits', coalesce((

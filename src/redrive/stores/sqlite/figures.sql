@@ -60,7 +60,8 @@ select json_object(
   'causes', (select count(*) from (select 1 from redrive_failed_sum m where m.dimension = 'cause' and m.n > 0 limit ?3)),
   'workers', (
     select json_group_array(json_array(w.id, w.host, w.pid, json(w.queues), w.concurrency, w.running, w.version,
-      w.started_at / 1000000.0, w.seen_at / 1000000.0, w.stopping, w.beat_ms)) from redrive_worker w),
+      w.started_at / 1000000.0, w.seen_at / 1000000.0, w.stopping, w.beat_ms,
+      w.dead_at is not null)) from redrive_worker w),
   'paused', (select json_group_array(h.name) from redrive_hold h where h.target = 'queue'),
   'paused_kinds', (select json_group_array(h.name) from redrive_hold h where h.target = 'kind'),
   'circuits', (

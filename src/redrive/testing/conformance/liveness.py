@@ -366,6 +366,10 @@ class TestLiveness:
         assert await harness.store.bury("dead", replace(process, machine="boot, another pid namespace")) is None
         assert await harness.store.bury("dead", process) == 1
         assert await harness.store.bury("dead", process) is None, "once"
+        workers = {one.id: one.dead for one in (await harness.store.overview()).workers}
+        assert workers["dead"] and not any(dead for name, dead in workers.items() if name != "dead"), (
+            "everybody sees it"
+        )
         assert await harness.recover() == {held.id}
         assert await harness.store.deaths([held.id]) == {held.id: 1}, "it is certain, so it counts"
         assert (await harness.beat("w1", pid=9, birth=90)).neighbours == {}
