@@ -152,7 +152,7 @@ def charge(
     done = at.ask(lambda own: own.charge(batch, items, reason))
     unit = "" if done.batch.remote is None else done.batch.remote.unit
     left = 0 if done.batch.remote is None else done.batch.remote.uncharged
-    told = f"{_items(done.matched)} are completed, {done.charge or 0} {unit} charged"
+    told = f"{_items(done.matched)} {'is' if done.matched == 1 else 'are'} completed, {done.charge or 0} {unit} charged"
     if not done.matched:
         told = "nothing is to be charged: no item ended here whose job is known to have run"
     elif left and not items:
