@@ -1,1 +1,0 @@
-select 1; -- the first real statement takes the place of this
