@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from redrive.console.regions import overview
 from redrive.errors import InvalidInput, NotAllowed, UnknownKind, UnknownQueue
 from redrive.handlers.registry import Declared, Registry
-from redrive.kernel.commit import Target
+from redrive.kernel.commit import Commit, KnownNames, Target
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.ports.store import Query
+from redrive.kernel.reads import MANY_ROWS
 from redrive.kernel.task import State
 from redrive.ops import access, executor
 from redrive.ops.access import Caller, Role
 from redrive.ops.doctor import examine
+from redrive.ops.inspect import Stats
 from redrive.ops.operator import Operator
 from redrive.ops.policy import Policy
+from redrive.stores.postgres import reads as postgres_reads
+from redrive.stores.sqlite import reads as sqlite_reads
 from redrive.testing.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import fail
@@ -179,3 +185,28 @@ async def test_a_token_s_name_cannot_be_talked_away(harness: Harness) -> None:
     assert own.named("bob").caller.name == "bob"
     token = Operator(harness.store, Registry(), Policy(), Caller("ann", Role.OPERATOR, "1a2b"))
     assert token.named("bob").caller.name == "ann"
+
+
+async def test_many_names_are_added_up_beside_the_loop(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is served by the same process does not wait for twenty thousand of them."""
+    names = tuple(f"K{n}" for n in range(MANY_ROWS))
+    await harness.store.apply(Commit(controls=[KnownNames(names, names, 10)]))
+    await harness.store.apply(Commit(enqueues=[harness.new(name, queue=name) for name in names]))
+    seen = set[str]()
+
+    def watch(home: Any, name: str) -> None:
+        real = getattr(home, name)
+
+        def watched(*args: Any) -> Any:
+            seen.add(f"{name} {threading.current_thread() is threading.main_thread()}")
+            return real(*args)
+
+        monkeypatch.setattr(home, name, watched)
+
+    for reads in (postgres_reads, sqlite_reads):
+        watch(reads, "counts_of")
+    watch(Stats, "by")
+    found = await operator(harness).control.look()
+    shown = await overview.look(operator(harness))
+    assert len(found.kinds) >= len(found.queues) >= MANY_ROWS and shown.more_kinds >= MANY_ROWS - overview.MOST_KINDS
+    assert seen == {"counts_of False", "by False"}

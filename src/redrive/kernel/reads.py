@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -50,6 +51,20 @@ class Count:
     kind: str
     state: State
     n: int
+
+
+_COLUMNS = [(state, state.value) for state in State]
+MANY_ROWS = 1000  # from here on they are made of what a store has read outside of the event loop
+
+
+def counts_of(rows: Iterable[Any]) -> list[Count]:
+    """Returns totals of rows that have a column for each state."""
+    return [
+        Count(row["queue"], row["kind"], state, row[column])
+        for row in rows
+        for state, column in _COLUMNS
+        if row[column]
+    ]
 
 
 @dataclass(slots=True, frozen=True)

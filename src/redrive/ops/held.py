@@ -50,6 +50,8 @@ async def shown(store: Store, tasks: list[Task]) -> list[Task]:
 def shown_counts(counts: Iterable[Count], overview: Overview) -> list[Count]:
     """Returns totals in which what a pause holds back counts as paused. Totals know no groups: what no claim has set
     aside yet of a paused one counts as queued."""
+    if not any(hold.target in GATES for hold in overview.holds):
+        return list(counts)
     found: Counter[tuple[str, str, State]] = Counter()
     for one in counts:
         gated = one.state is State.QUEUED and gate_of(one.queue, one.kind, overview) is not None

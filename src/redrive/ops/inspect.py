@@ -62,10 +62,10 @@ class Stats:
 
     def totals(self) -> dict[str, int]:
         """Returns tasks by state, over everything."""
-        found = {state.value: 0 for state in State}
+        found: Counter[State] = Counter()
         for count in self.shown:
-            found[count.state.value] += count.n
-        return found
+            found[count.state] += count.n
+        return {state.value: found[state] for state in State}
 
     def dead_letters(self) -> dict[str, int]:
         """Returns how many dead letters each kind has; they stay when the task is retried."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +13,7 @@ from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.task import State
 from redrive.ops.doctor_of_all import others_away
 from redrive.ops.history import Rate
+from redrive.ops.inspect import Stats
 from redrive.ops.operator import Operator
 from redrive.ops.shell import Shell
 
@@ -53,11 +56,18 @@ async def look(operator: Operator) -> Shown:
     findings = [*await others_away(operator), *await operator.health.examine()]
     letters, forgotten, rates = stats.dead_letters(), stats.forgotten(), await operator.health.rates()
     oldest = await operator.health.oldest_kinds()
+    named, number = await asyncio.to_thread(_first, stats)  # there may be many
     kinds = [
-        Row(name, totals, letters.get(name, 0), forgotten.get(name, 0), rates.kinds.get(name, Rate()), oldest.get(name))
-        for name, totals in stats.by("kind").items()
+        Row(
+            name,
+            totals,
+            letters.get(name, 0),
+            forgotten.get(name, 0),
+            rates.kinds.get(name) or Rate(),
+            oldest.get(name),
+        )
+        for name, totals in named
     ]
-    kinds.sort(key=lambda row: (-row.totals[State.FAILED.value], -sum(row.totals.values()), row.name))
     problems = [one for one in findings if one.level is not Level.OK]
     return Shown(
         stats.overview.now,
@@ -65,12 +75,22 @@ async def look(operator: Operator) -> Shown:
         not any(one.level in (Level.CRITICAL, Level.WARNING) for one in problems),
         stats.totals(),
         sum(letters.values()),
-        kinds[:MOST_KINDS],
-        max(len(kinds) - MOST_KINDS, 0),
+        kinds,
+        number - len(kinds),
         stats.alive(),
         operator.sight.whole,
         operator.shell,
     )
+
+
+def _first(stats: Stats) -> tuple[list[tuple[str, dict[str, int]]], int]:
+    """Returns the kinds with the most failed tasks, then the most of all, with their totals; and how many kinds there
+    are."""
+    found = stats.by("kind")
+    failed = State.FAILED.value
+    return heapq.nsmallest(
+        MOST_KINDS, found.items(), key=lambda one: (-one[1][failed], -sum(one[1].values()), one[0])
+    ), len(found)
 
 
 def sampler(_: str) -> Callable[[Operator], Awaitable[Mapping[str, str]]]:

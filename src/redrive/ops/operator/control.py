@@ -21,6 +21,7 @@ from redrive.ops.operator.session import Service
 from redrive.ops.workers import OUTSIDE, Standing, live_workers, standing
 
 RUNNING_SHOWN = 500
+_STATES = [state.value for state in State]
 Change = tuple[int | None, int | None]  # what somebody has seen, and what they want instead
 
 
@@ -89,7 +90,8 @@ class ControlService(Service):
         """Returns queues, kinds and pauses together, read once."""
         self._session.may(Role.VIEWER)
         stats = await inspect.stats(self._store, 0)
-        return Traffic(self._queues(stats.counts, stats.overview), self._kinds(stats), stats.overview.holds)
+        queues = await asyncio.to_thread(self._queues, stats.counts, stats.overview)  # there may be many
+        return Traffic(queues, await asyncio.to_thread(self._kinds, stats), stats.overview.holds)
 
     async def queues(self, after: str = "", limit: int | None = None) -> list[Queue]:
         """Returns every queue that has or had tasks, is served, is paused, or is named by the application; those of
@@ -112,7 +114,7 @@ class ControlService(Service):
         names = _page(inspect.queues_of(counts, overview, self._session.queues) - unused, after, limit)
         held = held_queues(counts, overview)
         return [
-            Queue(name, overview.pause_of("queue", name), served[name], totals.get(name, _none()), held.get(name))
+            Queue(name, overview.pause_of("queue", name), served[name], totals.get(name) or _none(), held.get(name))
             for name in names
         ]
 
@@ -234,7 +236,7 @@ def _page(names: Iterable[str], after: str, limit: int | None) -> list[str]:
 
 
 def _none() -> dict[str, int]:
-    return {state.value: 0 for state in State}
+    return dict.fromkeys(_STATES, 0)
 
 
 def _kinds(names: Sequence[str], stats: Stats) -> list[Kind]:
@@ -251,7 +253,7 @@ def _kinds(names: Sequence[str], stats: Stats) -> list[Kind]:
             name,
             overview.pause_of("kind", name),
             limits.get(name),
-            totals.get(name, _none()),
+            totals.get(name) or _none(),
             letters.get(name, 0),
             tuple(queue for queue in waiting.get(name, ()) if queue not in served),
             tuple(queue for queue in waiting.get(name, ()) if overview.pause_of("queue", queue) is not None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -24,7 +25,7 @@ from redrive.kernel.ports.store import (
     ScheduleRow,
     WorkerLeases,
 )
-from redrive.kernel.reads import CauseMember, CauseOrder, CauseRanking
+from redrive.kernel.reads import MANY_ROWS, CauseMember, CauseOrder, CauseRanking, counts_of
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
@@ -334,12 +335,7 @@ class Reads:
 
     async def counts(self) -> list[Count]:
         found = await self._rows("counts")
-        return [
-            Count(row["queue"], row["kind"], state, row[state.value])
-            for row in found
-            for state in State
-            if row[state.value]
-        ]
+        return counts_of(found) if len(found) < MANY_ROWS else await asyncio.to_thread(counts_of, found)
 
     async def balance(self, account: str) -> int:
         found = await self._rows("balance", account)

@@ -26,7 +26,7 @@ from redrive.kernel.ports.store import (
     ScheduleRow,
     WorkerLeases,
 )
-from redrive.kernel.reads import CauseMember, CauseOrder, CauseRanking
+from redrive.kernel.reads import CauseMember, CauseOrder, CauseRanking, counts_of
 from redrive.kernel.records import Record
 from redrive.kernel.task import LIVE, AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.features import PERSONAL, Features, find_belonging, more_erasable, place_of, subject_of
@@ -307,13 +307,7 @@ class Reads:
         return await self.read(lambda session: to_datetime(session.now))
 
     async def counts(self) -> list[Count]:
-        found = await self.read(lambda session: _rows(session, SQL["counts"]))
-        return [
-            Count(row["queue"], row["kind"], state, row[state.value])
-            for row in found
-            for state in State
-            if row[state.value]
-        ]
+        return await self.read(lambda session: counts_of(_rows(session, SQL["counts"])))
 
     async def balance(self, account: str) -> int:
         found = await self.read(lambda session: _rows(session, SQL["balance"], [account]))
