@@ -299,7 +299,6 @@ REDRIVES_OWN = {
         "since",
         "then",
         "until",
-        "matched",
     ),
     *(
         "listed",
