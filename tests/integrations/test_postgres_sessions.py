@@ -141,7 +141,8 @@ def test_the_right_to_call_enqueue_is_enough(databases: Databases, shop: str, on
         admin.execute(f"grant usage on schema redrive to {role}")
         admin.execute(
             f"""do $$ declare f regprocedure; begin
-              for f in select oid from pg_proc where pronamespace = 'redrive'::regnamespace and proname = 'enqueue'
+              for f in select oid from pg_proc where pronamespace = 'redrive'::regnamespace
+                and proname in ('enqueue', 'enqueue_declared')
               loop execute format('grant execute on function %s to {role}', f); end loop; end $$"""
         )
     with psycopg.connect(databases.url(shop, user=role)) as producer:
