@@ -23,6 +23,8 @@ NO_KEY = "secrets of webhooks are encrypted, and this process has no key"
 class KeyMissing(ConfigError):
     """This process has no key that opens a secret; another one may have it."""
 
+    code = "WEBHOOK_KEY_MISSING"
+
 
 def check_keys(keys: Sequence[str]) -> list[str]:
     """Returns the keys; refuses what is none, without saying it."""
