@@ -72,7 +72,7 @@ def _names_in_settings(module: str) -> dict[str, str]:
 
 def database_of_tests(url: str) -> str | None:
     """Returns the alias of the database that this URL names, if tests use another one in its place; None otherwise."""
-    if not _names:
+    if not _names or not _tests_have_begun():
         return None
     from django.conf import settings
 
