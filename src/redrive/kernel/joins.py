@@ -87,6 +87,9 @@ def check_joins(joins: Sequence[NewJoin]) -> None:
             at = outer[at]
 
 
+_NOT_KEPT = ("taken", "by_kind", "declared")  # of the moment, or unknown to workers from before
+
+
 def as_document(task: NewTask | None, what: str = "a task that is enqueued later") -> dict[str, Any] | None:
     """Returns a task to be enqueued later as JSON values, without fields that are None or False. One that could
     not be enqueued is refused now: later nobody is there to be told."""
@@ -96,7 +99,7 @@ def as_document(task: NewTask | None, what: str = "a task that is enqueued later
     values = {
         name: value
         for name, value in asdict(task).items()
-        if value is not None and value is not False and name != "taken"
+        if value is not None and value is not False and name not in _NOT_KEPT
     }
     return {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
 

@@ -45,3 +45,12 @@ update redrive.batches_remote set ended_at = settled_at, settled_at = case when 
 where settled_at is not null;
 -- Asks the provider about items that ended without its word.
 insert into redrive.reserved_kind (begins, feature) values ('BATCH_RECONCILE', 'batches');
+-- What was made before knows whom it is about, too: inner batches, and what follows the end of one.
+update redrive.batches b set parent = (j.on_complete ->> 'join')::uuid
+from redrive.task_join j where j.id = b.id and j.on_complete ->> 'join' is not null;
+update redrive.task_join j set
+  on_complete = case when j.on_complete ->> 'scope' is null then j.on_complete || jsonb_build_object('scope', b.scope) else j.on_complete end,
+  on_success = case when j.on_success ->> 'scope' is null then j.on_success || jsonb_build_object('scope', b.scope) else j.on_success end
+from redrive.batches b where b.id = j.id and b.scope is not null and (j.on_complete is not null or j.on_success is not null);
+update redrive.task t set scope = b.scope from redrive.batches b
+where t.facts ->> 'batch' = b.id::text and t.feature is null and t.scope is null and b.scope is not null;

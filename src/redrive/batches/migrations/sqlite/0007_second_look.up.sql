@@ -37,3 +37,12 @@ alter table redrive_batches_remote add column max_in_flight integer;
 alter table redrive_batches_remote add column ended_at integer;
 update redrive_batches_remote set ended_at = settled_at, settled_at = case when state = 'failed' and dispatched_at is null then null else settled_at end
 where settled_at is not null;
+-- What was made before knows whom it is about, too: inner batches, and what follows the end of one.
+update redrive_batches set parent = j.on_complete ->> 'join'
+from redrive_join j where j.id = redrive_batches.id and j.on_complete ->> 'join' is not null;
+update redrive_join set
+  on_complete = case when on_complete ->> 'scope' is null then json_set(on_complete, '$.scope', b.scope) else on_complete end,
+  on_success = case when on_success ->> 'scope' is null then json_set(on_success, '$.scope', b.scope) else on_success end
+from redrive_batches b where b.id = redrive_join.id and b.scope is not null and (on_complete is not null or on_success is not null);
+update redrive_task set scope = b.scope from redrive_batches b
+where redrive_task.facts ->> 'batch' = b.id and redrive_task.feature is null and redrive_task.scope is null and b.scope is not null;
