@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from redrive.errors import ApprovalNeeded, InvalidInput, RedriveError
 from redrive.kernel.audit import AuditFilter
+from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
+from redrive.kernel.machine import Event, Transition
 from redrive.kernel.operation import Action, Canary, Status, Then
+from redrive.kernel.records import Put
 from redrive.kernel.task import State
 from redrive.ops.access import Role, refuse_reserved
+from redrive.ops.allowance import PlannedAction, Rule, alone
 from redrive.ops.failed_tasks import FailedTasks
 from redrive.ops.operation_runner import step
 from redrive.ops.operator import Operator
@@ -293,3 +298,19 @@ async def test_an_operation_that_is_over_counts_with_what_it_moved(harness: Harn
     assert len((await own.failures.retry(more)).done) == 8
     with pytest.raises(ApprovalNeeded, match="1 task and the 10 of ann"):
         await own.failures.retry(last)
+
+
+async def test_an_amount_counts_in_full_whatever_moves_with_it(harness: Harness) -> None:
+    ids = await fail(harness, 6)
+    for task_id in ids:
+        assert await harness.operate(Event.CANCEL, task_id)
+    rule = Rule(10, book="charges", noun="units")
+
+    async def charge(puts: Sequence[Put]) -> None:
+        moves = [Transition(task_id, Event.CANCEL, State.CANCELLED, actor="ann") for task_id in ids]
+        applied = await harness.store.apply(Commit(transitions=moves, puts=list(puts)))
+        assert len(applied.lost) == 6, "they were put away before"
+
+    await alone(harness.store, rule, "ann", PlannedAction(None, 6), charge)
+    with pytest.raises(ApprovalNeeded, match="6 units and the 6 of ann"):
+        await alone(harness.store, rule, "ann", PlannedAction(None, 6), charge)

@@ -166,8 +166,9 @@ class _Recent:
             if planned.operation is not None and len(operations) < MOST_OPERATIONS:
                 operations[planned.operation] = self.minute, planned.number
             else:
-                moved = max(planned.number - len(applied.lost) - len(applied.asked_before), 0)
-                done = _added(done, self.minute, moved)
+                # What is counted in a book of its own is an amount: tasks that others moved take nothing off.
+                unmoved = 0 if self.rule.book else len(applied.lost) + len(applied.asked_before)
+                done = _added(done, self.minute, max(planned.number - unmoved, 0))
             minutes = {str(minute): n for minute, n in done.items()}
             return {"actor": self.actor, "minutes": minutes, "operations": operations}
 

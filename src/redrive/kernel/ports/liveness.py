@@ -100,9 +100,8 @@ class Liveness(Protocol):
         """Ends the leases of workers that are silent, and returns those; recovery does the rest. ``worker_id`` is who
         judges: it must have beaten without a gap for as long as silence takes. Where those who
         may have been cut off (two beats late by now, or back from a gap only since then) are more than those who have
-        been heard all that time, it may be the network: then four times as long must have passed since the last of
-        those that are late was heard and since the judge's beats began, and no task is held responsible for what became
-        of its worker."""
+        been heard all that time, it may be the network: then four times as long must have passed since each of them was
+        heard and since the judge's beats began, and no task is held responsible for what became of its worker."""
 
     async def deaths(self, ids: Sequence[UUID]) -> Mapping[UUID, int]:
         """Returns which of these tasks were aboard workers that were lost, and how many."""

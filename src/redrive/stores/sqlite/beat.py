@@ -108,16 +108,18 @@ def _silent(session: Session, judge_id: str, by: Judgement) -> _Silent:
     others = [one.silent_at for one in fleet if one.id != judge_id]
     if judging_since is None or not others:
         return _Silent()
-    silent = [one.id for one in fleet if one.silent_at <= now]
+    silent = [one for one in fleet if one.silent_at <= now]
     if not silent:
         return _Silent(judged_at=min(others))
-    late = [one.seen_at for one in fleet if one.late]
+    late = [one for one in fleet if one.late]
     on_time = [one for one in fleet if not one.late]
     heard = [one for one in on_time if one.beating_since <= now - patience]
     returned = [one for one in on_time if one.beating_since > now - patience and one.began_long_before]
-    if len(late) + len(returned) <= len(heard):
-        return _Silent(silent, max(min(others), judging_since + patience))
-    return _Silent(silent, max(*late, judging_since) + 4 * patience, cut_off=True)
+    [(declared,)] = session.rows(SQL["cut_off_since"], now - 4 * patience)
+    if len(late) + len(returned) + declared <= len(heard):
+        return _Silent([one.id for one in silent], max(min(others), judging_since + patience))
+    judged_at = max(min(one.seen_at for one in silent), judging_since) + 4 * patience
+    return _Silent([one.id for one in silent if one.seen_at + 4 * patience <= now], judged_at, cut_off=True)
 
 
 def judge(session: Session, worker_id: str, by: Judgement) -> dict[str, Dead]:
@@ -132,7 +134,7 @@ def judge(session: Session, worker_id: str, by: Judgement) -> dict[str, Dead]:
         for id_ in silent.ids:
             tasks = session.run(SQL["end_leases"], now, id_, None)
             session.run(SQL["declare_dead"], now, id_)
-            if silent.cut_off and tasks:
+            if silent.cut_off:
                 session.run(SQL["cut_off"], now, id_)
             found[id_] = Dead(tasks, silent.cut_off)
     started, every_ms = judging

@@ -41,6 +41,9 @@ update redrive_worker set dead_at = ?1 where id = ?2
 -- cut_off: its leases ended at this moment because most of the fleet was silent
 update redrive_worker set cut_off_at = ?1 where id = ?2
 
+-- cut_off_since: how many were declared dead because most of the fleet was silent, since a moment
+select count(*) from redrive_worker where dead_at is not null and cut_off_at > ?1
+
 -- neighbours: the other workers whose processes this one can look for
 select id, pid, birth, seen_at, beats_ms from redrive_worker
 where machine = ?1 and host = ?2 and birth is not null and beats_ms is not null and id <> ?3

@@ -94,7 +94,7 @@ class TestLiveness:
         await harness.let_beat(20, "c", "judge")
         held.append(await self._held_by(harness, "c"))
         waits = await harness.enqueue(max_attempts=1)
-        await harness.let_beat(48, "judge")  # the first two have been silent for 68 s by now
+        await harness.let_beat(28, "judge")
         assert await judge(harness, "judge", LONG_LEASES) == {}
         heard = await harness.beat("judge", judgement=LONG_LEASES)
         assert heard.silent_in is None, "not before the next beat"
@@ -104,7 +104,11 @@ class TestLiveness:
         await harness.advance(4)
         await harness.beat("judge", judgement=LONG_LEASES)
         assert not await harness.claim(), "the dead have all places of this kind"
-        assert await harness.store.judge("judge", LONG_LEASES) == {name: Dead(1, True) for name in ("a", "b", "c")}
+        assert await harness.store.judge("judge", LONG_LEASES) == {name: Dead(1, True) for name in ("a", "b")}
+        await harness.let_beat(16, "judge")
+        assert await judge(harness, "judge", LONG_LEASES) == {}, "that one is not the only one, though it is by now"
+        await harness.let_beat(4, "judge")
+        assert await harness.store.judge("judge", LONG_LEASES) == {"c": Dead(1, True)}
         assert await harness.recover() == {task.id for task in held}
         assert await harness.store.deaths([task.id for task in held]) == {}
         for task in held:
@@ -183,6 +187,18 @@ class TestLiveness:
         assert await judge(harness, "new", LONG_LEASES) == {}
         await harness.let_beat(20, "new")
         assert await judge(harness, "new", LONG_LEASES) == {"a": 1, "b": 1, "c": 1}
+
+    async def test_one_that_dies_again_and_again_does_not_put_off_the_others(self, harness: Harness) -> None:
+        for name in ("dead", "judge"):
+            await harness.beat(name)
+        held = await self._held_by(harness, "dead")
+        for nth in range(16):
+            await harness.beat(f"crashed-{nth}")
+            await harness.let_beat(4, "judge")
+            if await judge(harness, "judge", LONG_LEASES):
+                break
+        assert await harness.recover() == {held.id}
+        assert await harness.store.deaths([held.id]) == {}
 
     async def test_the_first_of_many_to_be_missed_is_not_judged(self, harness: Harness) -> None:
         """All are cut off at once, and their last beats were not at one time."""

@@ -1314,20 +1314,25 @@ $$;
 -- Who of the fleet is silent, and from when on this worker may declare them dead ("judged_at"; while nobody is silent, when
 -- somebody will be). As a rule as soon as it has itself beaten without a gap for as long as silence takes. But where those who
 -- may have been cut off (two beats late by now, or back from a gap only since then) are more than those who have been heard all
--- that time, it may be the network ("cut_off"): then four times that long must have passed since the youngest of those that are
--- late was heard and since the judge's beats began, so that nobody is taken for dead who was away for a while, be it the first
--- of many to be missed or the last of many to come back. The same for SQLite: stores/sqlite/beat.py.
+-- that time, it may be the network ("cut_off"): then four times that long must have passed since each of them was heard and
+-- since the judge's beats began, so that nobody is taken for dead who was away for a while, be it the first of many to be
+-- missed or the last of many to come back. Each by itself: one that dies again and again must not put off what becomes of the
+-- others. Those who were declared dead in that way count for as long again, or the last of them would be taken for the only
+-- one. The same for SQLite: stores/sqlite/beat.py.
 create or replace function redrive.silent(p_worker text, p_dead_after_ms integer, p_lease_ms integer, p_now timestamptz,
   out ids text[], out judged_at timestamptz, out cut_off boolean)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select g.silent, case when g.silent is null then g.next when g.few then greatest(g.next, g.since + g.patience)
+  select case when g.few then g.silent else g.long_silent end,
+    case when g.silent is null then g.next when g.few then greatest(g.next, g.since + g.patience)
       else greatest(g.heard, g.since) + 4 * g.patience end, g.silent is not null and not g.few
   from (
     select p.patience, array_agg(f.id) filter (where f.silent_at <= p_now) as silent,
+      array_agg(f.id) filter (where f.silent_at <= p_now and w.seen_at <= p_now - 4 * p.patience) as long_silent,
       min(f.silent_at) filter (where f.id <> p_worker) as next,
-      max(w.seen_at) filter (where l.late) as heard,
+      min(w.seen_at) filter (where f.silent_at <= p_now) as heard,
       coalesce(min(w.beating_since) filter (where f.id = p_worker), 'infinity') as since,
       count(*) filter (where l.late or (w.beating_since > p_now - p.patience and w.beating_since > w.started_at + p.patience))
+        + (select count(*) from redrive.worker d where d.dead_at is not null and d.cut_off_at > p_now - 4 * p.patience)
         <= count(*) filter (where not l.late and w.beating_since <= p_now - p.patience) as few
     from (select make_interval(secs => p_dead_after_ms / 1000.0) as patience) p
       cross join redrive.fleet(p_dead_after_ms, p_lease_ms, p_now) f join redrive.worker w on w.id = f.id
@@ -1374,7 +1379,9 @@ begin
       order by w.id for update skip locked
     loop
       tasks := redrive.end_leases(worker, 'infinity', v_now);
-      update redrive.worker w set cut_off_at = case when v_silent.cut_off and tasks > 0 then v_now else w.cut_off_at end,
+      update redrive.worker w set cut_off_at = case
+          when v_silent.cut_off and (tasks > 0 or w.cut_off_at is null or w.cut_off_at < w.seen_at) then v_now
+          else w.cut_off_at end,
         -- What is left is in the hands of a transaction that may never end: it is looked at again.
         dead_at = case when not redrive.has_leases(w.id, v_now) then v_now end
       where w.id = worker;
