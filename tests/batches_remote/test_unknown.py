@@ -12,8 +12,10 @@ import pytest
 from redrive import App
 from redrive.batches.batch_service import BatchService
 from redrive.batches.metrics import fleet
+from redrive.batches.remote import service as remote_service
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.doctor import examine_remote
+from redrive.batches.remote.model import items_to_retry
 from redrive.batches.remote.names import SETTLE
 from redrive.batches.remote.overdue_items import end_overdue
 from redrive.batches.settings import BatchSettings
@@ -267,6 +269,122 @@ async def forget_task(app: App, task: str) -> None:
         "update redrive_join set total = total - 1",
         "update redrive.task_join set total = total - 1",
     )
+
+
+async def test_a_retry_starts_nothing_again_that_ran_or_was_asked_to_end(app: App, provider: Scripted) -> None:
+    """Nobody pays twice for one job: what succeeded, as the provider said, is charged; every face says so."""
+    await rich(app)
+    batch = await ended_without_a_word(app, provider, [{}, {"fail": "broken", "once": True}, LONG, {}])
+    await reconciled(app, batch.id)
+    await close_circuit(app)
+    at, url = str(batch.id), app.settings.url
+    ran, stopped = f"redrive batch charge {at} charges for them", f"redrive batch reconcile {at} asks what became of it"
+    async with client_of(app) as client:
+        dry = (await client.post(f"/api/batches/{at}/retry-failed", json={"dryRun": True})).json()
+    assert (dry["matched"], dry["charge"], dry["skipped"]) == (1, 10, 3)
+    assert [ran in dry["notes"][0], stopped in dry["notes"][1]] == [True, True]
+    told = _command("batch", "retry-failed", at, "--dry-run", "--url", url)
+    assert "would retry 1 item, as a new charge of 10 credits" in told and ran in told and stopped in told
+    assert "retry them, as a new charge of 10 credits" in _command("batch", "show", at, "--url", url)
+    async with console(app) as client:
+        shown = text_of(await page(client, f"/batches/{at}"))
+    assert "Start 1 failed item again" in shown and ran in shown and stopped in shown
+
+    done = await (await app.operator(ANN)).of(BatchService).retry_failed(at, "the model is back")
+    assert (done.matched, done.skipped, done.charge) == (1, 3, 10)
+    batch = await settled(app, batch)
+    assert (batch.round, batch.in_round, batch.captured) == (2, 1, 10)
+    assert dict(provider.starts) == {**{f"{at}-{n}:1": 1 for n in (1, 2, 3, 4)}, f"{at}-2:2": 1}
+    items = await (await service(app)).items(at)
+    assert [(one.state, one.said) for one in items] == [
+        ("failed", "succeeded"),
+        ("completed", None),
+        ("failed", "stopped"),
+        ("failed", "succeeded"),
+    ]
+
+    # What ran is charged for; what was asked to end is started again when the provider has said that it did.
+    with pytest.raises(RedriveError, match="can be started again") as refused:
+        await (await service(app)).retry_failed(at)
+    assert ran in str(refused.value.hint)
+    assert (await app.of(RemoteBatches).charge(at, "it ran")).captured == 30
+    assert (await reconciled(app, at))["cancelled"] == 1
+    await (await service(app)).retry_failed(at)
+    await work(app, batch)
+    assert provider.starts[f"{at}-3:4"] == 1
+    assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
+
+
+async def test_a_word_that_comes_while_a_retry_lands_is_heeded(
+    app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rich(app)
+    batch = await ended_without_a_word(app, provider, [{}, {}])
+    await close_circuit(app)
+    looked = 0
+
+    async def overtaken(store: Any, which: Any) -> Any:
+        nonlocal looked
+        looked, found = looked + 1, await items_to_retry(store, which)
+        if looked == 1:
+            sql = "set said = 'succeeded', unknown = {} where n = 1"
+            await run_sql(
+                app,
+                f"update redrive_batches_item {sql.format(0)}",
+                f"update redrive.batches_item {sql.format(False)}",
+            )
+        return found
+
+    monkeypatch.setattr(remote_service, "items_to_retry", overtaken)
+    found = await (await service(app)).retry_failed(batch.id)
+    assert (found.round, found.in_round, found.frozen) == (2, 1, 10)
+    assert await counts(app, batch) == {"failed": 1, "pending": 1}
+
+
+async def test_what_was_answered_or_accepted_is_not_warned_of(app: App, provider: Scripted) -> None:
+    await rich(app)
+    await keep_events(app)
+    batch = await ended_without_a_word(app, provider, [LONG])
+    store, url, at = await app.store(), app.settings.url, str(batch.id)
+    assert [one["data"]["unknown"] for one in await events(app)] == [1], "the customer is told"
+    [found] = await examine_remote(store, app.settings)
+    assert f"redrive batch reconcile {at} --accept" in str(found.fix)
+    assert (await reconciled(app, at))["stopped"] == 1
+    assert await examine_remote(store, app.settings) == []
+    assert (await fleet(store, app.settings))["redrive_batches_unknown_items"] == {(): 0.0}
+
+    # A start that was lost at a provider that cannot be asked: people accept it.
+    await close_circuit(app)
+    provider.lost = True
+    lost = await work(app, await made(app, [{}]))
+    await open_circuit(app)
+    while not (await counts(app, lost)).get("failed"):
+        await end_overdue(store, 0.0, never)
+    await work(app, lost)
+    assert (await reconciled(app, lost.id))["unanswered"] == 1
+    assert len(await examine_remote(store, app.settings)) == 1
+    async with client_of(app) as client:
+        refused = await client.post(f"/api/batches/{lost.id}/reconcile", json={"accept": True})
+        assert refused.status_code == 422 and "say why" in refused.text
+        refused = await client.post("/api/batches/reconcile", json={"accept": True, "reason": "x"})
+        assert refused.status_code == 422 and "one batch" in refused.text
+    words = ("batch", "reconcile", str(lost.id), "--accept", "--reason", "asked by mail", "--url", url)
+    assert "1 item stays unknown, as accepted" in _command(*words)
+    assert await examine_remote(store, app.settings) == []
+    [act] = await store.audit(AuditFilter(action="BATCH_ACCEPT"), limit=9)
+    assert (act.reason, act.target) == ("asked by mail", f"batch:{lost.id}")
+    [item] = await (await service(app)).items(lost.id)
+    assert (item.unknown, item.said) == (True, "accepted")
+    assert "unknown: accepted" in _command("batch", "items", str(lost.id), "--url", url)
+    async with console(app) as client:
+        assert "accepted" in text_of(await page(client, f"/batches/{lost.id}"))
+
+    # A retry repeats the start with the same key, as before.
+    provider.lost = False
+    await close_circuit(app)
+    await (await service(app)).retry_failed(lost.id)
+    await settled(app, lost)
+    assert set(provider.starts) == {f"{at}-1:1", f"{lost.id}-1:1"}
 
 
 async def test_a_retry_of_what_is_unknown_looks_at_its_job(app: App, provider: Scripted) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -20,7 +20,7 @@ from redrive.cli.support.follow import follow, say_begun
 from redrive.cli.support.operation_words import say_asked
 from redrive.cli.support.options import Reason
 from redrive.cli.support.start_operation import Rate, say_approval
-from redrive.feature import Operator
+from redrive.feature import InvalidInput, Operator
 from redrive.feature.cli import AppName, By, Json, Url, operate, output
 from redrive.ledger.service import Ledger
 
@@ -85,7 +85,10 @@ def retry_failed(
     if dry_run:
         _would("retry", seen, json)
         return
-    confirm(f"retry {_items(seen.matched)} of batch {batch} that failed{said_charge(seen.charge, seen.unit)}?", yes)
+    if not json:
+        _say_notes(seen.notes)
+    if seen.matched or not seen.skipped:
+        confirm(f"retry {_items(seen.matched)} of batch {batch} that failed{said_charge(seen.charge, seen.unit)}?", yes)
     done = at.ask(lambda own: own.retry_failed(batch, reason, rate=rate))
     unit = "" if done.batch.remote is None else done.batch.remote.unit
     _done(done, "retry", f"{_items(done.matched)} are started again{said_charge(done.charge, unit)}", wait, at)
@@ -96,6 +99,12 @@ def reconcile(
     seconds: Annotated[
         float, typer.Option("--wait", metavar="SECONDS", min=0, max=86400, help="How long to wait for what is said.")
     ] = 60.0,
+    accept: Annotated[
+        bool,
+        typer.Option(
+            "--accept", help="Ask nobody: accept that nobody will know, so that doctor warns no more. Needs a --reason."
+        ),
+    ] = False,
     reason: Reason = None,
     by: By = None,
     url: Url = None,
@@ -104,6 +113,9 @@ def reconcile(
 ) -> None:
     """Ask providers about items that ended without their word, and say what ran all the same. Nothing is charged; jobs
     that still run are cancelled there, since nobody waits for them. A worker asks."""
+    if accept:
+        _accept(_Place(_one(batch), by, url, app, json), reason)
+        return
 
     async def ask(own: Operator) -> tuple[Reconciling, dict[str, Any] | None, str]:
         service, until = own.of(BatchService), time.monotonic() + seconds
@@ -123,6 +135,23 @@ def reconcile(
         output.say(output.suggest(f"what came of it: redrive show {begun.task}"))
         return
     say_reconciled(found, unit)
+
+
+def _one(batch: str | None) -> str:
+    if batch is None:
+        raise InvalidInput("--accept is for one batch", hint="name it: redrive batch reconcile BATCH --accept")
+    return batch
+
+
+def _accept(at: _Place, reason: str | None) -> None:
+    number = at.ask(lambda own: own.accept_unknown(at.batch, reason))
+    if at.json:
+        output.emit({"task": None, "items": number, "result": None})
+        return
+    if not number:
+        output.say("no item has ended without its provider's word, or all of them are accepted")
+        return
+    output.say(f"{_items(number)} stay{'s' if number == 1 else ''} unknown, as accepted: doctor warns no more")
 
 
 def charge(
@@ -164,6 +193,11 @@ def _items(number: int) -> str:
     return f"{number} item{'' if number == 1 else 's'}"
 
 
+def _say_notes(notes: Sequence[str]) -> None:
+    for note in notes:
+        output.say(f"  {note}")
+
+
 def _have(number: int) -> str:
     return "has" if number == 1 else "have"
 
@@ -171,10 +205,11 @@ def _have(number: int) -> str:
 def _would(name: str, seen: Preview, json: bool) -> None:
     if json:
         about = {"action": name, "matched": seen.matched, "dry_run": True, "needs_approval": seen.approval}
-        output.emit({**about, "charge": seen.charge})
+        output.emit({**about, "charge": seen.charge, "skipped": seen.skipped, "notes": list(seen.notes)})
         return
     told = said_charge(seen.charge, seen.unit)
     output.say(f"would {name} {_items(seen.matched)}{told}; nothing was done")
+    _say_notes(seen.notes)
     say_approval(seen.approval)
 
 

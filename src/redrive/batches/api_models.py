@@ -128,6 +128,8 @@ class ActedOut(Begun):
     """What was begun: of a batch of tasks an operation; a remote one has changed itself."""
 
     charge: int | None = Field(description="What is frozen anew for the items, at a provider.")
+    skipped: int = Field(description="Failed items that are not started again: their jobs ran all the same, or may.")
+    notes: list[str] = Field(description="Why some are skipped or only looked at, each with the command for them.")
     batch: BatchOut
 
 
@@ -151,13 +153,14 @@ class ChargeIn(In):
 class ReconcileIn(In):
     reason: str | None = None
     actor: str | None = None
+    accept: bool = Field(default=False, description="Ask nobody: accept that it stays unknown. Needs a reason.")
 
 
 class ReconcileOut(Out):
     """The task that asks: what came of it is its result, under ``/api/tasks/ID``."""
 
-    task: str
-    items: int = Field(description="Items that it asks about, up to 10,000.")
+    task: str | None = Field(description="Null where it was accepted.")
+    items: int = Field(description="Items that it asks about, or that were accepted, up to 10,000.")
 
 
 class TaskIn(In):

@@ -15,7 +15,7 @@ from redrive.batches.batch_request import BatchRequest
 from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_states
 from redrive.batches.remote.approved_actions import CANCEL, RETRY_FAILED, ApprovedBatches
 from redrive.batches.remote.create_batch import Payloads
-from redrive.batches.remote.model import RemoteBatch
+from redrive.batches.remote.model import RemoteBatch, ToRetry
 from redrive.batches.remote.reconcile import Reconciling
 from redrive.batches.remote.service import RemoteBatchService
 from redrive.batches.remote.wait_reasons import MONEY
@@ -46,6 +46,8 @@ class Preview:
     approval: str | None = None
     charge: int | None = None
     unit: str = ""  # what the charge is counted in
+    skipped: int = 0  # failed items that a retry leaves out
+    notes: Sequence[str] = ()  # which these are and why, and what else there is to know before
 
 
 @dataclass(slots=True, frozen=True)
@@ -57,6 +59,8 @@ class Acted:
     operation: Operation | None = None
     approval: Record | None = None
     charge: int | None = None
+    skipped: int = 0
+    notes: Sequence[str] = ()
 
 
 class BatchService(Service):
@@ -208,9 +212,11 @@ class BatchService(Service):
             return Preview(seen.number, seen.approval)
         self._session.may(Role.OPERATOR)
         found = await self._remote.common(batch)
-        approval = await self._approved.needs(RETRY_FAILED, found.failed)
+        retry = await self._remote.to_retry(found.id)
+        approval = await self._approved.needs(RETRY_FAILED, retry.matched)
         unit = "" if found.remote is None else found.remote.unit
-        return Preview(found.failed, approval, _charge(found, found.failed), unit)
+        charge = _charge(found, retry.matched)
+        return Preview(retry.matched, approval, charge, unit, retry.skipped, retry.notes(found.id))
 
     async def retry_failed(
         self, batch: UUID | str, reason: str | None = None, *, rate: float | None = None, canary: Canary | None = None
@@ -225,10 +231,16 @@ class BatchService(Service):
                 hint="how quickly jobs are started is said by BATCH_WORKER_MAX_START_TASKS_PER_BATCH",
             )
         before = await self._remote.common(batch)
+        seen = await self._remote.to_retry(before.id)
         done = await self._approved.act(RETRY_FAILED, before, reason)
         found = await self._remote.common(batch)
-        number = before.failed if done.batch is None else done.batch.in_round
-        return Acted(found, number, approval=done.approval, charge=_charge(found, number))
+        number = seen.matched if done.batch is None else done.batch.in_round
+        charge, skipped = _charge(found, number), seen.failed - number
+        return Acted(found, number, approval=done.approval, charge=charge, skipped=skipped, notes=seen.notes(found.id))
+
+    async def to_retry(self, batch: Batch) -> ToRetry:
+        """Returns what a retry of the failed items of a batch is about."""
+        return ToRetry(batch.failed) if batch.remote is None else await self._remote.to_retry(batch.id)
 
     async def preview_charge(self, batch: UUID | str, items: Sequence[int] = ()) -> Preview:
         """Returns how many items a charge is about, what it comes to, and whether a second operator has to agree."""
@@ -258,11 +270,20 @@ class BatchService(Service):
 
     async def reconcile(self, batch: UUID | str | None = None, reason: str | None = None) -> Reconciling:
         """Has a worker ask providers about items that ended without their word, of one batch or of all."""
-        if batch is not None and not await self.is_remote(batch):
+        if batch is not None:
+            await self._check_remote(batch)
+        return await self._remote.reconcile(batch, reason)
+
+    async def accept_unknown(self, batch: UUID | str, reason: str | None) -> int:
+        """Accepts that nobody will know how items of a batch ended; returns how many. Nobody is warned of them then."""
+        await self._check_remote(batch)
+        return await self._remote.accept_unknown(batch, reason or "")
+
+    async def _check_remote(self, batch: UUID | str) -> None:
+        if not await self.is_remote(batch):
             raise InvalidInput(
                 f"batch {batch} is of tasks, which no provider knows", hint="only jobs at a provider are reconciled"
             )
-        return await self._remote.reconcile(batch, reason)
 
     async def reconciled(self, task: UUID) -> dict[str, Any] | None:
         """Returns what came of it; None while it is not done."""

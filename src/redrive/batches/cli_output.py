@@ -8,6 +8,7 @@ from typing import Any
 
 from redrive.batches.batch import Batch, BatchState, RemotePart
 from redrive.batches.items import Item
+from redrive.batches.remote.model import ToRetry
 from redrive.batches.remote.wait_reasons import MONEY
 from redrive.batches.task_batch_service import Failures
 from redrive.cli.support.sparkline import sparkline
@@ -90,7 +91,7 @@ def say_waits(reasons: Sequence[Reason]) -> None:
             output.say(output.suggest(one.fix))
 
 
-def say_failures(batch: Batch, failures: Failures) -> None:
+def say_failures(batch: Batch, failures: Failures, retry: ToRetry) -> None:
     """Says what the items are failed by, and what to do about it."""
     for name, n in failures.by_type.items():
         output.say(f"  {n} failed by {name}{_over_time(failures, name)}")
@@ -105,8 +106,11 @@ def say_failures(batch: Batch, failures: Failures) -> None:
     if batch.remote is not None and batch.remote.uncharged:
         output.say(f"  {batch.remote.uncharged} ended here and ran all the same: nobody has paid for them")
         output.say(output.suggest(f"charge for them: redrive batch charge {batch.id} --reason '…'"))
-    if batch.failed and (batch.remote is None or batch.ended):
-        charge = "" if batch.remote is None else said_charge(batch.remote.price_of(batch.failed), batch.remote.unit)
+    if retry.stopped:
+        output.say(f"  {retry.stopped} ended here, and the provider was asked to end their jobs: they may succeed")
+        output.say(output.suggest(f"ask again: redrive batch reconcile {batch.id}"))
+    if retry.matched and (batch.remote is None or batch.ended):
+        charge = "" if batch.remote is None else said_charge(batch.remote.price_of(retry.matched), batch.remote.unit)
         output.say(output.suggest(f"retry them{charge}: redrive batch retry-failed {batch.id}"))
 
 
@@ -116,7 +120,7 @@ _WORDS = {
     "stopped": "still ran, and were asked to end",
     "running": "still run, and cannot be cancelled",
     "missing": "are not known there",
-    "unanswered": "were not answered for: ask again later",
+    "unanswered": "were not answered for: ask again later; of a provider that cannot be asked, accept it (--accept)",
 }
 
 

@@ -15,6 +15,7 @@ from redrive.batches.create_command import create
 from redrive.batches.documents import batch_document, failures_document, waits_document
 from redrive.batches.follow_batch import Id, has, to_the_end
 from redrive.batches.items import Item, item_document
+from redrive.batches.remote.model import ToRetry
 from redrive.batches.results import WantedItems, results
 from redrive.batches.task_batch_service import Failures
 from redrive.feature import Operator
@@ -65,18 +66,19 @@ def list_batches(
 def show(batch: Id, url: Url = None, app: AppName = None, json: Json = False) -> None:
     """How far a batch is, its money, what it waits for, and what its items are failed by."""
 
-    async def look(own: Operator) -> tuple[Batch, list[Reason], Failures]:
+    async def look(own: Operator) -> tuple[Batch, list[Reason], Failures, ToRetry]:
         service = own.of(BatchService)
-        return await service.show(batch), await service.waits_for(batch), await service.failures(batch)
+        shown, waits = await service.show(batch), await service.waits_for(batch)
+        return shown, waits, await service.failures(batch), await service.to_retry(shown)
 
-    found, waits, failures = operate(url, app, look, has=has(batch))
+    found, waits, failures, retry = operate(url, app, look, has=has(batch))
     if json:
         about = {"waits_for": waits_document(waits), "failures": failures_document(failures)}
         output.emit({**batch_document(found), **about})
         return
     cli_output.say(found)
     cli_output.say_waits(waits)
-    cli_output.say_failures(found, failures)
+    cli_output.say_failures(found, failures, retry)
 
 
 @cli.command("watch")

@@ -131,12 +131,16 @@ async def _act_on_remote(page: TheForm, batch: str) -> Response:
         case "retry_failed":
             done = await own.retry_failed(batch, reason)
             told = f"{done.matched:,} items are started again, as a new charge."
+            told += f" {done.skipped:,} are left out." if done.skipped else ""
         case "charge":
             done = await own.charge(batch, (), reason)
             told = f"{done.matched:,} items are charged for, and completed."
         case "reconcile":
             begun = await own.reconcile(batch, reason)
             return page.go(page.link(f"/batches/{batch}"), f"A worker asks the provider about {begun.items:,} items.")
+        case "accept":
+            number = await own.accept_unknown(batch, reason)
+            return page.go(page.link(f"/batches/{batch}"), f"{number:,} items stay unknown, as accepted.")
         case _:
             raise InvalidInput("there is no such thing to do with a batch")
     if done.approval is not None:

@@ -233,15 +233,26 @@ from (select * from redrive.batches_remote where state in ('queued', 'processing
   left join redrive.task_join j on j.id = b.join_id left join redrive.task t on t.id = b.step_task
 order by b.id
 
--- items_again: failed items in a new round; of those whose end nobody knows the job is looked at, or asked for by the same key, instead of a second one
+-- items_again: failed items in a new round, but for those whose jobs succeeded as their provider said, or were asked to end and may still; of those whose end nobody knows the job is looked at, or asked for by the same key, instead of a second one
 update redrive.batches_item i set round = x.round, ordinal = y.ordinal, state = 'pending', task_id = null, job = case when i.unknown then i.job end, progress = null,
   begun = i.unknown, held = false, stepped = false, start_key = case when i.unknown then i.start_key end, unknown = false, said = null,
   poll_count = 0, last_poll_at = null, brought_at = null, started_at = null, ended_at = null, result = null,
   error_code = null, error_message = null, failure_type = null, released = false, late = false, called = 0
 from jsonb_to_recordset($1) x(batch uuid, round integer)
 join (select f.batch, f.n, row_number() over (partition by f.batch order by f.n) as ordinal from redrive.batches_item f
-  where f.state = 'failed' and f.batch in (select z.batch from jsonb_to_recordset($1) z(batch uuid))) y on y.batch = x.batch
-where i.batch = y.batch and i.n = y.n
+  where f.state = 'failed' and (coalesce(f.said, '') <> 'succeeded' or exists (select 1 from redrive.batches_item o where o.batch = f.batch and o.job = f.job and o.n <> f.n and (o.state = 'completed' or o.n < f.n)))
+    and not (f.unknown and coalesce(f.said, '') = 'stopped') and f.batch in (select z.batch from jsonb_to_recordset($1) z(batch uuid))) y on y.batch = x.batch
+where i.batch = y.batch and i.n = y.n and i.state = 'failed' and (coalesce(i.said, '') <> 'succeeded' or exists (select 1 from redrive.batches_item o where o.batch = i.batch and o.job = i.job and o.n <> i.n and (o.state = 'completed' or o.n < i.n)))
+    and not (i.unknown and coalesce(i.said, '') = 'stopped')
+
+-- items_to_retry: failed items of a batch: how many, those whose jobs succeeded as their provider said, those that were asked to end and may still, and those whose end nobody knows
+select count(*) as failed, count(*) filter (where i.said = 'succeeded' and not exists (select 1 from redrive.batches_item o where o.batch = i.batch and o.job = i.job and o.n <> i.n and (o.state = 'completed' or o.n < i.n))) as ran,
+  count(*) filter (where i.unknown and i.said = 'stopped') as stopped, count(*) filter (where i.unknown and coalesce(i.said, '') <> 'stopped') as unsure
+from redrive.batches_item i where i.batch = $1::text::uuid and i.state = 'failed'
+
+-- items_again_counted: nothing lands where another number was started again than is paid for, for want of a round: a provider's word came in between
+update redrive.batches_remote b set round = case when x.items = (select count(*) from redrive.batches_item i where i.batch = x.batch and i.round = x.round) then b.round end
+from jsonb_to_recordset($1) x(batch uuid, round integer, items integer) where b.id = x.batch
 
 -- remote_by_id: a remote batch
 select * from redrive.batches_remote where id = $1::text::uuid and state <> 'draft'
@@ -254,7 +265,7 @@ select b.*, case when b.state in ('queued', 'processing') then (select count(*) 
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
   (select count(*) from redrive.batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing,
-  (select count(*) from redrive.batches_item i where i.batch = b.id and i.unknown) as n_unknown,
+  (select count(*) from redrive.batches_item i where i.batch = b.id and i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted')) as n_unknown,
   (select count(*) from redrive.batches_item i where b.state in ('completed', 'failed', 'cancelled') and i.batch = b.id and i.said = 'succeeded' and i.state in ('failed', 'cancelled')) as n_uncharged
 from (select * from redrive.batches_remote where state <> 'draft' and ($1::text is null or id < $1::text::uuid) and ($2::text is null or state = $2)
   and ($3::text is null or provider = $3) and ($4::text is null or account = $4) order by id desc limit $5) b order by b.id desc
@@ -264,7 +275,7 @@ select b.*, case when b.state in ('queued', 'processing') then (select count(*) 
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
   (select count(*) from redrive.batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing,
-  (select count(*) from redrive.batches_item i where i.batch = b.id and i.unknown) as n_unknown,
+  (select count(*) from redrive.batches_item i where i.batch = b.id and i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted')) as n_unknown,
   (select count(*) from redrive.batches_item i where b.state in ('completed', 'failed', 'cancelled') and i.batch = b.id and i.said = 'succeeded' and i.state in ('failed', 'cancelled')) as n_uncharged
 from redrive.batches_remote b where b.id = $1::text::uuid and b.state <> 'draft'
 
@@ -323,7 +334,9 @@ order by m.posting limit $3
 
 -- remote_counts: how many items are in which state, and how many of this round ($2)
 select state, count(*) as n, count(*) filter (where round = $2) as in_round,
-  count(*) filter (where round = $2 and task_id is null and state = 'cancelled' and not released) as unreleased
+  count(*) filter (where round = $2 and task_id is null and state = 'cancelled' and not released) as unreleased,
+  count(*) filter (where unknown and coalesce(said, '') not in ('stopped', 'accepted')) as unknown,
+  count(*) filter (where round = $2 and state in ('pending', 'processing') and (job is not null or task_id is not null)) as begun
 from redrive.batches_item where batch = $1::text::uuid group by state
 
 -- remote_failures: failed items by type and code; not those of which nothing was begun for want of money
@@ -437,8 +450,14 @@ from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch
 where i.unknown and ($1::text is null or i.batch = $1::text::uuid) and (i.batch, i.n) > ($2::text::uuid, $3) and b.state in ('completed', 'failed', 'cancelled')
 order by i.batch, i.n limit $4
 
--- unknown_items: how many items, of a batch ($1) or of all, ended without their provider's word, up to ten thousand, and of how many batches
-select count(*) as n, count(distinct x.batch) as batches, min(x.batch::text) as first from (select i.batch from redrive.batches_item i where i.unknown and ($1::text is null or i.batch = $1::text::uuid) limit 10000) x
+-- unknown_items: how many items, of a batch ($1) or of all, ended without their provider's word, up to ten thousand, and of how many batches; "marked" are also those that were asked to end, and that somebody accepts
+select (select count(*) from (select 1 from redrive.batches_item i where i.unknown and ($1::text is null or i.batch = $1::text::uuid) limit 10000) m) as marked,
+  count(*) as n, count(distinct x.batch) as batches, min(x.batch::text) as first
+from (select i.batch from redrive.batches_item i where i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted') and ($1::text is null or i.batch = $1::text::uuid) limit 10000) x
+
+-- items_accepted: of a settled batch, those that ended without their provider's word stay so, and nobody is warned of them any more
+update redrive.batches_item i set said = 'accepted' from jsonb_to_recordset($1) x(batch uuid)
+where i.batch = x.batch and i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted') and i.state in ('failed', 'cancelled')
 
 -- remote_last_moves: when something of these batches (a JSON array of ids) moved last
 select i.batch as id, (extract(epoch from max(greatest(i.started_at, i.last_poll_at, i.ended_at))) * 1000000)::bigint as moved_at

@@ -139,7 +139,7 @@ async def cancel_batch(batch: UUID, operator: TheOperator, body: CancelIn | None
 @router.post("/{batch}/retry-failed", status_code=202, response_model=ActedOut)
 async def retry_failed(batch: UUID, operator: TheOperator, body: BatchRetryIn | None = None) -> Response:
     """Retry the items that are failed now. Of tasks: as one operation. At a provider: as a new charge, when the batch
-    is settled."""
+    is settled, without those whose jobs ran all the same."""
     asked = body or BatchRetryIn.model_validate({})
     own = operator.named(asked.actor)
     if asked.dry_run:
@@ -168,19 +168,26 @@ async def reconcile_all(operator: TheOperator, body: ReconcileIn | None = None) 
 @router.post("/{batch}/reconcile", status_code=202, response_model=ReconcileOut)
 async def reconcile_batch(batch: UUID, operator: TheOperator, body: ReconcileIn | None = None) -> Response:
     """Ask the provider about the items of a batch that ended without its word: a worker does. Nothing is charged; jobs
-    that still run are cancelled there, since nobody waits for them."""
+    that still run are cancelled there, since nobody waits for them. With ``accept`` nobody is asked: where the provider
+    cannot be, it is accepted that nobody will know, and the warning goes."""
     return await _reconcile(operator, batch, body)
 
 
 async def _reconcile(operator: Operator, batch: UUID | None, body: ReconcileIn | None) -> Response:
     asked = body or ReconcileIn()
-    begun = await operator.named(asked.actor).of(BatchService).reconcile(batch, asked.reason)
+    own = operator.named(asked.actor).of(BatchService)
+    if asked.accept:
+        if batch is None:
+            raise InvalidInput("accept is for one batch", hint="POST /api/batches/ID/reconcile")
+        return await respond(View(task=None, items=await own.accept_unknown(batch, asked.reason)), 202)
+    begun = await own.reconcile(batch, asked.reason)
     return await respond(View(task=str(begun.task), items=begun.items), 202)
 
 
 async def _respond_preview(seen: Preview, own: Operator, batch: UUID) -> Response:
     shown = batch_document(await own.of(BatchService).show(batch))
     about = View(matched=seen.matched, needs_approval=seen.approval, charge=seen.charge, dry_run=True)
+    about = View(**about, skipped=seen.skipped, notes=list(seen.notes))
     return await respond(View(operation=None, approval=None, **about, batch=shown), 202)
 
 
@@ -194,6 +201,8 @@ async def _respond_acted(done: Acted, own: Operator) -> Response:
             matched=done.matched,
             needs_approval=None if approval is None else approval.body["needed"],
             charge=done.charge,
+            skipped=done.skipped,
+            notes=list(done.notes),
             dry_run=False,
             batch=batch_document(done.batch),
         ),

@@ -249,15 +249,25 @@ from (select * from redrive_batches_remote where state in ('queued', 'processing
   left join redrive_join j on j.id = b.join_id left join redrive_task t on t.id = b.step_task
 order by b.id
 
--- items_again: failed items in a new round; of those whose end nobody knows the job is looked at, or asked for by the same key, instead of a second one
+-- items_again: failed items in a new round, but for those whose jobs succeeded as their provider said, or were asked to end and may still; of those whose end nobody knows the job is looked at, or asked for by the same key, instead of a second one
 update redrive_batches_item set round = x.round, ordinal = y.ordinal, state = 'pending', task_id = null, job = case when unknown then job end, progress = null,
   begun = unknown, held = 0, stepped = 0, start_key = case when unknown then start_key end, unknown = 0, said = null,
   poll_count = 0, last_poll_at = null, brought_at = null, started_at = null, ended_at = null, result = null,
   error_code = null, error_message = null, failure_type = null, released = 0, late = 0, called = 0
 from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round from json_each(?1) v) x
 join (select i.batch, i.n, row_number() over (partition by i.batch order by i.n) as ordinal from redrive_batches_item i
-  where i.state = 'failed' and i.batch in (select v.value ->> 'batch' from json_each(?1) v)) y on y.batch = x.batch
+  where i.state = 'failed' and (coalesce(i.said, '') <> 'succeeded' or exists (select 1 from redrive_batches_item o where o.batch = i.batch and o.job = i.job and o.n <> i.n and (o.state = 'completed' or o.n < i.n)))
+    and not (i.unknown and coalesce(i.said, '') = 'stopped') and i.batch in (select v.value ->> 'batch' from json_each(?1) v)) y on y.batch = x.batch
 where redrive_batches_item.batch = y.batch and redrive_batches_item.n = y.n
+
+-- items_to_retry: failed items of a batch: how many, those whose jobs succeeded as their provider said, those that were asked to end and may still, and those whose end nobody knows
+select count(*) as failed, count(*) filter (where i.said = 'succeeded' and not exists (select 1 from redrive_batches_item o where o.batch = i.batch and o.job = i.job and o.n <> i.n and (o.state = 'completed' or o.n < i.n))) as ran,
+  count(*) filter (where i.unknown and i.said = 'stopped') as stopped, count(*) filter (where i.unknown and coalesce(i.said, '') <> 'stopped') as unsure
+from redrive_batches_item i where i.batch = ?1 and i.state = 'failed'
+
+-- items_again_counted: nothing lands where another number was started again than is paid for, for want of a round: a provider's word came in between
+update redrive_batches_remote set round = case when x.items = (select count(*) from redrive_batches_item i where i.batch = x.batch and i.round = x.round) then redrive_batches_remote.round end
+from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round, v.value ->> 'items' as items from json_each(?1) v) x where redrive_batches_remote.id = x.batch
 
 -- remote_by_id: a remote batch
 select * from redrive_batches_remote where id = ?1 and state <> 'draft'
@@ -270,7 +280,7 @@ select b.*, case when b.state in ('queued', 'processing') then (select count(*) 
   case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
   (select count(*) from redrive_batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing,
-  (select count(*) from redrive_batches_item i where i.batch = b.id and i.unknown) as n_unknown,
+  (select count(*) from redrive_batches_item i where i.batch = b.id and i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted')) as n_unknown,
   (select count(*) from redrive_batches_item i where b.state in ('completed', 'failed', 'cancelled') and i.batch = b.id and i.said = 'succeeded' and i.state in ('failed', 'cancelled')) as n_uncharged
 from (select * from redrive_batches_remote where state <> 'draft' and (?1 is null or id < ?1) and (?2 is null or state = ?2)
   and (?3 is null or provider = ?3) and (?4 is null or account = ?4) order by id desc limit ?5) b order by b.id desc
@@ -280,7 +290,7 @@ select b.*, case when b.state in ('queued', 'processing') then (select count(*) 
   case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
   (select count(*) from redrive_batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing,
-  (select count(*) from redrive_batches_item i where i.batch = b.id and i.unknown) as n_unknown,
+  (select count(*) from redrive_batches_item i where i.batch = b.id and i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted')) as n_unknown,
   (select count(*) from redrive_batches_item i where b.state in ('completed', 'failed', 'cancelled') and i.batch = b.id and i.said = 'succeeded' and i.state in ('failed', 'cancelled')) as n_uncharged
 from redrive_batches_remote b where b.id = ?1 and b.state <> 'draft'
 
@@ -338,7 +348,9 @@ where m.posting > ?1 and m.posting <= ?2 and m.reference glob 'batch:[0-9a-f][0-
 order by m.posting limit ?3
 
 -- remote_counts: how many items are in which state, and how many of this round (?2)
-select state, count(*) as n, sum(round = ?2) as in_round, sum(round = ?2 and task_id is null and state = 'cancelled' and released = 0) as unreleased
+select state, count(*) as n, sum(round = ?2) as in_round, sum(round = ?2 and task_id is null and state = 'cancelled' and released = 0) as unreleased,
+  sum(unknown and coalesce(said, '') not in ('stopped', 'accepted')) as unknown,
+  sum(round = ?2 and state in ('pending', 'processing') and (job is not null or task_id is not null)) as begun
 from redrive_batches_item where batch = ?1 group by state
 
 -- remote_failures: failed items by type and code; not those of which nothing was begun for want of money
@@ -454,8 +466,14 @@ from redrive_batches_item i join redrive_batches_remote b on b.id = i.batch
 where i.unknown and (?1 is null or i.batch = ?1) and (i.batch, i.n) > (?2, ?3) and b.state in ('completed', 'failed', 'cancelled')
 order by i.batch, i.n limit ?4
 
--- unknown_items: how many items, of a batch (?1) or of all, ended without their provider's word, up to ten thousand, and of how many batches
-select count(*) as n, count(distinct x.batch) as batches, min(x.batch) as first from (select i.batch from redrive_batches_item i where i.unknown and (?1 is null or i.batch = ?1) limit 10000) x
+-- unknown_items: how many items, of a batch (?1) or of all, ended without their provider's word, up to ten thousand, and of how many batches; "marked" are also those that were asked to end, and that somebody accepts
+select (select count(*) from (select 1 from redrive_batches_item i where i.unknown and (?1 is null or i.batch = ?1) limit 10000) m) as marked,
+  count(*) as n, count(distinct x.batch) as batches, min(x.batch) as first
+from (select i.batch from redrive_batches_item i where i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted') and (?1 is null or i.batch = ?1) limit 10000) x
+
+-- items_accepted: of a settled batch, those that ended without their provider's word stay so, and nobody is warned of them any more
+update redrive_batches_item as i set said = 'accepted' from (select v.value ->> 'batch' as batch from json_each(?1) v) x
+where i.batch = x.batch and i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted') and i.state in ('failed', 'cancelled')
 
 -- remote_last_moves: when something of these batches (a JSON array of ids) moved last
 select i.batch as id, max(max(coalesce(i.started_at, 0), coalesce(i.last_poll_at, 0), coalesce(i.ended_at, 0))) as moved_at

@@ -37,7 +37,8 @@ class ApprovedBatches(Service):
 
     async def act(self, action: str, batch: Batch, reason: str | None) -> Done:
         """Cancels a batch or retries what failed, or asks for it where a second operator has to agree."""
-        items = batch.pending if action == CANCEL else batch.failed
+        own = RemoteBatchService(self._session)
+        items = batch.pending if action == CANCEL else (await own.to_retry(batch.id)).matched
 
         async def act(puts: Sequence[Put]) -> RemoteBatch:
             async def land(commit: Commit) -> Applied:

@@ -124,7 +124,16 @@ def settled(batch: RemoteBatch, counts: Counts) -> Commit:
     )
     after = {"state": state, "round": batch.round, "captured": captured, "released": released}
     return Commit(
-        enqueues=[notice(batch, state, counts.states, batch.captured + captured, batch.released + released)],
+        enqueues=[
+            notice(
+                batch,
+                state,
+                counts.states,
+                batch.captured + captured,
+                batch.released + released,
+                unknown=counts.unknown,
+            )
+        ],
         postings=() if money is None else money.postings,
         rows=[
             moved,
@@ -191,7 +200,7 @@ def cancelled(batch: RemoteBatch, who: str, reason: str | None, counts: Counts) 
         ItemState.PENDING: 0,
         ItemState.CANCELLED: counts.states[ItemState.CANCELLED] + waited,
     }
-    told = notice(batch, BatchState.CANCELLED, states, batch.captured, back, reason)
+    told = notice(batch, BatchState.CANCELLED, states, batch.captured, back, reason, unknown=counts.unknown)
     return Commit(
         enqueues=[told],
         postings=() if money is None else money.postings,
@@ -201,8 +210,9 @@ def cancelled(batch: RemoteBatch, who: str, reason: str | None, counts: Counts) 
 
 
 def retried(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_away: Commit) -> Commit:
-    """Puts the failed items of a settled batch into a new round, and freezes their price: with too little nothing of
-    it lands. What failed in the last one is put away with it."""
+    """Puts so many failed items of a settled batch into a new round, and freezes their price: with too little nothing
+    of it lands, nor where a provider's word about one of them has come meanwhile. What failed in the last round is put
+    away with it."""
     round = batch.round + 1
     dispatch = phase_task(DISPATCH, batch, round)
     money = charged(replace(batch, round=round, in_round=failed))
@@ -218,7 +228,8 @@ def retried(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_a
         cancelled="no",
         cancelled_by=None,
     )
-    again = Rows(FEATURE, "items_again", ({"batch": str(batch.id), "round": round},))
+    place = {"batch": str(batch.id), "round": round, "items": failed}
+    again = [Rows(FEATURE, "items_again", (place,)), Rows(FEATURE, "items_again_counted", (place,))]
     audit = Audit(
         who,
         "BATCH_RETRY_FAILED",
@@ -231,7 +242,7 @@ def retried(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_a
         put_away,
         enqueues=[dispatch],
         postings=() if money is None else money.postings,
-        rows=[moved, again, *(() if money is None else money.rows)],
+        rows=[moved, *again, *(() if money is None else money.rows)],
         audits=[audit, *put_away.audits],
     )
 
@@ -269,7 +280,7 @@ def charged_late(
     after = {"round": now.round, "items": [item["n"] for item in items], "captured": amount}
     audit = Audit(who, "BATCH_CHARGE", reason, target=batch.reference, scope=batch.scope, after=after)
     return Commit(
-        enqueues=[notice(now, state, states, batch.captured + amount, batch.released)],
+        enqueues=[notice(now, state, states, batch.captured + amount, batch.released, unknown=counts.unknown)],
         transitions=[
             _put_away(item["task"], batch, who) for item in items if item["state"] == ItemState.FAILED and item["task"]
         ],

@@ -51,7 +51,8 @@ async def _unknown(store: Store) -> list[Finding]:
         f"{row['n']} items of {row['batches']} remote batches ended without their provider's word: a job of theirs may"
     )
     text += " have run, or run now, and was not charged"
-    hint = "redrive batch reconcile asks the providers, and says what ran all the same"
+    hint = "redrive batch reconcile asks the providers, and says what ran all the same; where one cannot be asked, "
+    hint += f"redrive batch reconcile {row['first']} --accept --reason '…' says that it stays unknown"
     return [Finding(Level.WARNING, "batches_unknown", text, hint, ("page", f"/batches/{row['first']}"))]
 
 

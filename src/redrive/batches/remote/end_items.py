@@ -44,4 +44,4 @@ def without_lost(counts: Counts) -> tuple[Counts, int]:
     gone = dict.fromkeys(UNENDED, 0)
     states = {**counts.states, **gone, ItemState.FAILED: counts.states[ItemState.FAILED] + lost}
     in_round = {**counts.in_round, **gone, ItemState.FAILED: counts.in_round[ItemState.FAILED] + lost}
-    return replace(counts, states=states, in_round=in_round), lost
+    return replace(counts, states=states, in_round=in_round, unknown=counts.unknown + counts.begun, begun=0), lost

@@ -206,6 +206,8 @@ class Counts:
     states: Mapping[ItemState, int]
     in_round: Mapping[ItemState, int]
     unreleased: int  # cancelled ones whose turn never came, and whose price has not gone back
+    unknown: int = 0  # those that ended without the provider's word
+    begun: int = 0  # those of the round that may be at the provider, and have not ended
 
     @property
     def ended(self) -> int:
@@ -230,4 +232,64 @@ async def count_items(store: Store, batch: RemoteBatch) -> Counts:
     rows = await store.feature_rows(FEATURE, "remote_counts", str(batch.id), batch.round)
     states = no_items() | {ItemState(row["state"]): row["n"] for row in rows}
     in_round = no_items() | {ItemState(row["state"]): row["in_round"] for row in rows}
-    return Counts(states, in_round, sum(row["unreleased"] for row in rows))
+    sums = (sum(row[name] for row in rows) for name in ("unreleased", "unknown", "begun"))
+    return Counts(states, in_round, *sums)
+
+
+@dataclass(slots=True, frozen=True)
+class ToRetry:
+    """What ``retry-failed`` does with the failed items of a batch. Nobody pays twice for one job, so those are left out
+    whose jobs succeeded, as the provider said afterwards, or were asked to end there and may still succeed."""
+
+    failed: int = 0
+    ran: int = 0
+    stopped: int = 0
+    unsure: int = 0  # their ends are not known: their jobs are looked at, or their starts repeated with the same key
+
+    @property
+    def matched(self) -> int:
+        """How many go into a new round."""
+        return self.failed - self.skipped
+
+    @property
+    def skipped(self) -> int:
+        return self.ran + self.stopped
+
+    def notes(self, batch: object) -> list[str]:
+        """Returns what is not simply started again, in words, each with the command to go on with."""
+        found = []
+        if self.ran:
+            jobs = "its job" if self.ran == 1 else "their jobs"
+            found.append(
+                f"{_items(self.ran)} not started again: the provider said that {jobs} succeeded; "
+                f"redrive batch charge {batch} charges for {_them(self.ran)}"
+            )
+        if self.stopped:
+            jobs = "its job" if self.stopped == 1 else "their jobs"
+            found.append(
+                f"{_items(self.stopped)} not started again yet: the provider was asked to end {jobs}; "
+                f"redrive batch reconcile {batch} asks what became of {_them(self.stopped)}"
+            )
+        if self.unsure:
+            found.append(
+                f"{self.unsure} item{'' if self.unsure == 1 else 's'} of these ended without the provider's word: no "
+                f"second job is started, the first one is looked at, or asked for by the same key"
+            )
+        return found
+
+
+NOTHING_TO_RETRY = ToRetry()
+
+
+def _items(number: int) -> str:
+    return "1 item is" if number == 1 else f"{number} items are"
+
+
+def _them(number: int) -> str:
+    return "it" if number == 1 else "them"
+
+
+async def items_to_retry(store: Store, batch: UUID) -> ToRetry:
+    """Returns what a retry of a batch's failed items is about."""
+    [row] = await store.feature_rows(FEATURE, "items_to_retry", str(batch))
+    return ToRetry(row["failed"], row["ran"], row["stopped"], row["unsure"])

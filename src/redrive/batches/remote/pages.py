@@ -53,7 +53,7 @@ async def _second_person(operator: Operator, found: Progress) -> str | None:
     """Returns why a second person has to agree to what the page offers; None where nobody has to."""
     states, own = found.counts.states, operator.of(ApprovedBatches)
     if found.batch.settled:
-        return await own.needs(RETRY_FAILED, states[ItemState.FAILED])
+        return await own.needs(RETRY_FAILED, found.retry.matched)
     return await own.needs(CANCEL, states[ItemState.PENDING] + states[ItemState.PROCESSING])
 
 

@@ -12,13 +12,16 @@ from uuid import UUID
 from redrive.batches.batch import BATCH, FEATURE, Batch, BatchUnknown, ItemState, without_words
 from redrive.batches.remote import history
 from redrive.batches.remote.model import (
+    NOTHING_TO_RETRY,
     BatchItem,
     Counts,
     RemoteBatch,
+    ToRetry,
     batch_of,
     count_items,
     find_remote,
     item_of,
+    items_to_retry,
 )
 from redrive.batches.remote.wait_reasons import remote_waits_for
 from redrive.batches.settings import BatchSettings
@@ -43,6 +46,7 @@ class Progress:
     by_code: dict[str, int]
     unknown: int = 0  # items that ended without the provider's word
     uncharged: int = 0  # items that ended here, and ran all the same
+    retry: ToRetry = NOTHING_TO_RETRY  # what a retry of the failed ones is about
 
 
 class RemoteBatchReads(Service):
@@ -111,7 +115,12 @@ class RemoteBatchReads(Service):
             codes[code] = codes.get(code, 0) + row["n"]
         counts, part = await count_items(self._store, found), (await self.common(found.id)).remote
         unknown, uncharged = (0, 0) if part is None else (part.unknown, part.uncharged)
-        return Progress(found, counts, types, codes, unknown, uncharged)
+        return Progress(found, counts, types, codes, unknown, uncharged, await items_to_retry(self._store, found.id))
+
+    async def to_retry(self, batch: UUID) -> ToRetry:
+        """Returns what a retry of its failed items is about."""
+        self._session.may(Role.VIEWER)
+        return await items_to_retry(self._store, batch)
 
     async def unknown(self, batch: UUID | str) -> int:
         """Returns how many of its items ended without the provider's word."""

@@ -28,6 +28,7 @@ from redrive.remote import JobState, ProviderError, ProviderUnknown
 
 if TYPE_CHECKING:
     from redrive.app import App
+    from redrive.batches.remote.model import RemoteBatch
     from redrive.kernel.ports.store import Store
     from redrive.remote import RemoteProvider, Status
 
@@ -54,6 +55,12 @@ def begun(batch: UUID | None, who: str, reason: str | None) -> tuple[NewTask, Co
     target = None if batch is None else f"batch:{batch}"
     audit = Audit(who, "BATCH_RECONCILE", reason, target=target, after={"task": str(task.id)})
     return task, Commit(enqueues=[task], audits=[audit])
+
+
+def accepted(batch: RemoteBatch, items: int, who: str, reason: str) -> Commit:
+    """Returns what takes the warning from items of a batch whose ends nobody will know; their marks stay."""
+    audit = Audit(who, "BATCH_ACCEPT", reason, target=batch.reference, scope=batch.scope, after={"items": items})
+    return Commit(rows=[Rows(FEATURE, "items_accepted", ({"batch": str(batch.id)},))], audits=[audit])
 
 
 async def reconcile_page(app: App, store: Store, payload: Mapping[str, Any], state: Any) -> Any:

@@ -13,10 +13,10 @@ from redrive.batches.batch import FEATURE, BatchConflict, ItemState
 from redrive.batches.remote import commits
 from redrive.batches.remote.create_batch import MAX_META_BYTES, MOST_PRICE, Bounds, Draft, Payloads, Plan
 from redrive.batches.remote.forget_failed import put_away
-from redrive.batches.remote.model import RemoteBatch, count_items
+from redrive.batches.remote.model import NOTHING_TO_RETRY, RemoteBatch, count_items, items_to_retry
 from redrive.batches.remote.names import item_kind
 from redrive.batches.remote.reads import RemoteBatchReads
-from redrive.batches.remote.reconcile import Reconciling, begun
+from redrive.batches.remote.reconcile import Reconciling, accepted, begun
 from redrive.batches.settings import BatchSettings
 from redrive.errors import Overdrawn
 from redrive.feature import Commit, InvalidInput, Land, RedriveError, Role, encode
@@ -97,27 +97,38 @@ class RemoteBatchService(RemoteBatchReads):
     async def retry_failed(
         self, batch: UUID | str, reason: str | None = None, *, by: str | None = None, land: Land | None = None
     ) -> RemoteBatch:
-        """Starts the failed items of a settled batch again, as a new charge; not where the account has too little."""
+        """Starts the failed items of a settled batch again, as a new charge; not where the account has too little, and
+        not those whose jobs ran all the same, or may (``ToRetry``)."""
         agrees = self._session.may(Role.OPERATOR)
         who = agrees if by is None else by
         actions.check_reason(reason)
         found = await self.show(batch)
-        failed = (await count_items(self._store, found)).states[ItemState.FAILED]
         old = await put_away(self._store, found, who)
+        seen = NOTHING_TO_RETRY
 
         async def change(now: RemoteBatch) -> Commit:
+            nonlocal seen
             if not now.settled or now.version != found.version:
                 raise BatchConflict(
                     f"batch {now.id} is {now.state}", hint="failed items are started again when it is settled"
                 )
-            if not failed:
+            seen = await items_to_retry(self._store, now.id)
+            if not seen.failed:
                 raise BatchConflict(f"no item of batch {now.id} is failed", hint="there is nothing to retry")
-            return commits.retried(now, failed, who, reason, old)
+            if not seen.matched:
+                raise BatchConflict(
+                    f"no failed item of batch {now.id} can be started again", hint="; ".join(seen.notes(now.id))
+                )
+            return commits.retried(now, seen.matched, who, reason, old)
+
+        async def overtaken() -> bool:  # a provider's word about an item changes no version
+            return await items_to_retry(self._store, found.id) != seen
 
         try:
-            return await self._change(batch, change, land)
+            return await self._change(batch, change, land, overtaken)
         except Overdrawn as error:
-            raise await self._too_little(error, replace(found, round=found.round + 1, in_round=failed)) from error
+            wanted = replace(found, round=found.round + 1, in_round=seen.matched)
+            raise await self._too_little(error, wanted) from error
 
     async def charge(
         self,
@@ -192,7 +203,19 @@ class RemoteBatchService(RemoteBatchReads):
         [row] = await self._store.feature_rows(FEATURE, "unknown_items", None if found is None else str(found.id))
         task, commit = begun(None if found is None else found.id, who, reason)
         await self._store.apply(commit)
-        return Reconciling(task.id, row["n"])
+        return Reconciling(task.id, row["marked"])
+
+    async def accept_unknown(self, batch: UUID | str, reason: str) -> int:
+        """Accepts that nobody will ever know how items of a settled batch ended, whose provider cannot be asked: nobody
+        is warned of them any more, and they keep their mark. Returns how many there were, up to ten thousand."""
+        who, why = self._session.may(Role.OPERATOR), check_reason(reason)
+        found = await self.show(batch)
+        if not found.settled:
+            raise BatchConflict(f"batch {found.id} is {found.state}", hint="the provider is asked when its items end")
+        [row] = await self._store.feature_rows(FEATURE, "unknown_items", str(found.id))
+        if row["n"]:
+            await self._store.apply(accepted(found, row["n"], who, why))
+        return int(row["n"])
 
     async def reconciled(self, task: UUID) -> dict[str, Any] | None:
         """Returns what came of it; None while a worker is still to ask, or asks."""
@@ -208,8 +231,15 @@ class RemoteBatchService(RemoteBatchReads):
         rows = await self._store.feature_rows("ledger", "account", wanted.account)
         return error if money is None or not rows else explained(error, account_of(rows[0]), money)
 
-    async def _change(self, batch: UUID | str, change: Change, land: Land | None) -> RemoteBatch:
-        """Applies a change to a batch as it is; where somebody else was quicker, to what it is then."""
+    async def _change(
+        self,
+        batch: UUID | str,
+        change: Change,
+        land: Land | None,
+        overtaken: Callable[[], Awaitable[bool]] | None = None,
+    ) -> RemoteBatch:
+        """Applies a change to a batch as it is; where somebody else was quicker, to what it is then. ``overtaken`` says
+        whether what the change is about is another by now, though the batch is not."""
         for left in reversed(range(TRIES)):
             found = await self.show(batch)
             commit = await change(found)
@@ -217,7 +247,8 @@ class RemoteBatchService(RemoteBatchReads):
                 await (land or self._store.apply)(commit)
                 break
             except RedriveError:
-                if not left or (await self.show(batch)).version == found.version:
+                same = (await self.show(batch)).version == found.version
+                if not left or (same and not (overtaken is not None and await overtaken())):
                     raise
         return await self.show(batch)
 

@@ -17,9 +17,11 @@ def notice(
     captured: int,
     released: int,
     reason: str | None = None,
+    unknown: int = 0,
 ) -> NewTask:
     """Returns the task that tells the customer what became of a batch: once for each round, by its id. ``items`` always
-    has every state: whoever reads it need not ask which are there."""
+    has every state: whoever reads it need not ask which are there. ``unknown``: those of them that ended without the
+    provider's word."""
     data = {
         "batch": str(batch.id),
         "name": batch.name,
@@ -28,6 +30,7 @@ def notice(
         "state": state.value,  # plain JSON, which is written without Pydantic
         "round": batch.round,
         "items": {item.value: n for item, n in (no_items() | dict(items)).items()},
+        "unknown": unknown,
         "account": batch.account,
         "captured": captured,
         "released": released,
