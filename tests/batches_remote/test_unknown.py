@@ -278,7 +278,10 @@ async def test_a_retry_starts_nothing_again_that_ran_or_was_asked_to_end(app: Ap
     await reconciled(app, batch.id)
     await close_circuit(app)
     at, url = str(batch.id), app.settings.url
-    ran, stopped = f"redrive batch charge {at} charges for them", f"redrive batch reconcile {at} asks what became of it"
+    ran, stopped = (
+        f"redrive batch charge {at} --reason '…' charges for them",
+        f"redrive batch reconcile {at} asks what became of it",
+    )
     async with client_of(app) as client:
         dry = (await client.post(f"/api/batches/{at}/retry-failed", json={"dryRun": True})).json()
     assert (dry["matched"], dry["charge"], dry["skipped"]) == (1, 10, 3)

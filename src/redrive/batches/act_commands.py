@@ -85,9 +85,9 @@ def retry_failed(
     if dry_run:
         _would("retry", seen, json)
         return
-    if not json:
-        _say_notes(seen.notes)
-    if seen.matched or not seen.skipped:
+    if seen.matched or not seen.skipped:  # else it is refused, with the same words
+        if not json:
+            _say_notes(seen.notes)
         confirm(f"retry {_items(seen.matched)} of batch {batch} that failed{said_charge(seen.charge, seen.unit)}?", yes)
     done = at.ask(lambda own: own.retry_failed(batch, reason, rate=rate))
     unit = "" if done.batch.remote is None else done.batch.remote.unit

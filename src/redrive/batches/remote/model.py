@@ -262,7 +262,7 @@ class ToRetry:
             jobs = "its job" if self.ran == 1 else "their jobs"
             found.append(
                 f"{_items(self.ran)} not started again: the provider said that {jobs} succeeded; "
-                f"redrive batch charge {batch} charges for {_them(self.ran)}"
+                f"redrive batch charge {batch} --reason '…' charges for {_them(self.ran)}"
             )
         if self.stopped:
             jobs = "its job" if self.stopped == 1 else "their jobs"
