@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -16,6 +17,8 @@ from redrive.examples.orders import ORDERS
 from redrive.examples.orders.settings import OrderSettings
 from redrive.ids import new_id
 from redrive.kernel.approved import Request
+from redrive.kernel.audit import Audit
+from redrive.kernel.commit import Commit
 from redrive.kernel.operation import Action, Status
 from redrive.kernel.outcome import Completed
 from redrive.ops import access, approvals, audit, erase, operation_runner, operations, requests
@@ -70,6 +73,10 @@ async def as_a_worker(app: App, operator: App) -> None:
 
 
 FLEET = ("worker", "api")
+EMPTY_AUDIT = (
+    "select redrive.erase('{}', 'x', array(select id from redrive.audit order by id),"
+    " array(select 'x' from redrive.audit), null, '[]', '{}')"
+)
 NEW_DOCUMENT = (
     "insert into redrive.record (collection, id, state, version, created_at, updated_at, body)"
     " values ('{collection}', 'x', '{state}', 1, now(), now(), '{body}')"
@@ -98,6 +105,10 @@ def fleet(databases: Databases, database: str) -> Iterator[tuple[psycopg.Connect
             stack.callback(owner.execute, f"drop owned by {role}")
             owner.execute(f"select redrive.grant_{what}('{role}')")
         yield owner, {what: databases.url(database, user=role) for what, role in roles.items()}
+
+
+async def audit_row(store: Any, reason: str) -> None:
+    await store.apply(Commit(audits=[Audit("ann", "NOTE", reason)]))
 
 
 def may(connection: psycopg.Connection[Any], statement: str) -> bool:
@@ -170,7 +181,8 @@ async def test_a_workers_role_lets_nobody_in(databases: Databases, database: str
                 NEW_DOCUMENT.format(collection="alone", state="", body="{}"),
             ):
                 assert not may(connection, statement), statement
-            assert may(connection, "update redrive.record set state = 'expired' where collection = 'approval'")
+            expired = "set state = 'expired', version = version + 1, updated_at = now() where collection = 'approval'"
+            assert may(connection, f"update redrive.record {expired}")
         assert await api.migrate() == await worker.migrate() == [], "redrive up looks, and has nothing to do"
         assert (await approvals.reject(await api.store(), pending.id, actor="bob")).state == approvals.REJECTED
         other = await access.create(await api.store(), "bob", Role.ADMIN, actor="ann")
@@ -206,7 +218,8 @@ async def test_a_workers_role_drives_what_others_decided(databases: Databases, d
             assert not may(connection, statement), statement
         of_the_application = '{"action": "cancel", "actor": "app"}'
         assert may(connection, NEW_DOCUMENT.format(collection="operation", state="running", body=of_the_application))
-        assert may(connection, f"update redrive.record set state = 'cancelled' {ours}"), "nobody decided in time"
+        late = "state = 'cancelled', version = version + 1, updated_at = now()"
+        assert may(connection, f"update redrive.record set {late} {ours}"), "nobody decided in time"
         await approvals.approve(operators, request.id, actor="bob")
         store = await worker.store()
         while await operation_runner.step(store, waiting.id, "w1") is not None:
@@ -220,23 +233,106 @@ async def test_a_workers_role_drives_what_others_decided(databases: Databases, d
 
 
 async def test_a_workers_role_erases_what_requests_quote(databases: Databases, database: str) -> None:
-    """Cleaning changes words of a request, decided or not; nothing else of it."""
+    """Cleaning changes words of what was decided, and withdraws what was not: nobody agrees to other words."""
     own = App(databases.url(database))
     await own.migrate()
     with fleet(databases, database) as (owner, urls), psycopg.connect(urls["worker"]) as connection:
         operators, worker = await own.store(), App(urls["worker"])
         asked = Request("ledger", "adjust", {"scope": "customer-7", "change": 5}, 5, "title", "told")
         await requests.ask(operators, "ann", asked, "for customer-7", "much")
+        old = await requests.ask(operators, "ann", replace(asked, arguments={"change": 7}), "for customer-7", "much")
+        await approvals.reject(operators, old.id, actor="bob", reason="not for customer-7")
+        await audit_row(operators, "about customer-7")
+        await audit_row(operators, "about another")
         operation, _ = await erase.begin(operators, "customer-7", None, actor="ann", rule=UNRESTRICTED)
+        tombstone = f"erased:{operation.id[-12:]}"
+        for path, value in (("{reason}", "for x-erased"), ("{reason}", f"{tombstone} paid"), ("{title}", "erased")):
+            forged = f"""jsonb_set(body, '{path}', '"{value}"'), version = version + 1, updated_at = now()"""
+            assert not may(connection, f"update redrive.record set body = {forged} where id = '{old.id}'"), value
+        connection.execute(EMPTY_AUDIT)
+        connection.commit()
+        left = "select reason from redrive.audit where reason like 'about %'"
+        assert owner.execute(left).fetchall() == [("about another",)], "rows that the erasure is not about stay"
         store = await worker.store()
         while await operation_runner.step(store, operation.id, "w1") is not None:
             pass
         said = owner.execute("select collection, state, body::text from redrive.record").fetchall()
         assert not any("customer-7" in body for *_, body in said)
-        assert {("operation", "completed"), ("approval", "pending")} <= {(name, state) for name, state, _ in said}
-        changed = """jsonb_set(body, '{arguments,change}', '6')"""
+        states = {(name, state) for name, state, _ in said}
+        assert {("operation", "completed"), ("approval", "withdrawn"), ("approval", "rejected")} <= states
+        assert any(erase.OUT_OF_DATE in body for *_, body in said), "who asked is told why"
+        changed = """jsonb_set(body, '{arguments,change}', '6'), version = version + 1, updated_at = now()"""
         assert not may(connection, f"update redrive.record set body = {changed} where collection = 'approval'")
+        assert not may(connection, EMPTY_AUDIT), "without an erasure nothing is emptied"
+        assert not may(connection, "select redrive.erase_reasons('x'), redrive.erase_callbacks('x')")
         await worker.close()
+    await own.close()
+
+
+async def test_what_waits_for_a_decision_stays_as_it_was_asked_for(databases: Databases, database: str) -> None:
+    """As the worker's role: every field of a request and of its operation, and every column, with the words of an
+    erasure that is under way and with others."""
+    own = App(databases.url(database))
+    await own.migrate()
+    with fleet(databases, database) as (owner, urls), psycopg.connect(urls["worker"]) as connection:
+        operators = await own.store()
+        arguments = {"account": "customer-7", "scope": "customer-7", "change": 5}
+        asked = Request("ledger", "adjust", arguments, 5, "adjust customer-7", "customer-7 gets 5", scope="customer-7")
+        await requests.ask(operators, "ann", asked, "for customer-7", "much")
+        under_way, _ = await erase.begin(operators, "customer-7", None, actor="ann", rule=UNRESTRICTED)
+        await erase.begin(operators, "customer-8", None, actor="ann", reason="r", rule=Rule(0))
+        waiting = owner.execute(
+            "select collection, id, body from redrive.record where state in ('pending', 'waiting')"
+        ).fetchall()
+        assert [name for name, *_ in waiting].count("approval") == 2 and len(waiting) == 3
+        words = ("mallory-erased", "erased", f"erased:{under_way.id[-12:]}", "customer-9")
+        for name, found, body in waiting:
+            paths = [f"{{{key}}}" for key in body] + ["{arguments,account}", "{which,scope}", "{filter,scope}"]
+            tried = [f"body = jsonb_set(body, '{path}', '\"{word}\"')" for path in paths for word in words]
+            tried += ["body = body - 'total'", "created_at = now() + interval '1 day'", "expires_at = now()"]
+            for change in tried:
+                statement = f"update redrive.record set {change}, version = version + 1, updated_at = clock_timestamp()"
+                try:
+                    row = connection.execute(f"{statement} where id = '{found}' returning body").fetchone()
+                    assert "body" in change and row == (body,), (name, change)
+                except psycopg.errors.InsufficientPrivilege:
+                    pass
+                finally:
+                    connection.rollback()
+    await own.close()
+
+
+async def test_a_workers_role_prunes_what_is_past_its_keep_and_nothing_else(
+    databases: Databases, database: str
+) -> None:
+    own = App(databases.url(database))
+    await own.migrate()
+    with fleet(databases, database) as (owner, urls), psycopg.connect(urls["worker"], autocommit=True) as worker:
+        store = await own.store()
+        tokens = [(await access.create(store, name, Role.ADMIN, actor="ann")).record.id for name in ("ann", "bob")]
+        await access.revoke(store, tokens[0], actor="ann")
+        states = {"session": "", "alone": "", "approval": "pending", "operation": "waiting", "audit-seal": ""}
+        for name, state in states.items():
+            owner.execute(NEW_DOCUMENT.format(collection=name, state=state, body="{}"))
+        owner.execute(NEW_DOCUMENT.format(collection="plan", state="", body="{}"))
+        guarded = ("access", "token", *states)
+        rules = [{"collection": name, "days": -1, "keep_last": False} for name in (*guarded, "plan")]
+        count = "select collection, count(*) from redrive.record where collection = any(%s) group by 1"
+        before = dict(owner.execute(count, (list(guarded),)).fetchall())
+        assert before == {"access": 1, "token": 2, **dict.fromkeys(states, 1)}
+        pruned = "select removed from redrive.prune(%s, 1000)"
+        assert worker.execute(pruned, (json.dumps({"records": rules}),)).fetchall() == [(1,)], "the plan"
+        assert dict(owner.execute(count, (list(guarded),)).fetchall()) == before
+        owner.execute("update redrive.record set expires_at = 'epoch' where collection in ('session', 'alone')")
+        owner.execute("update redrive.record set state = 'completed' where collection in ('approval', 'operation')")
+        owner.execute("update redrive.record set updated_at = now() - interval '2 days'")
+        worker.execute(pruned, (json.dumps({"records": rules}),))
+        left = owner.execute(
+            "select collection, state from redrive.record where collection = any(%s)", (list(guarded),)
+        )
+        assert sorted(left.fetchall()) == [("access", ""), ("audit-seal", ""), ("token", "active")]
+        owner.execute("delete from redrive.record where collection = 'token'")
+        assert await access.any_token(store), "that there was one is known without any"
     await own.close()
 
 
@@ -317,16 +413,20 @@ async def test_a_worker_reads_the_secret_of_a_delivery_whose_lease_it_holds(
 
 
 async def test_migrate_takes_back_what_was_granted_before(databases: Databases, database: str) -> None:
-    """While workers from before run, their role keeps what they need of features; after that the next one takes it."""
+    """For a day after a step a role keeps what it had, while workers from before run; after that the next one takes
+    it, and whatever a worker says of itself brings nothing back."""
     app = App(databases.url(database))
     await app.migrate()
     with fleet(databases, database) as (owner, urls), psycopg.connect(urls["worker"]) as worker:
-        role = worker.info.user
-        owner.execute(f"grant select, insert, update, delete on all tables in schema redrive to {role}")
+        role, secrets = worker.info.user, "select secret from redrive.webhooks_secret"
         harness = PostgresHarness(urls["worker"], app.features)
         await harness.tick("old")
         owner.execute("update redrive.worker set started_at = 'epoch'")
-        secrets = "select secret from redrive.webhooks_secret"
+        for grant in (app.migrate(), granted(owner, role)):
+            await grant
+            assert not may(worker, secrets) and not may(worker, "delete from redrive.ledger_account")
+        wide = f"grant select, insert, update, delete on all tables in schema redrive to {role}"
+        owner.execute(wide)
         own = PostgresStore(databases.url(database), app.features)
         await own.migrations.up()
         revoked = own.migrations.revoked[role]
@@ -336,5 +436,14 @@ async def test_migrate_takes_back_what_was_granted_before(databases: Databases, 
         owner.execute("update redrive.worker set started_at = clock_timestamp()")
         await app.migrate()
         assert not may(worker, secrets) and not may(worker, "delete from redrive.ledger_account")
+        owner.execute(wide)
+        owner.execute("update redrive.migration set applied_at = applied_at - interval '2 days'")
+        owner.execute("update redrive.worker set started_at = 'epoch', seen_at = clock_timestamp()")
+        await app.migrate()
+        assert not may(worker, secrets) and not may(worker, "delete from redrive.ledger_account")
         await harness.close()
     await app.close()
+
+
+async def granted(owner: psycopg.Connection[Any], role: str) -> None:
+    owner.execute(f"select redrive.grant_worker('{role}')")

@@ -610,6 +610,25 @@ async def test_what_was_said_about_the_persons_tasks_goes(harness: Harness) -> N
     assert SECRET not in json.dumps(list(records.values()))
 
 
+async def test_a_request_that_quotes_the_person_is_withdrawn(harness: Harness) -> None:
+    """Asked for after the erasure was begun; its words are not changed under whoever decides, it ends with them."""
+    await a_life(harness)
+    erasure = await begun(harness)
+    waiting, request = await operations.begin(
+        harness.store, Action.FORGET, FailureFilter(kind="B"), actor="bob", reason=f"as {SCOPE} said", rule=Rule(0)
+    )
+    assert waiting.status is Status.WAITING and request is not None
+    done = await carried_out(harness, erasure)
+    assert done.erased["requests_withdrawn"] == 1
+    after = await approvals.show(harness.store, request.id)
+    assert (after.state, after.body["decided_by"]) == (approvals.WITHDRAWN, "redrive")
+    assert SCOPE not in json.dumps(after.body) and after.body["decision_reason"] == erase.OUT_OF_DATE
+    ended = await operations.show(harness.store, waiting.id)
+    assert (ended.status, ended.note) == (Status.CANCELLED, erase.OUT_OF_DATE)
+    with pytest.raises(InvalidTransition, match="is withdrawn"):
+        await approvals.approve(harness.store, request.id, actor="cy")
+
+
 async def all_documents(harness: Harness) -> list[tuple[str, Any]]:
     return [
         (record.id, record.body)

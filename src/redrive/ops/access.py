@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
 
-from redrive.errors import ConfigError, InvalidInput, InvalidTransition, RedriveError, StoreError, TokenUnknown
+from redrive.errors import (
+    ChangedMeanwhile,
+    ConfigError,
+    InvalidInput,
+    InvalidTransition,
+    RedriveError,
+    StoreError,
+    TokenUnknown,
+)
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Store
@@ -20,6 +28,7 @@ from redrive.ops.actions import check_actor
 from redrive.ops.people import person
 
 COLLECTION = "token"
+ACCESS, ANY_TOKENS = "access", "tokens"  # the document that says that there was a token: it outlives all of them
 ACTIVE, REVOKED = "active", "revoked"
 SCHEME = "rdt"
 READ_AT_ONCE = 1000
@@ -102,7 +111,14 @@ async def create(store: Store, name: str, role: Role, *, actor: str, days: float
         {"name": name, "role": role.label, "valid_days": days},
         target=f"token:{token_id}",
     )
-    await store.apply(Commit(puts=[Put(COLLECTION, token_id, body, state=ACTIVE)], audits=[row]))
+    puts = [Put(COLLECTION, token_id, body, state=ACTIVE)]
+    first = [] if await store.record(ACCESS, ANY_TOKENS) else [Put(ACCESS, ANY_TOKENS, {})]
+    try:
+        await store.apply(Commit(puts=[*puts, *first], audits=[row]))
+    except ChangedMeanwhile:  # two first ones at once
+        if not first:
+            raise
+        await store.apply(Commit(puts=puts, audits=[row]))
     return NewToken(await _token(store, token_id), f"{SCHEME}_{token_id}_{secret}")
 
 
@@ -143,8 +159,8 @@ async def _tokens(store: Store, states: tuple[str, ...] = ()) -> list[Record]:
 
 
 async def any_token(store: Store) -> bool:
-    """True if there ever was a token: revoking the last one must not let everybody in."""
-    return bool(await store.records(COLLECTION, limit=1))
+    """True if there ever was a token: that the last one is revoked, or gone, must not let everybody in."""
+    return bool(await store.records(COLLECTION, limit=1)) or await store.record(ACCESS, ANY_TOKENS) is not None
 
 
 async def check(store: Store, secret: str) -> Caller | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -151,6 +152,27 @@ async def withdrawn(store: Store, operation: Operation) -> list[Put]:
         return []
     record = await show(store, operation.approval)
     return [Put(COLLECTION, record.id, record.body, record.version, WITHDRAWN)]
+
+
+async def counterpart(store: Store, record: Record) -> list[Record]:
+    """Returns the operation that waits for a request, or the request that an operation waits for."""
+    name, collection = {COLLECTION: ("operation", OPERATIONS), OPERATIONS: ("approval", COLLECTION)}.get(
+        record.collection, ("", "")
+    )
+    other = record.body.get(name) if record.state in (PENDING, Status.WAITING) else None
+    found = None if other is None else await store.record(collection, other)
+    return [found] if found is not None and found.state in (PENDING, Status.WAITING) else []
+
+
+def withdrawn_for(put: Put, why: str) -> Put:
+    """Returns what ends a request, or an operation, that waits for a decision; anything else as it is."""
+    body = {**put.body} if isinstance(put.body, Mapping) else {}
+    if put.collection == COLLECTION and put.state == PENDING:
+        body |= {"decided_by": "redrive", "decision": WITHDRAWN, "decision_reason": why}
+        return replace(put, state=WITHDRAWN, body=body)
+    if put.collection == OPERATIONS and put.state == Status.WAITING:
+        return replace(put, state=Status.CANCELLED.value, body={**body, "note": why})
+    return put
 
 
 async def _decide(store: Store, approval_id: str, actor: str, reason: str | None, decision: str) -> Record:

@@ -50,6 +50,7 @@ OF_TASKS = {"running", "live", "finished", "attempts", "dead_letters", "audit"} 
 PAGES_PER_STEP = 20  # of the audit log, looked through in one step
 QUOTING_COLLECTIONS = (plans.COLLECTION, OPERATIONS, approvals.COLLECTION, causes.COLLECTION, drill.COLLECTION, ALERTS)
 STILL_IN_THE_LOG = "others read meanwhile, so the log of the file may still hold it; the next pruning empties that"
+OUT_OF_DATE = "somebody whom it quotes is erased: ask for it again"
 NOT_COVERED = "backups, logs, exports and names of accounts in the ledger are not covered: erase there, too"
 
 
@@ -257,20 +258,27 @@ async def _erase_audit(store: Store, operation: Operation, subject: Subject, aft
 
 
 async def _clean_documents(store: Store, operation: Operation, subject: Subject) -> None:
-    """Cleans plans, operations, approvals, notes and drills that quote it. Its own operation comes last, with the
-    end."""
-    puts: list[Put] = []
+    """Cleans plans, operations, approvals, notes and drills that quote it. What waits for a decision is withdrawn with
+    it: nobody agrees to other words than were asked for. Its own operation comes last, with the end."""
+    puts: dict[tuple[str, str], Put] = {}
+    waited: set[str] = set()
     now = await store.now()
     if subject.scope is not None:
-        async for record in _documents(store):
-            if record.id != operation.id and subject.quoted_in(record.body) and len(puts) < TASKS_PER_PIECE:
+        async for found in _documents(store):
+            if found.id == operation.id or not subject.quoted_in(found.body) or len(puts) >= TASKS_PER_PIECE:
+                continue
+            for record in [found, *await approvals.counterpart(store, found)]:
                 body = subject.cleaned_document(record.body)
-                puts.append(Put(record.collection, record.id, body, record.version, record.state, record.left(now)))
+                put = Put(record.collection, record.id, body, record.version, record.state, record.left(now))
+                puts[put.collection, put.id] = approvals.withdrawn_for(put, OUT_OF_DATE)
+                if put.collection == approvals.COLLECTION and put.state == approvals.PENDING:
+                    waited.add(put.id)
     following = replace(operation, cursor="documents" if len(puts) >= TASKS_PER_PIECE else "archive")
     if not puts:
         await store.apply(Commit(puts=[following.put()]))
         return
-    await _apply(store, Commit(puts=puts), following, lambda _: {"documents": len(puts)})
+    counts = {"documents": len(puts), "requests_withdrawn": len(waited)}
+    await _apply(store, Commit(puts=list(puts.values())), following, lambda _: counts)
 
 
 async def _erase_archive(store: Store, operation: Operation, subject: Subject, done: str) -> float:

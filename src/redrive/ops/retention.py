@@ -27,6 +27,7 @@ TASKS_PER_PIECE = 500
 GIVE_UP_EVERY_S = 600.0
 # What is kept for good, and why.
 KEPT_FOR_GOOD = {
+    access.ACCESS: "one document, which says that there was a token",
     audit_chain.COLLECTION: "the proof of the audit log: small, and a few hundred a day at most",
     causes.COLLECTION: "goes with its cause",
     PRUNE_COLLECTION: "each says itself until when: ten minutes",

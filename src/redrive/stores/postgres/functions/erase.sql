@@ -1,3 +1,32 @@
+-- Whether the caller may erase: who administers; and workers, as long as an erasure that others decided on is under way, about this
+-- scope where one is given.
+create or replace function redrive.check_erases(p_scope text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if not redrive.administers() and not exists (
+    select 1 from redrive.record r where r.collection = 'operation' and r.state = 'running' and r.body ->> 'action' = 'erase'
+      and (p_scope is null or r.body #>> '{which,scope}' = p_scope))
+  then
+    raise exception 'role % may not erase: no erasure is under way', redrive.caller() using
+      errcode = 'insufficient_privilege', hint = 'an erasure is begun by the API''s role: redrive erase';
+  end if;
+end $$;
+
+-- Whether such an erasure is about a row of the audit log: of its scope, of these tasks of it (p_ids), or quoting it.
+create or replace function redrive.is_meant(p_row redrive.audit, p_ids uuid[]) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select exists (
+    select 1 from redrive.record r
+    cross join lateral (select r.body #>> '{which,scope}' as scope,
+      concat_ws(' ', p_row.reason, p_row.target, p_row.before, p_row.after) as words) e
+    where r.collection = 'operation' and r.state = 'running' and r.body ->> 'action' = 'erase' and (
+      p_row.scope = e.scope or p_row.task_id = any (p_ids) or (r.body #> '{which,ids}') ? p_row.task_id::text
+      or exists (select 1 from (select e.scope union all select jsonb_array_elements_text(r.body -> 'traces')) n(name)
+        where p_row.reason = n.name or strpos(e.words, to_jsonb(n.name)::text) > 0
+          or (length(n.name) >= 6 and (strpos(e.words, n.name) > 0 or strpos(e.words, btrim(to_jsonb(n.name)::text, '"')) > 0))
+          or p_row.target = 'group:' || n.name)))
+$$;
+
 -- Personal data goes: of finished tasks what they carried, of their attempts and dead letters what was said, their keys, and
 -- rows of the audit log but for a digest (p_telling: and for what they tell of removals). Live tasks among p_ids are left alone. Returns how many, by place.
 create or replace function redrive.erase(p_ids uuid[], p_tombstone text, p_audit bigint[], p_digests text[], p_scope text,
@@ -15,7 +44,23 @@ declare
   v_n integer;
   v_more integer := 0;
   v_done jsonb := '{}';
+  v_any constant boolean := redrive.administers();
+  v_own uuid[];
 begin
+  perform redrive.check_erases(p_scope);
+  if not v_any then
+    v_own := array(
+      select u.id from unnest(p_ids) u(id), redrive.record r
+      where r.collection = 'operation' and r.state = 'running' and r.body ->> 'action' = 'erase'
+        and ((r.body #> '{which,ids}') ? u.id::text
+          or exists (select 1 from redrive.task t where t.id = u.id and t.scope = r.body #>> '{which,scope}')
+          or exists (select 1 from redrive.history h where h.id = u.id and h.scope = r.body #>> '{which,scope}')
+          or exists (select 1 from redrive.dead_letter d where d.task_id = u.id and d.scope = r.body #>> '{which,scope}')));
+    v_ids := array(select u.id from unnest(v_ids) u(id) where u.id = any (v_own));
+    v_keys := array(
+      select h.idempotency_key from redrive.history h where h.id = any (v_ids) and h.idempotency_key is not null);
+    v_gone := array(select u.id from unnest(v_gone) u(id) where u.id = any (v_own));
+  end if;
   update redrive.history h set payload = null, result = null, cancel_reason = null, trace_id = null, trace_parent = null, task_group = null,
     idempotency_key = null, facts = null, scope = case when h.scope is null then null else p_tombstone end,
     erased_at = clock_timestamp()
@@ -57,7 +102,8 @@ begin
   v_done := v_done || jsonb_build_object('holds', v_n);
   update redrive.audit a set reason = null, target = null, scope = null, trace_id = null, before = null, salt = null,
     after = case when a.id = any (p_telling) then a.after end, erased = u.digest
-  from unnest(p_audit, p_digests) u(id, digest) where a.id = u.id and a.erased is null;
+  from unnest(p_audit, p_digests) u(id, digest) where a.id = u.id and a.erased is null
+    and (v_any or redrive.is_meant(a, v_own));
   get diagnostics v_n = row_count;
   return v_done || jsonb_build_object('audit', v_n);
 end $$;
@@ -70,6 +116,7 @@ declare
   v_circuits integer;
   v_workers integer;
 begin
+  perform redrive.check_erases(p_scope);
   update redrive.circuit c set reason = 'erased' where c.reason = p_scope or (length(p_scope) >= 6 and strpos(c.reason, p_scope) > 0);
   get diagnostics v_circuits = row_count;
   update redrive.worker w set drain_reason = 'erased' where w.drain_reason = p_scope or (length(p_scope) >= 6 and strpos(w.drain_reason, p_scope) > 0);
@@ -86,6 +133,7 @@ declare
     select (j.on_complete ->> 'join')::uuid from redrive.task_join j
     where j.on_complete ->> 'scope' = p_scope and j.on_complete ->> 'join' is not null);
 begin
+  perform redrive.check_erases(p_scope);
   update redrive.task_join j set on_complete = case when j.on_complete ->> 'scope' is distinct from p_scope then j.on_complete end,
     on_success = case when j.on_success ->> 'scope' is distinct from p_scope then j.on_success end
   where j.on_complete ->> 'scope' = p_scope or j.on_success ->> 'scope' = p_scope;

@@ -48,6 +48,17 @@ end $$;
 create or replace function redrive.administer() returns boolean
 language sql set search_path = pg_catalog, pg_temp as $$ select true $$;
 
+-- Who calls, also inside of functions that run with their owner's rights.
+create or replace function redrive.caller() returns name
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select coalesce(nullif(current_setting('role'), 'none'), session_user)::name
+$$;
+
+create or replace function redrive.administers() returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select has_function_privilege(redrive.caller(), 'redrive.administer()', 'execute')
+$$;
+
 -- A worker may run tasks: read what is needed for that, call the functions, and keep small documents and the audit log; not
 -- tokens, sessions and approvals, by which others are let in. What it had and does not need goes.
 create or replace function redrive.grant_worker(p_role text) returns void
@@ -55,9 +66,14 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_function regprocedure;
   v_table record;
-  -- Workers from before the last step may need what those from now on do not; the next migration finds them gone.
+  -- Workers from before a step may need what those from now on do not: for a day after it their role keeps what it had, as long as
+  -- some seem to run. What workers say of themselves gives a role nothing that it has not had.
   v_before boolean := exists (select 1 from redrive.worker w where w.seen_at > clock_timestamp() - interval '2 minutes'
-    and w.started_at < (select max(m.applied_at) from redrive.migration m));
+      and w.started_at < (select max(m.applied_at) from redrive.migration m))
+    and (select max(m.applied_at) from redrive.migration m) > clock_timestamp() - interval '1 day'
+    and not has_function_privilege(p_role, 'redrive.administer()', 'execute');
+  v_kept oid[] := array(select c.oid from pg_class c where v_before and c.relnamespace = 'redrive'::regnamespace
+    and c.relkind in ('r', 'p') and has_table_privilege(p_role, c.oid, 'delete'));
 begin
   execute format('revoke all on all tables in schema redrive from %I', p_role);
   execute format('revoke all on function redrive.administer() from %I', p_role);
@@ -68,7 +84,7 @@ begin
   -- "For workers:" says there which rights these are, and only its owner can write that.
   for v_table in
     select c.oid::regclass as name, case
-        when not v_before and starts_with(obj_description(c.oid, 'pg_class'), 'For workers: ')
+        when c.oid <> all (v_kept) and starts_with(obj_description(c.oid, 'pg_class'), 'For workers: ')
         then substr(obj_description(c.oid, 'pg_class'), 14)
         when c.relkind <> 'v' and exists (select 1 from redrive.migration m
           where m.feature <> '' and (c.relname = m.feature or starts_with(c.relname, m.feature || '_')))

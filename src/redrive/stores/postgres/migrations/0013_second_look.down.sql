@@ -20,9 +20,14 @@ begin
       'has_leases',
       'bury_process',
       'ended_leases',
+      'prunable',
+      'check_erases',
+      'is_meant',
       'erase_reasons',
       'outside_views',
       'administer',
+      'caller',
+      'administers',
       'grant_api'])
   loop
     execute format('drop function %s', v_function);
@@ -1675,8 +1680,9 @@ drop trigger guard_young on redrive.audit;
 drop function redrive.guard_audit();
 drop trigger guard_old on redrive.record;
 drop trigger guard_new on redrive.record;
+delete from redrive.record where collection = 'access';
 drop function redrive.guard_record();
-drop function redrive.only_cleaned(jsonb, jsonb);
+drop function redrive.only_erased(jsonb, jsonb);
 alter table redrive.task drop column cut_offs;
 alter table redrive.worker drop column cut_off_at, drop column birth, drop column machine;
 

@@ -69,67 +69,111 @@ alter table redrive.task
   add column cut_offs integer not null default 0;  -- how often in a row its worker fell silent with most of the fleet
 -- Who runs tasks does not say who may operate. Those who may call redrive.administer(), which grant_api lets, write tokens,
 -- sessions, approvals, and what is counted for whom acts alone. Workers close requests that nobody decided in time, drive
--- operations that others began, and clean what quotes somebody who is erased; none of it changes what was asked for or decided.
--- An operation that they begin themselves is the application's or redrive's own, never a person's.
-create function redrive.only_cleaned(p_old jsonb, p_new jsonb) returns boolean
-language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+-- operations that others began, and clean what quotes somebody who is erased. What waits for a decision stays as it was asked for,
+-- to the letter: whoever decides agrees to what they read. An operation that workers begin themselves is the application's or
+-- redrive's own, never a person's. What is past its keep they remove, by redrive.prune.
+create function redrive.only_erased(p_old jsonb, p_new jsonb) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  v_escape constant text := '([^[:alnum:]])';
 begin
   if p_old is not distinct from p_new then return true; end if;
   if p_old is null or p_new is null or jsonb_typeof(p_old) <> jsonb_typeof(p_new) then return false; end if;
   return case jsonb_typeof(p_old)
-    when 'string' then strpos(p_new #>> '{}', 'erased') > 0
+    -- The tombstone of an erasure that is under way stands where its scope was, or a trace of it, and nothing else has changed.
+    when 'string' then exists (
+      select 1 from redrive.record r
+      cross join lateral (select 'erased:' || right(r.id, 12) as tombstone, (
+        select string_agg(regexp_replace(n.name, v_escape, '\\\1', 'g'), '|') from (
+          select r.body #>> '{which,scope}' as name union all select jsonb_array_elements_text(r.body -> 'traces')) n) as names) e
+      where r.collection = 'operation' and r.state = 'running' and r.body ->> 'action' = 'erase'
+        and r.body #>> '{which,scope}' <> 'erased' and strpos(p_new #>> '{}', e.tombstone) > 0
+        and p_old #>> '{}' ~ ('^' || (
+          select string_agg(regexp_replace(u.part, v_escape, '\\\1', 'g'), '(?:' || e.names || ')' order by u.nth)
+          from unnest(string_to_array(p_new #>> '{}', e.tombstone)) with ordinality u(part, nth)) || '$'))
     when 'array' then jsonb_array_length(p_old) = jsonb_array_length(p_new) and not exists (
-      select 1 from generate_series(0, jsonb_array_length(p_old) - 1) i where not redrive.only_cleaned(p_old -> i, p_new -> i))
+      select 1 from generate_series(0, jsonb_array_length(p_old) - 1) i where not redrive.only_erased(p_old -> i, p_new -> i))
     when 'object' then not exists (select 1 from jsonb_object_keys(p_old || p_new) k
-      where not (p_old ? k and p_new ? k) or not redrive.only_cleaned(p_old -> k, p_new -> k))
+      where not (p_old ? k and p_new ? k) or not redrive.only_erased(p_old -> k, p_new -> k))
     else false end;
 end $$;
-revoke all on function redrive.only_cleaned(jsonb, jsonb) from public;
+revoke all on function redrive.only_erased(jsonb, jsonb) from public;
 create function redrive.guard_record() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_collection text := case when tg_op = 'DELETE' then old.collection else new.collection end;
-  v_fixed text[] := case v_collection
-    when 'approval' then array['operation', 'action', 'feature', 'arguments', 'total', 'requested_by', 'decided_by', 'decision']
-    else array['action', 'actor', 'approval', 'which', 'reason', 'plan', 'upto', 'letters', 'given_up_until', 'archive',
-      'fixed', 'idempotent'] end;
+  -- How far an operation has come is its worker's to say.
+  v_free text[] := case v_collection when 'operation' then array['total', 'cursor', 'done', 'skipped', 'canary', 'fingerprints', 'note',
+    'erased', 'traces', 'last_piece', 'driver'] else array[]::text[] end;
+  v_old jsonb;
+  v_new jsonb;
   v_allowed boolean := false;
 begin
-  if has_function_privilege('redrive.administer()', 'execute') then
+  if redrive.administers() then
     v_allowed := true;
   elsif tg_op = 'INSERT' then
     v_allowed := v_collection = 'audit-seal' or (v_collection = 'operation' and new.state <> 'waiting'
       and new.body ->> 'approval' is null and new.body ->> 'action' in ('retry', 'forget', 'cancel', 'work')
       and (new.body ->> 'actor' in ('app', 'redrive') or new.body ->> 'actor' like 'redrive:%'));
-  elsif tg_op = 'UPDATE' and old.collection = new.collection and old.id = new.id and v_collection in ('approval', 'operation') then
-    v_allowed := case
+  elsif tg_op = 'DELETE' then
+    v_allowed := redrive.prunable(old);
+  elsif old.collection = new.collection and v_collection in ('approval', 'operation') then
+    v_old := old.body - v_free;
+    v_new := new.body - v_free;
+    if old.state <> new.state and v_collection = 'approval' and new.body ->> 'decided_by' = 'redrive'
+      and new.body ->> 'decision' = new.state
+    then
+      v_old := v_old - array['decided_by', 'decision', 'decision_reason'];
+      v_new := v_new - array['decided_by', 'decision', 'decision_reason'];
+    end if;
+    if v_collection = 'operation' then
+      if new.body ->> 'action' = 'erase' and new.body -> 'which' = '{"scope": "erased"}' then
+        v_old := v_old - 'which';  -- an erasure that has done its work does not say either whom it was about
+        v_new := v_new - 'which';
+      end if;
+      if v_old ? 'work' and v_new ? 'work' then
+        v_old := jsonb_set(v_old, '{work}', (v_old -> 'work') - array['state', 'result']);
+        v_new := jsonb_set(v_new, '{work}', (v_new -> 'work') - array['state', 'result']);
+      end if;
+    end if;
+    v_allowed := old.id = new.id and old.seq = new.seq and old.created_at = new.created_at
+      and new.updated_at > clock_timestamp() - interval '1 minute' and new.version = old.version + 1
+      and case
+        when old.state = new.state and old.state in ('pending', 'waiting') then
+          old.body = new.body and old.expires_at is not distinct from new.expires_at
         when old.state = new.state then true
         when v_collection = 'approval' then old.state = 'pending' and new.state in ('expired', 'withdrawn')
         when old.state = 'waiting' then new.state = 'cancelled'
         else new.state <> 'waiting' and old.state not in ('completed', 'stopped', 'cancelled') end
-      and not exists (select 1 from unnest(v_fixed) k where old.body -> k is distinct from new.body -> k
-        and not (k in ('decided_by', 'decision') and old.state <> new.state)
-        and not (redrive.only_cleaned(old.body -> k, new.body -> k)
-          and (v_collection = 'operation' or old.state <> 'pending' or k = 'arguments')));
+      -- What was said in a document that is about somebody who is erased goes altogether.
+      and not exists (select 1 from jsonb_object_keys(v_old || v_new) k
+        where not redrive.only_erased(v_old -> k, v_new -> k)
+          and not (k in ('reason', 'decision_reason', 'fixed') and v_new ->> k = 'erased' and exists (
+            select 1 from redrive.record r where r.collection = 'operation' and r.state = 'running' and r.body ->> 'action' = 'erase'
+              and strpos(old.body::text, to_jsonb(r.body #>> '{which,scope}')::text) > 0)));
   end if;
   if not v_allowed then
-    raise exception 'role % may not write this document of the collection %', current_user, v_collection using
-      errcode = 'insufficient_privilege', hint = format('as the owner of the schema: select redrive.grant_api(%L)', current_user);
+    raise exception 'role % may not write this document of the collection %', redrive.caller(), v_collection using
+      errcode = 'insufficient_privilege', hint = format('as the owner of the schema: select redrive.grant_api(%L)', redrive.caller());
   end if;
   return case when tg_op = 'DELETE' then old else new end;
 end $$;
 create trigger guard_new before insert or update on redrive.record for each row
-  when (new.collection in ('token', 'session', 'approval', 'alone', 'operation', 'audit-seal')) execute function redrive.guard_record();
+  when (new.collection in ('access', 'token', 'session', 'approval', 'alone', 'operation', 'audit-seal')) execute function redrive.guard_record();
 create trigger guard_old before update or delete on redrive.record for each row
-  when (old.collection in ('token', 'session', 'approval', 'alone', 'operation', 'audit-seal')) execute function redrive.guard_record();
+  when (old.collection in ('access', 'token', 'session', 'approval', 'alone', 'operation', 'audit-seal')) execute function redrive.guard_record();
+-- That there was a token is known for good: without any, the API takes who calls from this machine for an administrator.
+insert into redrive.record (collection, id, state, version, created_at, updated_at, body)
+select 'access', 'tokens', '', 1, clock_timestamp(), clock_timestamp(), '{}'
+where exists (select 1 from redrive.record r where r.collection = 'token');
 -- Nobody who runs tasks removes what was noted today: retention is for what is old, a filter of an operator's is the API's.
 create function redrive.guard_audit() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-  if not has_function_privilege('redrive.administer()', 'execute') then
-    raise exception 'role % may not remove rows of the audit log that are younger than a day', current_user using
+  if not redrive.administers() then
+    raise exception 'role % may not remove rows of the audit log that are younger than a day', redrive.caller() using
       errcode = 'insufficient_privilege', hint = format('set TASK_AUDIT_LOG_TTL_DAYS to 1 or more; or, as the owner of the schema: '
-        'select redrive.grant_api(%L)', current_user);
+        'select redrive.grant_api(%L)', redrive.caller());
   end if;
   return old;
 end $$;
@@ -1813,6 +1857,23 @@ begin
   end if;
 end $$;
 
+-- What retention may remove in a worker's hands, whatever it was told to: nothing by which others are let in or what they did is
+-- counted or proved, as long as that matters. See redrive.guard_record.
+create or replace function redrive.prunable(p_record redrive.record) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select case p_record.collection
+    when 'access' then false
+    when 'audit-seal' then false
+    when 'alone' then p_record.expires_at < clock_timestamp()
+    when 'session' then p_record.expires_at < clock_timestamp()
+    when 'token' then p_record.state = 'revoked' and p_record.updated_at < clock_timestamp() - interval '1 day'
+      and p_record.seq < (select max(t.seq) from redrive.record t where t.collection = 'token')
+    when 'approval' then p_record.state <> 'pending' and p_record.updated_at < clock_timestamp() - interval '1 day'
+    when 'operation' then p_record.state in ('completed', 'stopped', 'cancelled')
+      and p_record.updated_at < clock_timestamp() - interval '1 day'
+    else true end
+$$;
+
 -- Small documents: those that said themselves until when, and those of collections with a rule.
 create or replace function redrive.prune_records(p_rules jsonb, p_limit integer, out removed integer, out more boolean)
 language plpgsql
@@ -1820,11 +1881,13 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
   v_now constant timestamptz := clock_timestamp();
+  v_any constant boolean := redrive.administers();
   v_rule record;
   v_n integer;
 begin
   delete from redrive.record r where r.ctid = any (array(
-    select x.ctid from redrive.record x where x.expires_at < v_now order by x.expires_at limit p_limit));
+    select x.ctid from redrive.record x where x.expires_at < v_now and (v_any or redrive.prunable(x))
+    order by x.expires_at limit p_limit));
   get diagnostics removed = row_count;
   more := removed >= p_limit;
   for v_rule in
@@ -1836,6 +1899,7 @@ begin
         and (v_rule.states is null or x.state = any (v_rule.states))
         and (not v_rule.keep_last or x.seq < (
           select max(n.seq) from redrive.record n where n.collection = v_rule.collection))
+        and (v_any or redrive.prunable(x))
       order by x.updated_at limit p_limit));
     get diagnostics v_n = row_count;
     removed := removed + v_n;
@@ -1925,6 +1989,35 @@ end $$;
 
 -- functions/erase.sql
 
+-- Whether the caller may erase: who administers; and workers, as long as an erasure that others decided on is under way, about this
+-- scope where one is given.
+create or replace function redrive.check_erases(p_scope text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if not redrive.administers() and not exists (
+    select 1 from redrive.record r where r.collection = 'operation' and r.state = 'running' and r.body ->> 'action' = 'erase'
+      and (p_scope is null or r.body #>> '{which,scope}' = p_scope))
+  then
+    raise exception 'role % may not erase: no erasure is under way', redrive.caller() using
+      errcode = 'insufficient_privilege', hint = 'an erasure is begun by the API''s role: redrive erase';
+  end if;
+end $$;
+
+-- Whether such an erasure is about a row of the audit log: of its scope, of these tasks of it (p_ids), or quoting it.
+create or replace function redrive.is_meant(p_row redrive.audit, p_ids uuid[]) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select exists (
+    select 1 from redrive.record r
+    cross join lateral (select r.body #>> '{which,scope}' as scope,
+      concat_ws(' ', p_row.reason, p_row.target, p_row.before, p_row.after) as words) e
+    where r.collection = 'operation' and r.state = 'running' and r.body ->> 'action' = 'erase' and (
+      p_row.scope = e.scope or p_row.task_id = any (p_ids) or (r.body #> '{which,ids}') ? p_row.task_id::text
+      or exists (select 1 from (select e.scope union all select jsonb_array_elements_text(r.body -> 'traces')) n(name)
+        where p_row.reason = n.name or strpos(e.words, to_jsonb(n.name)::text) > 0
+          or (length(n.name) >= 6 and (strpos(e.words, n.name) > 0 or strpos(e.words, btrim(to_jsonb(n.name)::text, '"')) > 0))
+          or p_row.target = 'group:' || n.name)))
+$$;
+
 -- Personal data goes: of finished tasks what they carried, of their attempts and dead letters what was said, their keys, and
 -- rows of the audit log but for a digest (p_telling: and for what they tell of removals). Live tasks among p_ids are left alone. Returns how many, by place.
 create or replace function redrive.erase(p_ids uuid[], p_tombstone text, p_audit bigint[], p_digests text[], p_scope text,
@@ -1942,7 +2035,23 @@ declare
   v_n integer;
   v_more integer := 0;
   v_done jsonb := '{}';
+  v_any constant boolean := redrive.administers();
+  v_own uuid[];
 begin
+  perform redrive.check_erases(p_scope);
+  if not v_any then
+    v_own := array(
+      select u.id from unnest(p_ids) u(id), redrive.record r
+      where r.collection = 'operation' and r.state = 'running' and r.body ->> 'action' = 'erase'
+        and ((r.body #> '{which,ids}') ? u.id::text
+          or exists (select 1 from redrive.task t where t.id = u.id and t.scope = r.body #>> '{which,scope}')
+          or exists (select 1 from redrive.history h where h.id = u.id and h.scope = r.body #>> '{which,scope}')
+          or exists (select 1 from redrive.dead_letter d where d.task_id = u.id and d.scope = r.body #>> '{which,scope}')));
+    v_ids := array(select u.id from unnest(v_ids) u(id) where u.id = any (v_own));
+    v_keys := array(
+      select h.idempotency_key from redrive.history h where h.id = any (v_ids) and h.idempotency_key is not null);
+    v_gone := array(select u.id from unnest(v_gone) u(id) where u.id = any (v_own));
+  end if;
   update redrive.history h set payload = null, result = null, cancel_reason = null, trace_id = null, trace_parent = null, task_group = null,
     idempotency_key = null, facts = null, scope = case when h.scope is null then null else p_tombstone end,
     erased_at = clock_timestamp()
@@ -1984,7 +2093,8 @@ begin
   v_done := v_done || jsonb_build_object('holds', v_n);
   update redrive.audit a set reason = null, target = null, scope = null, trace_id = null, before = null, salt = null,
     after = case when a.id = any (p_telling) then a.after end, erased = u.digest
-  from unnest(p_audit, p_digests) u(id, digest) where a.id = u.id and a.erased is null;
+  from unnest(p_audit, p_digests) u(id, digest) where a.id = u.id and a.erased is null
+    and (v_any or redrive.is_meant(a, v_own));
   get diagnostics v_n = row_count;
   return v_done || jsonb_build_object('audit', v_n);
 end $$;
@@ -1997,6 +2107,7 @@ declare
   v_circuits integer;
   v_workers integer;
 begin
+  perform redrive.check_erases(p_scope);
   update redrive.circuit c set reason = 'erased' where c.reason = p_scope or (length(p_scope) >= 6 and strpos(c.reason, p_scope) > 0);
   get diagnostics v_circuits = row_count;
   update redrive.worker w set drain_reason = 'erased' where w.drain_reason = p_scope or (length(p_scope) >= 6 and strpos(w.drain_reason, p_scope) > 0);
@@ -2013,6 +2124,7 @@ declare
     select (j.on_complete ->> 'join')::uuid from redrive.task_join j
     where j.on_complete ->> 'scope' = p_scope and j.on_complete ->> 'join' is not null);
 begin
+  perform redrive.check_erases(p_scope);
   update redrive.task_join j set on_complete = case when j.on_complete ->> 'scope' is distinct from p_scope then j.on_complete end,
     on_success = case when j.on_success ->> 'scope' is distinct from p_scope then j.on_success end
   where j.on_complete ->> 'scope' = p_scope or j.on_success ->> 'scope' = p_scope;
@@ -2075,6 +2187,17 @@ end $$;
 create or replace function redrive.administer() returns boolean
 language sql set search_path = pg_catalog, pg_temp as $$ select true $$;
 
+-- Who calls, also inside of functions that run with their owner's rights.
+create or replace function redrive.caller() returns name
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select coalesce(nullif(current_setting('role'), 'none'), session_user)::name
+$$;
+
+create or replace function redrive.administers() returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select has_function_privilege(redrive.caller(), 'redrive.administer()', 'execute')
+$$;
+
 -- A worker may run tasks: read what is needed for that, call the functions, and keep small documents and the audit log; not
 -- tokens, sessions and approvals, by which others are let in. What it had and does not need goes.
 create or replace function redrive.grant_worker(p_role text) returns void
@@ -2082,9 +2205,14 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_function regprocedure;
   v_table record;
-  -- Workers from before the last step may need what those from now on do not; the next migration finds them gone.
+  -- Workers from before a step may need what those from now on do not: for a day after it their role keeps what it had, as long as
+  -- some seem to run. What workers say of themselves gives a role nothing that it has not had.
   v_before boolean := exists (select 1 from redrive.worker w where w.seen_at > clock_timestamp() - interval '2 minutes'
-    and w.started_at < (select max(m.applied_at) from redrive.migration m));
+      and w.started_at < (select max(m.applied_at) from redrive.migration m))
+    and (select max(m.applied_at) from redrive.migration m) > clock_timestamp() - interval '1 day'
+    and not has_function_privilege(p_role, 'redrive.administer()', 'execute');
+  v_kept oid[] := array(select c.oid from pg_class c where v_before and c.relnamespace = 'redrive'::regnamespace
+    and c.relkind in ('r', 'p') and has_table_privilege(p_role, c.oid, 'delete'));
 begin
   execute format('revoke all on all tables in schema redrive from %I', p_role);
   execute format('revoke all on function redrive.administer() from %I', p_role);
@@ -2095,7 +2223,7 @@ begin
   -- "For workers:" says there which rights these are, and only its owner can write that.
   for v_table in
     select c.oid::regclass as name, case
-        when not v_before and starts_with(obj_description(c.oid, 'pg_class'), 'For workers: ')
+        when c.oid <> all (v_kept) and starts_with(obj_description(c.oid, 'pg_class'), 'For workers: ')
         then substr(obj_description(c.oid, 'pg_class'), 14)
         when c.relkind <> 'v' and exists (select 1 from redrive.migration m
           where m.feature <> '' and (c.relname = m.feature or starts_with(c.relname, m.feature || '_')))

@@ -1,3 +1,4 @@
+delete from redrive_record where collection = 'access';
 drop table redrive_name_bound;
 drop table redrive_known_name;
 drop table redrive_used_name;

@@ -14,7 +14,7 @@ revoke all on function redrive.webhook_keys(uuid, uuid) from public;
 create function redrive.guard_webhook_secret() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-  if not has_function_privilege('redrive.administer()', 'execute') and not exists (
+  if not redrive.administers() and not exists (
     select 1 from redrive.webhooks_endpoint e
     where e.direct and new.owner = 'endpoint:' || e.id and new.id = 'sec_' || e.id and new.expires_at is null)
   then
@@ -39,7 +39,7 @@ create function redrive.erase_webhook_secrets(p_scope text) returns setof text
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   delete from redrive.webhooks_secret where (owner = 'account:' || p_scope or owner in (
       select 'endpoint:' || e.id from redrive.webhooks_endpoint e where e.account = p_scope))
-    and (has_function_privilege(session_user, 'redrive.administer()', 'execute') or exists (
+    and (redrive.administers() or exists (
       select from redrive.record r where r.collection = 'operation' and r.state = 'running'
         and r.body ->> 'action' = 'erase' and r.body #>> '{which,scope}' = p_scope))
   returning id
