@@ -615,7 +615,7 @@ async def test_a_request_that_quotes_the_person_is_withdrawn(harness: Harness) -
     await a_life(harness)
     erasure = await begun(harness)
     waiting, request = await operations.begin(
-        harness.store, Action.FORGET, FailureFilter(kind="B"), actor="bob", reason=f"as {SCOPE} said", rule=Rule(0)
+        harness.store, Action.FORGET, actor="bob", reason=f"as {SCOPE} said", rule=Rule(0)
     )
     assert waiting.status is Status.WAITING and request is not None
     done = await carried_out(harness, erasure)
