@@ -290,7 +290,7 @@ from jsonb_to_recordset($1) x(id uuid) where b.id = x.id
 select 0 as remote from redrive.batches where id = $1::text::uuid
 union all select 1 as remote from redrive.batches_remote where id = $1::text::uuid and state <> 'draft'
 
--- remote_books: batches that somebody pays for, behind an id ($1), so many ($2) of not too many items, each with what the books have of it, and what its items say: those of rounds that are settled. Of one that was pruned, or is being pruned, what was counted says so
+-- remote_books: batches that somebody pays for, behind an id ($1), so many ($2) of not too many items, each with what the books have of it, and what its items say: those of rounds that are settled. Of one that was pruned, or is being pruned, what was counted says so, as far as the items that are gone explain it
 with recursive known as (
   (select id, account, round, state, frozen, captured, released, price, items, completed from redrive.batches_remote
    where state <> 'draft' and account is not null and id > $1::text::uuid order by id limit $2)
@@ -310,7 +310,7 @@ with recursive known as (
   from rounds r, (values ('freeze', ''), ('settle', ''), ('settle', ':unstarted')) k(what, part)
 )
 select p.id::text as id, p.state, p.frozen, p.captured, p.released, p.price,
-  coalesce(case when c.n >= p.items then c.completed end, p.completed) as completed,
+  coalesce(case when p.completed - c.completed not between 0 and p.items - c.n then c.completed end, p.completed) as completed,
   coalesce(sum(e.amount) filter (where k.what = 'freeze' and e.account = 'frozen:' || p.account), 0)::bigint as books_frozen,
   coalesce(sum(e.amount) filter (where k.what = 'settle' and e.account = 'system:revenue'), 0)::bigint as books_captured,
   coalesce(sum(e.amount) filter (where k.what = 'settle' and e.account = 'account:' || p.account), 0)::bigint as books_released,
@@ -323,12 +323,14 @@ group by p.id, p.account, p.state, p.frozen, p.captured, p.released, p.price, p.
 -- movements_piece: the last of so many movements behind a posting
 select max(x.posting) as last, count(*) as n from (select posting from redrive.ledger_movement where posting > $1 order by posting limit $2) x
 
--- nobodys_movements: those of a piece that say they are of a batch which there never was
+-- nobodys_movements: those of a piece that say they are of a batch which there never was, or of a round that it never had
 select m.posting, m.reference from redrive.ledger_movement m join redrive.posting p on p.key = m.posting
 where m.posting > $1 and m.posting <= $2 and m.reference ~ '^batch:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
   and (p.note is null or m.posting ~ ('^[a-z]+:' || substr(m.reference, 7) || ':[0-9]'))
-  and not exists (select 1 from redrive.batches_remote b where b.id = substr(m.reference, 7, 36)::uuid)
-  and not exists (select 1 from redrive.batches_paid b where b.id = substr(m.reference, 7, 36)::uuid)
+  and not exists (
+    select 1 from (select id, round from redrive.batches_remote union all select id, round from redrive.batches_paid) b
+    where b.id = substr(m.reference, 7, 36)::uuid and (m.posting !~ ('^[a-z]+:' || substr(m.reference, 7) || ':[0-9]')
+      or substring(m.posting from '^[a-z]+:[0-9a-f-]{36}:([0-9]+)')::numeric between 1 and b.round))
   and not exists (select 1 from redrive.batches b where b.id = substr(m.reference, 7, 36)::uuid)
 order by m.posting limit $3
 

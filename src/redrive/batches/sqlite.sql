@@ -305,7 +305,7 @@ where id in (select v.value ->> 'id' from json_each(?1) v)
 select 0 as remote from redrive_batches where id = ?1
 union all select 1 as remote from redrive_batches_remote where id = ?1 and state <> 'draft'
 
--- remote_books: batches that somebody pays for, behind an id (?1), so many (?2) of not too many items, each with what the books have of it, and what its items say: those of rounds that are settled. Of one that was pruned, or is being pruned, what was counted says so
+-- remote_books: batches that somebody pays for, behind an id (?1), so many (?2) of not too many items, each with what the books have of it, and what its items say: those of rounds that are settled. Of one that was pruned, or is being pruned, what was counted says so, as far as the items that are gone explain it
 with recursive known as (
   select * from (select id, account, round, state, frozen, captured, released, price, items, completed from redrive_batches_remote
    where state <> 'draft' and account is not null and id > ?1 order by id limit ?2)
@@ -325,7 +325,7 @@ with recursive known as (
   select r.id, k.what, k.what || ':' || r.id || ':' || r.n || k.part as key, r.n from rounds r, parts k
 )
 select p.id, p.state, p.frozen, p.captured, p.released, p.price,
-  coalesce((select c.completed from counted c where c.id = p.id and c.n >= p.items), p.completed) as completed,
+  coalesce((select c.completed from counted c where c.id = p.id and p.completed - c.completed not between 0 and p.items - c.n), p.completed) as completed,
   coalesce(sum(e.amount) filter (where k.what = 'freeze' and e.account = 'frozen:' || p.account), 0) as books_frozen,
   coalesce(sum(e.amount) filter (where k.what = 'settle' and e.account = 'system:revenue'), 0) as books_captured,
   coalesce(sum(e.amount) filter (where k.what = 'settle' and e.account = 'account:' || p.account), 0) as books_released,
@@ -338,12 +338,14 @@ group by p.id order by p.id
 -- movements_piece: the last of so many movements behind a posting
 select max(x.posting) as last, count(*) as n from (select posting from redrive_ledger_movement where posting > ?1 order by posting limit ?2) x
 
--- nobodys_movements: those of a piece that say they are of a batch which there never was
+-- nobodys_movements: those of a piece that say they are of a batch which there never was, or of a round that it never had
 select m.posting, m.reference from redrive_ledger_movement m join redrive_posting p on p.key = m.posting
 where m.posting > ?1 and m.posting <= ?2 and m.reference glob 'batch:[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]'
   and (p.note is null or m.posting glob '*:' || substr(m.reference, 7) || ':[0-9]*')
-  and not exists (select 1 from redrive_batches_remote b where b.id = substr(m.reference, 7))
-  and not exists (select 1 from redrive_batches_paid b where b.id = substr(m.reference, 7))
+  and not exists (
+    select 1 from (select id, round from redrive_batches_remote union all select id, round from redrive_batches_paid) b
+    where b.id = substr(m.reference, 7) and (m.posting not glob '*:' || b.id || ':[0-9]*'
+      or cast(substr(m.posting, instr(m.posting, b.id) + 37) as integer) between 1 and b.round))
   and not exists (select 1 from redrive_batches b where b.id = substr(m.reference, 7))
 order by m.posting limit ?3
 
