@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from redrive.errors import ChangedMeanwhile, StoreUnavailable, StoreUnusable
 from redrive.kernel.duty import Duty
 from redrive.outbox.index_job import COLLECTION
+from redrive.outbox.index_watch import COLLECTION as INDEXES
+from redrive.outbox.index_watch import watch_index
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
@@ -23,13 +25,11 @@ WATCH_EVERY_S = 30.0
 def duties_of(projections: Iterable[Projection], settings: OutboxSettings) -> list[Duty]:
     """Returns two duties for each projection: only workers that know a projection can reach its sink and its source."""
     known = list(projections)
-    return [*(_duty(one, settings) for one in known), *(_watch(one, settings) for one in known if not one.built_in)]
+    return [*(_duty(one, settings) for one in known), *(_watch(one, settings) for one in known)]
 
 
 def _watch(projection: Projection, settings: OutboxSettings) -> Duty:
     async def run(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
-        from redrive.outbox.index_watch import watch_index
-
         try:
             await watch_index(store, projection, settings, stopping)
         except (ChangedMeanwhile, StoreUnavailable, StoreUnusable):
@@ -37,7 +37,9 @@ def _watch(projection: Projection, settings: OutboxSettings) -> Duty:
         except Exception as error:  # of the sink: whoever writes to it says so
             logger.debug("%s: its index cannot be looked at: %r", projection.name, error)
 
-    return Duty(f"outbox:{projection.name}:index", WATCH_EVERY_S, run)
+    # Every application has the built-in one, and most never publish: it is watched once something was written to it.
+    once_written = (INDEXES, projection.name) if projection.built_in else None
+    return Duty(f"outbox:{projection.name}:index", WATCH_EVERY_S, run, while_record=once_written)
 
 
 def _duty(projection: Projection, settings: OutboxSettings) -> Duty:

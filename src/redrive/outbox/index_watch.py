@@ -55,7 +55,7 @@ class IndexState:
     def problem(self) -> str | None:
         """Returns what is wrong, and what to type."""
         if self.lost_at is not None:
-            what = "was emptied" if self.emptied else "was lost, and is another now"
+            what = "was emptied" if self.emptied else "was lost (it is gone, or another is in its place)"
             return f"its index {what}: redrive outbox rebuild {self.projection}"
         if self.differs:
             return (
@@ -66,7 +66,7 @@ class IndexState:
     def put(self) -> Put:
         values = asdict(self)
         del values["projection"], values["version"]
-        return Put(COLLECTION, self.projection, values, self.version, "lost" if self.lost_at is not None else "")
+        return Put(COLLECTION, self.projection, values, self.version, self.projection)
 
 
 def _of(record: Any) -> IndexState:
@@ -109,6 +109,17 @@ async def note_verified(store: Store, projection: str, differs: int) -> None:
     await change_state(store, projection, verified_at=moment(await store.now()), differs=differs)
 
 
+async def note_written(store: Store, projection: Projection, settings: OutboxSettings) -> bool:
+    """Notes the index that this process has written its first events to, at once: one that is lost before somebody has
+    looked at it would never have been known. Returns whether that was done."""
+    try:
+        await watch_index(store, projection, settings, lambda: True)
+    except Exception as error:  # the events are written, whatever it is: it is tried again with the next ones
+        logger.debug("%s: its index cannot be looked at: %r", projection.name, error)
+        return False
+    return True
+
+
 async def watch_index(
     store: Store, projection: Projection, settings: OutboxSettings, stopping: Callable[[], bool]
 ) -> None:
@@ -119,6 +130,8 @@ async def watch_index(
     sink = projection.sink_to_look_at()
     state, now = await index_state(store, projection.name), await store.now()
     found = await sink.identity() if isinstance(sink, Identified) else None
+    if not found and not projection.served:
+        found = None  # it may be a file on the host of those who write to it
     after = state if state.verified_at is not None else replace(state, verified_at=moment(now))
     if found and state.identity in (None, found):
         try:

@@ -32,8 +32,9 @@ async def dependencies(store: Store, settings: Settings) -> list[Dependency]:
     if not served:
         return []
     counts = {one.projection: one for one in await event_counts(store, settings)}
+    states = {one.projection: one for one in await index_states(store)}
     # The built-in one is served by every worker: most applications never publish, and depend on no sink.
-    served = [one for one in served if not one.built_in or one.alone or one.name in counts]
+    served = [one for one in served if not one.built_in or one.alone or one.name in counts or one.name in states]
     if not served:
         return []
     now = await store.now()
@@ -43,7 +44,6 @@ async def dependencies(store: Store, settings: Settings) -> list[Dependency]:
         seen = await store.overview()
         paused = {f"projection {one.name}" for one in served if seen.pause_of("queue", one.queue) is not None}
         fresh = [replace(one, ok=one.ok or one.name in paused) for one in fresh]
-    states = {one.projection: one for one in await index_states(store)}
     lost = [
         Dependency(f"index of {one.name}", False, state.problem)
         for one in served

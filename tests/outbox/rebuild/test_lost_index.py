@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -11,14 +12,17 @@ from typing import Any
 import pytest
 
 from redrive.ids import new_id
+from redrive.kernel.diagnosis import Dependency
 from redrive.kernel.operation import Status
 from redrive.outbox.alerts import drift, lost
 from redrive.outbox.doctor import examine
+from redrive.outbox.duties import duties_of
 from redrive.outbox.event import Event, Op
 from redrive.outbox.index_job import REBUILD, VERIFY, job_of
 from redrive.outbox.index_watch import IndexState, change_state, index_state, is_due, watch_index
 from redrive.outbox.readiness import dependencies
 from redrive.outbox.settings import OutboxSettings
+from tests.outbox.conftest import make_app
 from tests.outbox.rebuild.conftest import Notes
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +59,7 @@ async def test_a_lost_index_is_told_of_until_it_is_rebuilt(notes: Notes) -> None
     await notes.work()
     assert len(await notes.versions()) == 1, "it is there again, without what was in it"
     state = await look(notes)
-    assert state.problem == "its index was lost, and is another now: redrive outbox rebuild notes"
+    assert state.problem == "its index was lost (it is gone, or another is in its place): redrive outbox rebuild notes"
     store, settings = await notes.app.store(), notes.app.settings
     [finding] = [one for one in await examine(store, settings) if one.code == "outbox_index_lost"]
     assert finding.fix == "redrive outbox rebuild notes" and await lost(store, settings) == 1.0
@@ -67,6 +71,54 @@ async def test_a_lost_index_is_told_of_until_it_is_rebuilt(notes: Notes) -> None
     assert done is not None and done.status is Status.COMPLETED
     assert (await look(notes)).problem is None and await lost(store, settings) == 0.0
     await notes.check_same()
+
+
+async def test_an_index_that_is_gone_is_told_of_before_the_next_event(notes: Notes) -> None:
+    notes.add(1, 5)
+    await notes.work()
+    known = await index_state(await notes.app.store(), "notes")
+    assert known.identity == await notes.sink.identity(), "it is known from the first write on"
+    await lose(notes)
+    state = await look(notes)
+    assert state.lost_at is not None and str(state.problem).endswith("redrive outbox rebuild notes")
+    notes.app.outbox.projections["notes"].served = False
+    assert await look(notes) == state, "whoever does not write to it says nothing"
+
+
+async def test_the_built_in_index_is_watched_once_it_was_written_to(url: str, tmp_path: Path) -> None:
+    name, folder = "search_index_to_elastic", tmp_path / "own"
+    folder.mkdir()
+    file = Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite") else None
+    place = file.with_name(f"{file.stem}-search.db") if file else folder / "redrive-search.db"
+
+    async def process(first: int, last: int) -> list[Dependency]:
+        """Publishes, and projects, as one process of the application."""
+        app = make_app(url)
+        try:
+            await app.migrate()
+            for n in range(first, last + 1):
+                await app.outbox.publish(None, name, "note", n, "upsert", 1, {"title": f"note {n}"})
+            await app.worker(stop_when_empty=True).run()
+            store = await app.store()
+            [watch] = [one for one in duties_of(app.outbox.projections.values(), OutboxSettings()) if one.every == 30]
+            collection, state = watch.while_record or ("", "")
+            if await store.records(collection, states=[state], limit=1):
+                await watch.run(store, "w1", lambda: False)
+            found = [one.fix for one in await examine(store, app.settings) if one.code == "outbox_index_lost"]
+            unwell = [one for one in await dependencies(store, app.settings) if not one.ok]
+            assert found == [f"redrive outbox rebuild {name}"] * len(unwell)
+            assert (await lost(store, app.settings) or 0.0) == len(unwell)
+            return unwell
+        finally:
+            await app.close()
+
+    with contextlib.chdir(folder):
+        assert await process(1, 0) == [] and not place.exists(), "most applications never publish"
+        assert await process(1, 20) == [] and await process(1, 0) == []
+        for one in place.parent.glob(f"{place.stem}*"):
+            one.unlink()
+        assert [one.name for one in await process(1, 0)] == [f"index of {name}"] and not place.exists()
+        assert [one.name for one in await process(21, 25)] == [f"index of {name}"] and place.exists()
 
 
 async def empty(notes: Notes) -> None:

@@ -21,6 +21,7 @@ class ProjectionHandler:
         self.projection = projection
         self._settings = settings
         self._relay: Relay | None = None
+        self._noted = False  # which index this process writes to
         self._pruner: SinkPruner
 
     async def relay(self, bulk: Bulk) -> None:
@@ -38,3 +39,7 @@ class ProjectionHandler:
         # First: what is old enough to be forgotten must not refuse what comes now.
         await self._pruner.before_request(self.projection.sink())
         await self._relay.project(bulk)
+        if not self._noted and self.projection.projected_at is not None:
+            from redrive.outbox.index_watch import note_written
+
+            self._noted = await note_written(bulk[0].context.store, self.projection, self._settings)

@@ -58,8 +58,8 @@ class Fts5:
         await self._file.close()
 
     async def identity(self) -> str | None:
-        """Returns what was drawn when the file was made; None where there is none: it may be on another host."""
-        return await self._file.run(self._indexes.identity) if self._file.is_there() else None
+        """Returns what was drawn when the file was made; empty where there is none."""
+        return await self._file.run(self._indexes.identity) if self._file.is_there() else ""
 
     async def prune(self, seconds: float, limit: int) -> int:
         """Forgets versions of what was deleted longer ago than this, so many at once; returns how many. Makes no file:
