@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from redrive import App, State
+from redrive.kernel.circuit import probe_now
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.reads import Query
@@ -24,6 +26,7 @@ from tests.batches_remote.conftest import (
     work,
 )
 from tests.batches_remote.test_overdue import close_circuit, open_circuit
+from tests.worker.conftest import until
 
 pytestmark = pytest.mark.anyio
 
@@ -114,6 +117,103 @@ async def test_at_most_one_steps_out_of_each_lane_and_none_while_the_circuit_is_
     await close_circuit(app)
     await rounds(app, batch, 1)
     assert len(provider.starts) == 6, "each lane goes on with one more, and no further"
+
+
+async def is_open(app: App) -> bool:
+    return any(row.open for row in await (await app.store()).circuits())
+
+
+async def test_one_item_alone_opens_no_circuit(store_url: str) -> None:
+    """Others were started since it failed first: what it says is about itself, and nobody stands behind it."""
+    async with opened(make_app(store_url, max_start_attempts=12)) as app:
+        provider = Broken()
+        app.provider("video", provider)
+        await rich(app)
+        batch = await made(app, [{"broken": "no"}, {}, {}])
+        async with app.worker(queues=",".join(app.queues())):
+            await until(lambda: completed(app, batch, 2))
+            for n in range(1, 10):
+                await until(lambda n=n: starts(provider, f"{batch.id}-1:1", n))
+                await until(lambda: make_due(app))
+            assert not await is_open(app)
+            other = await made(app, [{}] * 20)
+            assert (await settled(app, other)).captured == 200
+        [item] = await (await service(app)).items(batch.id, states=["pending"])
+        assert "of 12" in str(item.waits_for)
+
+
+async def completed(app: App, batch: Any, n: int) -> bool:
+    return (await counts(app, batch)).get("completed", 0) >= n
+
+
+async def starts(provider: Broken, key: str, n: int) -> bool:
+    return provider.starts[key] >= n
+
+
+async def test_a_provider_that_is_down_for_all_opens_it_soon(store_url: str) -> None:
+    async with opened(make_app(store_url)) as app:
+        provider = Scripted()
+        provider.down = ProviderError("gone", status_code=503)
+        app.provider("video", provider)
+        await rich(app)
+        batch = await made(app, [{}])
+
+        async def opens() -> bool:
+            await make_due(app)
+            return await is_open(app)
+
+        async with app.worker(queues=",".join(app.queues())):
+            await until(opens)
+        provider.down = None
+        await close_circuit(app)
+        await make_due(app)
+        assert (await settled(app, batch)).captured == 10
+
+
+async def test_a_probe_that_failed_lets_the_next_of_its_lane_be_one(app: App, provider: Broken) -> None:
+    """Behind an open circuit only the first of each lane are there: if none of them can be started, it never closed."""
+    await rich(app)
+    batch = await made(app, [*[{"broken": "no"}] * 4, *[{}] * 8])
+    await work(app, batch)
+    assert len(provider.starts) == 3
+    await open_circuit(app)
+    store = await app.store()
+    calls = 0
+    while await is_open(app):
+        assert calls < 12, "each probe is by another item"
+        [row] = [row for row in await store.circuits() if row.name == "video"]
+        await store.apply(Commit(controls=[probe_now(row)]))
+        await make_due(app)
+        await work(app, batch)
+        calls += 1
+    assert calls > 1, "the first ones were by items that cannot be started"
+    await rounds(app, batch, 8)
+    assert await counts(app, batch) == {"completed": 8, "failed": 4}
+
+
+async def test_a_probe_that_is_alone_with_its_trouble_puts_the_next_one_off_no_further(
+    app: App, provider: Broken
+) -> None:
+    await rich(app)
+    batch = await made(app, [{"broken": "no"}, {}, {}])
+    store = await app.store()
+    async with app.worker(queues=",".join(app.queues())):
+        await until(lambda: completed(app, batch, 2))
+        for n in range(2, 5):
+            await open_circuit(app)
+            [row] = await store.circuits()
+            await store.apply(Commit(controls=[probe_now(row)]))
+            await until(lambda: make_due(app))
+            await until(lambda n=n: starts(provider, f"{batch.id}-1:1", n))
+            await until(lambda: delayed(app))
+        [row] = await store.circuits()
+    assert row.open and row.failed_probes == 0
+    assert row.until is not None and (row.until - await store.now()).total_seconds() < 6, "its first delay"
+
+
+async def delayed(app: App) -> bool:
+    """Returns whether it waits by its own backoff, and so is not the next probe."""
+    return bool(await (await app.store()).find(Query((State.DELAYED,), limit=1)))
 
 
 @pytest.mark.parametrize("began", ["began", "no"])

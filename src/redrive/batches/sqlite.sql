@@ -369,7 +369,7 @@ select n, state, null as payload, task_id, job, progress, poll_count, last_poll_
 from redrive_batches_item where task_id = ?1
 
 -- items_of: items by their tasks (a JSON array of ids), with what their batches say; payloads only of those to be started
-select i.task_id as task, i.batch, i.n, i.round, i.state, i.job, i.poll_count, i.progress, i.called, case when i.job is null then i.payload end as payload, unixepoch() as now,
+select i.task_id as task, i.batch, i.n, i.round, i.state, i.job, i.poll_count, i.progress, i.called, case when i.job is null then i.payload end as payload, (julianday('now') - 2440587.5) * 86400.0 as now,
   (unixepoch() * 1000000 - coalesce(i.started_at, i.brought_at)) / 1000000.0 as age, b.cancelled_at is not null as cancelled, b.state as batch_state, i.begun, i.start_key, i.ordinal, i.stepped, b.max_in_flight, t.facts ->> 'lanes' as lanes,
   case when i.job is null then (select json_group_array(o.ordinal) from redrive_batches_item o where o.batch = i.batch and o.round = i.round and o.stepped and o.state = 'pending' and o.n <> i.n) end as aside,
   (select min(o.n) from redrive_batches_item o where o.batch = i.batch and o.job = i.job and o.round = i.round and o.n <> i.n

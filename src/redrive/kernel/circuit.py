@@ -171,6 +171,11 @@ def probed(row: CircuitRow, terms: Circuit, down: str | None, actor: str, jitter
     return replace(_same(row), wait=terms.wait(failed, jitter), reason=cut(down), failed_probes=failed)
 
 
+def unproven(row: CircuitRow, terms: Circuit, jitter: float) -> SetCircuit:
+    """Returns what follows from a probe that says nothing about the other side: the next one comes no later for it."""
+    return replace(_same(row), wait=terms.wait(row.failed_probes, jitter))
+
+
 def close(row: CircuitRow, reason: str | None, actor: str) -> SetCircuit:
     return SetCircuit(row.name, row.version, row.kinds, False, None, cut(reason), actor, 0, row.opened)
 

@@ -40,12 +40,24 @@ class Snooze(Verdict):
     """Run again later. Uses no attempt; ``state`` comes back as ``ctx.state``. This is how remote work is polled.
 
     ``down`` says that the other side is down, and why: that counts for the circuit of the kind, if it has one. It is
-    shown to everybody, so name the service and the trouble, and no data."""
+    shown to everybody, so name the service and the trouble, and no data. ``down_for``: since how many seconds this task
+    finds it so; where others got through meanwhile, the trouble is the task's own, and does not count.
+    ``evidence=False``: the other side was not asked, so nothing follows for the circuit."""
 
-    def __init__(self, seconds: float, *, state: Any = None, down: str | None = None) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        *,
+        state: Any = None,
+        down: str | None = None,
+        down_for: float = 0.0,
+        evidence: bool = True,
+    ) -> None:
         self.seconds = _seconds(seconds, "Snooze(seconds)")
         self.state = state
         self.down = check_text(down, "Snooze(down=)")
+        self.down_for = _seconds(down_for, "Snooze(down_for=)")
+        self.evidence = evidence
         super().__init__(f"snooze for {self.seconds:g} s")
 
 

@@ -11,11 +11,12 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from redrive.errors import ChangedMeanwhile, RedriveError
 from redrive.handlers.registry import Registry
-from redrive.kernel.circuit import Circuit, CircuitRow, SetCircuit, Window, is_down, probed, trip
+from redrive.kernel.circuit import Circuit, CircuitRow, SetCircuit, Window, is_down, probed, trip, unproven
 from redrive.kernel.commit import Commit
 from redrive.kernel.failure import Failure
 from redrive.kernel.outcome import Cancel, Completed, Fail, Failed, Outcome, Released, Retry, Snooze, StopReason
@@ -34,6 +35,7 @@ class _Watched:
 
     window: Window = field(default_factory=Window)
     read_at: float = float("-inf")
+    well_at: float = float("-inf")  # when a task last got through
     open: bool = False
 
 
@@ -60,10 +62,12 @@ class Circuits:
         return await self._judge(handler.circuit, runs, outcomes)
 
     async def _judge(self, terms: Circuit, runs: Sequence[Run], outcomes: list[Outcome]) -> list[Outcome]:
-        reasons = [why_down(outcome) for outcome in outcomes]
-        if not any(map(_tells, runs, outcomes)):
-            return outcomes
+        well_for = time.monotonic() - self._watched[_name(terms)].well_at
+        reasons = [None if _is_alone(outcome, well_for) else why_down(outcome) for outcome in outcomes]
         try:
+            if not any(map(_tells, runs, outcomes, [well_for] * len(runs))):
+                await self._pass_on(terms, runs, outcomes)
+                return outcomes
             is_open = await self._note(terms, runs, next(filter(None, reasons), None))
         except (RedriveError, asyncio.CancelledError) as error:
             # The outcome matters more: it is settled as it would be without a circuit.
@@ -81,10 +85,21 @@ class Circuits:
             self._later.add(task)
             task.add_done_callback(self._later.discard)
 
+    async def _pass_on(self, terms: Circuit, runs: Sequence[Run], outcomes: Sequence[Outcome]) -> None:
+        """Lets another task be the next probe, after the usual time, where this one is alone with its trouble."""
+        if not any(map(why_down, outcomes)):
+            return
+        row = await self._read(terms, self._watched[_name(terms)])
+        if row is not None and row.open and _is_probe(row, runs):
+            with suppress(ChangedMeanwhile):
+                await self._store.apply(Commit(controls=[unproven(row, terms, random.random())]))  # noqa: S311
+
     async def _note(self, terms: Circuit, runs: Sequence[Run], down: str | None) -> bool:
         watched = self._watched[_name(terms)]
         now = time.monotonic()
         enough = watched.window.note(terms, now, down is not None)
+        if down is None:
+            watched.well_at = now
         # A probe comes half a delay after the opening at the earliest: whoever looked since then would know of it.
         if down is None and not watched.open and now - watched.read_at < terms.delay / 2:
             return False
@@ -114,7 +129,7 @@ class Circuits:
     ) -> SetCircuit | None:
         jitter = random.random()  # noqa: S311 (no secret)
         if row is not None and row.open:
-            if any((run.task.id, run.task.token) == (row.probe, row.token) for run in runs):
+            if _is_probe(row, runs):
                 return probed(row, terms, down, self._worker_id, jitter)
             return None if down is None else trip(row, terms, [runs[0].task.kind], down, self._worker_id, jitter)
         if down is None or not enough:
@@ -146,11 +161,21 @@ def _words(failure: Failure) -> str:
     return ": ".join(part for part in (failure.reason, exception.rpartition(".")[2], words) if part)
 
 
-def _tells(run: Run, outcome: Outcome) -> bool:
+def _tells(run: Run, outcome: Outcome, well_for: float) -> bool:
     """Returns whether an end says anything about the other side: one that was stopped from here does not, but for its
     time limit."""
-    by_itself = run.stop in (None, StopReason.TIMEOUT)
-    return by_itself and isinstance(outcome, Completed | Snooze | Retry | Fail | Cancel | Failed)
+    by_itself = run.stop in (None, StopReason.TIMEOUT) and not _is_alone(outcome, well_for)
+    asked = not isinstance(outcome, Snooze) or getattr(outcome, "evidence", True)
+    return by_itself and asked and isinstance(outcome, Completed | Snooze | Retry | Fail | Cancel | Failed)
+
+
+def _is_alone(outcome: Outcome, well_for: float) -> bool:
+    """Returns whether a task finds the other side down since before others got through, so many seconds ago."""
+    return isinstance(outcome, Snooze) and why_down(outcome) is not None and getattr(outcome, "down_for", 0) > well_for
+
+
+def _is_probe(row: CircuitRow, runs: Sequence[Run]) -> bool:
+    return any((run.task.id, run.task.token) == (row.probe, row.token) for run in runs)
 
 
 def _waiting(terms: Circuit, outcome: Outcome, why: str) -> Outcome:

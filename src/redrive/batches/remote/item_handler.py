@@ -56,7 +56,8 @@ class Row:
     begun: bool  # a start of it may have reached the provider
     start_key: str | None  # of an earlier start whose job may be there
     bounded: bool  # its batch says how many of its jobs may run at once
-    may_step: bool  # it is in its lane, and no other item has stepped out of that one
+    in_lane: bool  # of a task of the version before, nobody knows its lane
+    may_step: bool  # no other item has stepped out of its lane either
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Row:
@@ -80,7 +81,8 @@ class Row:
             bool(row["begun"]),
             row["start_key"],
             row["max_in_flight"] is not None,
-            not row["stepped"] and _lane_is_free(row),
+            bool(row["lanes"]) and not row["stepped"],
+            bool(row["lanes"]) and not row["stepped"] and _lane_is_free(row),
         )
 
     def key(self, retries: int) -> str:
@@ -88,16 +90,16 @@ class Row:
         and a retry by an operator another, unless the end of the job before is not known."""
         return self.start_key or f"{self.id}:{self.round}" + (f":r{retries}" if retries else "")
 
-    def seen(self, asked: bool) -> polling_policy.Seen:
+    def seen(self, asked: bool, since: float | None) -> polling_policy.Seen:
         assert self.job is not None
-        return polling_policy.Seen(self.job, self.polls, self.progress, self.age, asked, self.called, new=self.pending)
+        return polling_policy.Seen(
+            self.job, self.polls, self.progress, self.age, asked, self.called, self.pending, self.now, since
+        )
 
 
 def _lane_is_free(row: Mapping[str, Any]) -> bool:
-    """Returns whether no other item has stepped out of this one's lane; of a task of the version before, nobody knows
-    its lane."""
-    lanes = row["lanes"]
-    return bool(lanes) and all((other - row["ordinal"]) % lanes for other in json.loads(row["aside"] or "[]"))
+    """Returns whether no other item has stepped out of this one's lane."""
+    return all((other - row["ordinal"]) % row["lanes"] for other in json.loads(row["aside"] or "[]"))
 
 
 class ItemHandler:
@@ -196,11 +198,20 @@ class ItemHandler:
         if not failed:
             return
         kind = item_kind(self._name)
-        up = not any(row.open and kind in row.kinds for row in await store.circuits())
+        shut = [row for row in await store.circuits() if row.open and kind in row.kinds]
+        probes = {(row.probe, row.token) for row in shut}
         for item, row, error in failed:
             known = _unsure(item, row)
+            task = item.context.task
             start = polling_policy.FailedStart(
-                error, _memo(item), row.now, row.age, known or may_have_started(error), up, row.may_step
+                error,
+                _memo(item),
+                row.now,
+                row.age,
+                known or may_have_started(error),
+                not shut,
+                row.may_step,
+                row.in_lane and (task.id, task.token) in probes,
             )
             if not row.wanted and not error.transient and not known:
                 item.answer(Cancel(BATCH_CANCELLED))
@@ -245,7 +256,9 @@ class ItemHandler:
         for item, row in begun:
             assert row.job is not None
             try:
-                item.answer(polling_policy.polled(row.seen(asked[item.id]), found.get(row.job), self._policy))
+                item.answer(
+                    polling_policy.polled(row.seen(asked[item.id], _memo(item).since), found.get(row.job), self._policy)
+                )
             except Exception as error:  # whatever is wrong with one is not the others', who may be another customer's
                 item.answer(Retry(f"{type(error).__name__}: {error}"))
 

@@ -20,7 +20,7 @@ class ItemMemo:
     progress: float | None = None
     asked: bool = False  # the provider was asked to end it
     tries: int = 0  # starts that failed while the provider was there for others
-    since: float | None = None  # when the first of its starts failed, by the store's clock
+    since: float | None = None  # when the first of its starts, or of its last looks, failed, by the store's clock
     code: str | None = None  # what the provider called the last one, and what it counts as
     type: str | None = None
     stepped: bool = False  # it steps out of its lane now, which goes on without it

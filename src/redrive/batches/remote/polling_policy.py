@@ -57,6 +57,8 @@ class Seen:
     asked: bool = False  # its end was asked for
     called: bool = False  # its provider has said that it has ended
     new: bool = False  # its job is of an earlier start: with this look the next item of its lane may come
+    now: float = 0.0  # by the store's clock
+    since: float | None = None  # when the first of the looks failed that have failed since the last good one
 
 
 @dataclass(slots=True, frozen=True)
@@ -70,6 +72,7 @@ class FailedStart:
     unsure: bool = False  # this start, or an earlier one, may have come about
     up: bool = True  # its provider's circuit is closed: others are started
     may_step: bool = False  # no other item has stepped out of its lane
+    probe: bool = False  # it was the probe of its provider's open circuit, and is in its lane
 
     @property
     def counts(self) -> bool:
@@ -79,6 +82,12 @@ class FailedStart:
     @property
     def tries(self) -> int:
         return self.memo.tries + self.counts
+
+    @property
+    def steps(self) -> bool:
+        """Whether its lane goes on without it: it fails again and again, or nobody else may be there to be the next
+        probe."""
+        return self.probe or (self.counts and self.tries >= STUCK and self.may_step)
 
     @property
     def since(self) -> float:
@@ -101,20 +110,22 @@ def put_off(memo: ItemMemo, *, unsure: bool = False) -> Snooze:
     kept = replace(
         memo, new=False, polled=False, heard=False, stepped=False, progress=None, unsure=memo.unsure or unsure
     )
-    return Snooze(0.0, state=kept.state() or None)
+    return Snooze(0.0, state=kept.state() or None, evidence=False)
 
 
 def no_place(memo: ItemMemo, policy: PollingPolicy) -> Snooze:
     """Returns what becomes of an item that may not be started, since as many jobs run as may: when one has ended, it is
     made due; else it looks by itself after a while."""
     why = "as many jobs are in flight as may be (BATCH_MAX_IN_FLIGHT, or the batch's own bound)"
-    return Snooze(max(policy.later, 1.0), state=replace(memo, stepped=False, flight=True, why=why).state())
+    return Snooze(
+        max(policy.later, 1.0), state=replace(memo, stepped=False, flight=True, why=why).state(), evidence=False
+    )
 
 
 def interrupted(memo: ItemMemo) -> Snooze:
     """Returns what becomes of an item whose start was cut short: it goes back to its queue, as one that may have a
     job."""
-    return Snooze(0.0, state=replace(memo, stepped=False, unsure=True).state())
+    return Snooze(0.0, state=replace(memo, stepped=False, unsure=True).state(), evidence=False)
 
 
 def start_again(failed: FailedStart, policy: PollingPolicy) -> Snooze:
@@ -128,11 +139,11 @@ def start_again(failed: FailedStart, policy: PollingPolicy) -> Snooze:
         since=failed.since,
         code=error.code,
         type=str(error.failure_type),
-        stepped=failed.counts and failed.tries >= STUCK and failed.may_step,
+        stepped=failed.steps,
         why=f"it could not be started{of}: {error.message}"[:MOST_WORDS],
         unsure=failed.unsure,
     )
-    return Snooze(wait, state=left.state(), down=_down(error))
+    return Snooze(wait, state=left.state(), down=_down(error), down_for=max(failed.now - failed.since, 0.0))
 
 
 def not_started(failed: FailedStart, policy: PollingPolicy, *, unknown: bool = False) -> Fail:
@@ -200,8 +211,10 @@ def _unseen(seen: Seen, error: ProviderError, policy: PollingPolicy) -> Snooze |
     if seen.age >= policy.max_seconds:
         return _too_long(policy, error.message)
     why = f"job {seen.job} could not be looked at: {error.message}"[:MOST_WORDS]
-    left = ItemMemo(job=seen.job, new=seen.new, polls=seen.polls, asked=seen.asked, why=why)
-    return Snooze(max(_wish(error), policy.wait(seen.polls)), state=left.state(), down=_down(error))
+    since = seen.now if seen.since is None else seen.since
+    left = ItemMemo(job=seen.job, new=seen.new, polls=seen.polls, since=since, asked=seen.asked, why=why)
+    wait, down_for = max(_wish(error), policy.wait(seen.polls)), max(seen.now - since, 0.0)
+    return Snooze(wait, state=left.state(), down=_down(error), down_for=down_for)
 
 
 def _down(error: ProviderError) -> str | None:
