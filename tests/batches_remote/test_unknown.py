@@ -292,6 +292,7 @@ async def test_a_retry_starts_nothing_again_that_ran_or_was_asked_to_end(app: Ap
     async with console(app) as client:
         shown = text_of(await page(client, f"/batches/{at}"))
     assert "Start 1 failed item again" in shown and ran in shown and stopped in shown
+    assert "Ask the provider again" in shown
 
     done = await (await app.operator(ANN)).of(BatchService).retry_failed(at, "the model is back")
     assert (done.matched, done.skipped, done.charge) == (1, 3, 10)
