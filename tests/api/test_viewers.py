@@ -160,6 +160,7 @@ class World:
         async def use() -> None:
             for name in ("ACT", "default"):
                 await self.app.ledger.open(name)
+                await self.app.ledger.credit(name, 5, f"key-{secret}-{name}-{self.planted}", reason=f"for {secret}")
             self.batch = (await self.app.batch([("ELSEWHERE", {"token": secret})], meta={"token": secret})).id
             items = [{"token": secret, "good": good} for good in (True, False)]
             self.remote = (await self.app.remote_batches.create(items, provider="farm", meta={"token": secret})).id

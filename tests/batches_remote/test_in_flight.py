@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack
 
+import psycopg
 import pytest
 
 from redrive import App
@@ -12,6 +14,7 @@ from redrive.batches.remote.in_flight import fill_places
 from redrive.batches.remote.model import RemoteBatch
 from redrive.remote import RemoteItem, Status
 from tests.batches_remote.conftest import Scripted, counts, made, make_app, money, opened, rich, service, work
+from tests.databases import Databases
 from tests.worker.conftest import until
 
 pytestmark = pytest.mark.anyio
@@ -99,6 +102,26 @@ async def test_a_batch_is_bounded_itself(store_url: str) -> None:
         await fill_places(await app.store(), None, lambda: False)
         await work(app, own)
         assert await counts(app, own) == {"processing": 2, "pending": 2}, "none has become free"
+
+
+async def test_nobody_is_kept_waiting_by_a_lock_that_needs_no_right(databases: Databases, database: str) -> None:
+    """An advisory lock is anybody's who may connect; the row of a provider is the fleet's."""
+    url = databases.url(database)
+    async with opened(make_app(url, max_in_flight=MOST, max_poll_count=100_000, poll_later=0.2)) as app:
+        provider = Counting()
+        app.provider("video", provider)
+        await rich(app)
+        batch = await made(app, [{}] * 3)
+        with psycopg.connect(url, autocommit=True) as owner, ExitStack() as stack:
+            role = stack.enter_context(databases.role("producer"))
+            stack.callback(owner.execute, f"drop owned by {role}")
+            owner.execute(f"select redrive.grant_producer('{role}')")
+            with psycopg.connect(databases.url(database, user=role)) as anybody:
+                anybody.execute("select pg_advisory_lock(hashtextextended('redrive.batches_in_flight:video', 0))")
+                await asyncio.wait_for(work(app, batch), 60)
+                assert await counts(app, batch) == {"processing": 3}
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    anybody.execute("select 1 from redrive.batches_flight for key share")
 
 
 async def waits(app: App, batch: RemoteBatch) -> list[object]:

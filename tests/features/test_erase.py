@@ -65,6 +65,7 @@ KEPT: dict[str, dict[tuple[str, str], str]] = {
         ("batches_remote", "created_by"): "who made it, as in the audit log",
         ("batches_remote", "cancelled_by"): "who cancelled it, as in the audit log",
         ("batches_remote", "provider"): "the name of a provider",
+        ("batches_flight", "provider"): "the name of a provider",
         ("batches_paid", "account"): BOOKS,
         ("batches_remote", "account"): BOOKS,
         ("batches_remote", "join_id"): "the id of a join",
@@ -130,7 +131,7 @@ async def a_batch(harness: Harness) -> None:
     row = {"id": str(new_id()), "name": "n", "key": "k", "digest": "d", "meta": "{}", "scope": SCOPE, "by": "ann"}
     remote = {"id": str(new_id()), "provider": "video", "price": 0, "scope": SCOPE, "by": "ann"}
     item = {"batch": remote["id"], "n": 1, "payload": "{}"}
-    made = {"made": row, "remote_draft": remote, "items_added": item}
+    made = {"made": row, "remote_draft": remote, "items_added": item, "flight_locked": {"provider": "video"}}
     await harness.store.apply(Commit(rows=[Rows("batches", name, (one,)) for name, one in made.items()]))
     paid = "(id, account, price, round, completed, captured, released) values"
     await harness.sql(f"insert into {table(harness, 'batches_paid')} {paid} ('{new_id()}', '{SCOPE}', 1, 1, 1, 1, 0)")

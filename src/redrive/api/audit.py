@@ -49,7 +49,7 @@ async def query(
     """Who did what, newest first."""
     found = await operator.audit.query(which, page=auditPage, page_size=auditPageSize, before=before)
     return await json_answer(
-        items=serialize.audits(found.rows),
+        items=serialize.audits(found.rows, operator),
         page=found.page,
         page_size=found.page_size,
         more=found.more,

@@ -68,7 +68,7 @@ async def ops(
         forgotten=sum(forgotten.values()),
         recent_failures=serialize.tasks((await operator.failures.list(which, limit=RECENT_ROWS)).tasks, operator),
         recent_dead_letters=serialize.letters(letters, operator),
-        recent_audit_logs=serialize.audits(log.rows),
+        recent_audit_logs=serialize.audits(log.rows, operator),
         audit_page=log.page,
         audit_page_size=log.page_size,
         audit_more=log.more,

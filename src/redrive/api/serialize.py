@@ -48,12 +48,12 @@ def story(found: Story, operator: Operator) -> View:
         why=[views.reason(one, sight) for one in found.why],
         attempts=(views.attempt(one, sight) for one in timeline.attempts),
         dead_letters=letters(timeline.dead_letters, operator),
-        audit=audits(timeline.audit),
+        audit=audits(timeline.audit, operator),
     )
 
 
-def audits(found: Sequence[AuditRow]) -> Iterator[View]:
-    return (with_earlier_names(views.audit_row(row)) for row in found)
+def audits(found: Sequence[AuditRow], operator: Operator) -> Iterator[View]:
+    return (with_earlier_names(views.audit_row(row, operator.sight)) for row in found)
 
 
 def causes(found: Sequence[Cause], operator: Operator) -> Iterator[View]:

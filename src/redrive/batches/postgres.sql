@@ -406,8 +406,11 @@ select i.task_id as task from redrive.batches_remote b
 where b.state = 'processing' and b.cancelled_at is not null and i.job is null and not i.begun and t.state in ('queued', 'delayed')
   and ($2::text is null or b.id = $2::text::uuid) and t.attempt_count = 0 and (t.memo is null or t.memo::jsonb ->> 'unsure' is null) limit $1
 
--- flight_locked: who takes places at a provider waits for others who do
-select pg_advisory_xact_lock(hashtextextended('redrive.batches_in_flight:' || x.provider, 0)) from jsonb_to_recordset($1) x(provider text)
+-- flight_locked: who takes places at a provider waits for others who do, and not for ever
+insert into redrive.batches_flight (provider)
+select x.provider from (select set_config('lock_timeout', '10s', true) as patience) s, jsonb_to_recordset($1) x(provider text)
+where s.patience is not null order by 1
+on conflict (provider) do update set provider = excluded.provider
 
 -- items_begun: items that are about to be started, as far as there are places at their provider (most) and of their batch, by their order (place)
 with x as materialized (select * from jsonb_to_recordset($1) x(batch uuid, n integer, place integer, provider text, most integer)

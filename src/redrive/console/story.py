@@ -56,7 +56,7 @@ def tell(story: Story, sight: Sight, now: datetime) -> Told:
     """Returns what a task's page shows to somebody with this sight."""
     task, timeline = story.timeline.task, story.timeline
     attempts = [views.attempt(one, sight) for one in timeline.attempts]
-    moments = _moments(task, attempts, [views.audit_row(row) for row in timeline.audit])
+    moments = _moments(task, attempts, [views.audit_row(row, sight) for row in timeline.audit])
     begin, end = _ends(task, moments, now)
     place = _placer(begin, end)
     return Told(

@@ -109,11 +109,17 @@ def _slim(row: AuditRow) -> AuditRow:
     return replace(row, after={name: value for name, value in after.items() if name != "hashes"})
 
 
-async def export(store: Store, which: AuditFilter = EVERY_ROW, form: str = "json") -> AsyncIterator[str]:
+async def export(
+    store: Store,
+    which: AuditFilter = EVERY_ROW,
+    form: str = "json",
+    seen: Callable[[AuditRow], AuditRow] = lambda row: row,
+) -> AsyncIterator[str]:
     """Yields everything that matches, oldest first, a piece at a time: memory does not grow with the log, and others
-    have their turn in between. Rows that are added while it runs are part of it or not."""
+    have their turn in between. Rows that are added while it runs are part of it or not. Each is as ``seen`` shows
+    it."""
     gathered, length = list[str](), 0
-    async for line in _lines(store, which, form):
+    async for line in _lines(store, which, form, seen):
         gathered.append(line)
         length += len(line)
         if length >= EXPORT_CHUNK_CHARS:
@@ -123,7 +129,9 @@ async def export(store: Store, which: AuditFilter = EVERY_ROW, form: str = "json
     yield "".join(gathered)
 
 
-async def _lines(store: Store, which: AuditFilter, form: str) -> AsyncIterator[str]:
+async def _lines(
+    store: Store, which: AuditFilter, form: str, seen: Callable[[AuditRow], AuditRow]
+) -> AsyncIterator[str]:
     if form not in EXPORT_FORMATS:
         raise InvalidInput(f"{form!r} is no format of an export", hint="json, csv or jsonl")
     if form == "csv":
@@ -134,7 +142,7 @@ async def _lines(store: Store, which: AuditFilter, form: str) -> AsyncIterator[s
     which = await meant(store, which)
     while rows := await store.audit(which, limit=ROWS_PER_READ, after=after):
         after = rows[-1].id
-        for row in rows:
+        for row in map(seen, rows):
             if form == "csv":
                 yield csv_line(values_of(row).values())
             elif form == "jsonl":

@@ -9,7 +9,7 @@ Nothing is looked for and covered: a field that is not named as open is not show
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from redrive.kernel.feature import Belongs
@@ -26,6 +26,7 @@ from redrive.ops.retried import Retried
 from redrive.ops.why import Reason
 
 LONGEST_PUBLIC = 200
+APPLICATION = "app"  # who acts in the audit log where the application's own code does
 
 TASK_OPEN = (
     "id",
@@ -195,9 +196,14 @@ def reason(found: Reason, sight: Sight) -> View:
     return View(code=found.code, text=found.full if sight.whole else found.text, fix=found.fix)
 
 
-def audit_row(found: AuditRow) -> View:
-    """Returns an audit row, the same for everybody: labels, states, numbers, and operators' own words."""
-    view = _view(found, AUDIT_OPEN, (), Sight(Role.VIEWER))
+def audit_for(found: AuditRow, sight: Sight) -> AuditRow:
+    """Returns what somebody sees of an audit row: labels, states, numbers, and operators' own words, which everybody
+    may read; those of the application are for who may act."""
+    return found if sight.whole or found.actor != APPLICATION else replace(found, reason=None)
+
+
+def audit_row(found: AuditRow, sight: Sight) -> View:
+    view = _view(audit_for(found, sight), AUDIT_OPEN, (), sight)
     return View({outside(name): value for name, value in view.items()})
 
 

@@ -30,7 +30,7 @@ async def audit(page: ThePage) -> Response:
     return await page.render(
         "audit.html",
         asked={name: page.query[name] for name in AUDIT_FIELDS if name in page.query},
-        rows=[views.audit_row(row) for row in found.rows],
+        rows=[views.audit_row(row, page.operator.sight) for row in found.rows],
         before=found.rows[-1].id if found.more else None,
         pruning=None,
         verdict=None,

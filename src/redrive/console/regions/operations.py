@@ -63,7 +63,7 @@ async def _awaited(operator: Operator, operation: Operation) -> View | None:
 async def rows(operator: Operator, operation_id: str) -> list[View]:
     """Returns what the audit log says about an operation, the latest first."""
     found = await operator.audit.query(AuditFilter(bulk_id=operation_id), page_size=SHOWN)
-    return [views.audit_row(row) for row in found.rows]
+    return [views.audit_row(row, operator.sight) for row in found.rows]
 
 
 def sampler(operation_id: str) -> Callable[[Operator], Awaitable[Mapping[str, str]]]:

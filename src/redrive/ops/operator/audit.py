@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
-from redrive.ops import audit, audit_verify
+from redrive.ops import audit, audit_verify, views
 from redrive.ops.access import Role
 from redrive.ops.audit_archive import Archive, archive_at
 from redrive.ops.operator.session import Service
@@ -25,7 +26,7 @@ class AuditService(Service):
     def export(self, which: AuditFilter = audit.EVERY_ROW, form: str = "json") -> AsyncIterator[str]:
         """Yields everything that matches, oldest first, a piece at a time."""
         self._session.may(Role.VIEWER)
-        return audit.export(self._store, which, form)
+        return audit.export(self._store, which, form, partial(views.audit_for, sight=self._session.sight))
 
     async def prune(
         self,

@@ -43,6 +43,8 @@ alter table redrive.batches_remote
   add column ended_at timestamptz;
 update redrive.batches_remote set ended_at = settled_at, settled_at = case when state = 'failed' and dispatched_at is null then null else settled_at end
 where settled_at is not null;
+-- Who takes places at a provider holds its row: a lock that needs no right would let anybody keep everyone waiting.
+create table redrive.batches_flight (provider text primary key) with (fillfactor = 50);
 -- Asks the provider about items that ended without its word.
 insert into redrive.reserved_kind (begins, feature) values ('BATCH_RECONCILE', 'batches');
 -- What was made before knows whom it is about, too: inner batches, and what follows the end of one.
