@@ -245,7 +245,7 @@ async def _shown(app: Any, operation_id: str, role: Role) -> dict[str, Any]:
     record = await operator.operations.record(operation_id)
     view = views.operation(record, sight=operator.sight)
     rows = (await operator.audit.query()).rows
-    told = json.dumps([view, *(views.audit_row(row) for row in rows)], default=str)
+    told = json.dumps([view, *(views.audit_row(row, operator.sight) for row in rows)], default=str)
     assert role >= Role.OPERATOR or ("secret" not in told and "two is not" not in told), told
     return dict(view["work"]["result"])
 
