@@ -7,19 +7,25 @@ import asyncio
 import json
 from typing import Any
 
+import psycopg
 import pytest
 
 from redrive import App
+from redrive.batches.batch import BatchPruned
 from redrive.batches.batch_service import BatchService
 from redrive.batches.metrics import fleet
+from redrive.batches.remote import commits
 from redrive.batches.remote import service as remote_service
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.doctor import examine_remote
-from redrive.batches.remote.model import items_to_retry
+from redrive.batches.remote.late_results import look_at_late
+from redrive.batches.remote.model import count_items, find_remote, items_to_retry
 from redrive.batches.remote.names import SETTLE
 from redrive.batches.remote.overdue_items import end_overdue
+from redrive.batches.remote.reconcile import ask_provider
 from redrive.batches.settings import BatchSettings
 from redrive.errors import RedriveError
+from redrive.feature import Applied
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Beat, ClaimRequest, Process
@@ -158,6 +164,61 @@ async def test_a_settlement_waits_for_a_last_look(store_url: str) -> None:
         assert len(await store.audit(AuditFilter(action="BATCH_LAST_LOOK"), limit=9)) == 1
 
 
+async def test_a_last_look_that_comes_too_late_changes_nothing(
+    app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its worker stood still while it asked; another one has settled the batch meanwhile, and told the customer."""
+    await rich(app)
+    provider.hold = True
+    batch = await work(app, await made(app, [{}, {"fail": "no"}]))
+    await open_circuit(app)
+    store = await app.store()
+    while (await counts(app, batch)).get("failed", 0) < 2:
+        await end_overdue(store, 0.0, never)
+    await close_circuit(app)
+    provider.hold = False
+
+    async def overtaken(*asked: Any) -> Any:
+        found = await ask_provider(*asked)
+        now = await find_remote(store, batch.id)
+        await store.apply(commits.settled(now, await count_items(store, now)))
+        return found
+
+    monkeypatch.setattr("redrive.batches.remote.last_look.ask_provider", overtaken)
+    batch = await work(app, batch)
+    assert (batch.state, batch.captured, await money(app)) == ("failed", 0, (1000, 0, 0))
+    assert [(one.state, one.unknown) for one in await (await service(app)).items(batch.id)] == [("failed", True)] * 2
+    assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
+    assert not await store.audit(AuditFilter(action="BATCH_LAST_LOOK"), limit=9)
+    assert (await reconciled(app, batch.id))["succeeded"] == 1, "it is asked about again"
+
+
+async def test_an_answer_that_comes_too_late_changes_nothing(
+    app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a provider is asked, one item is started again, and of another it calls that it has ended."""
+    await rich(app)
+    batch = await ended_without_a_word(app, provider, [{"polls": 1}, {"polls": 1}])
+    await close_circuit(app)
+    store, own, poll = await app.store(), await service(app), provider.poll
+
+    async def overtaken(ids: Any) -> Any:
+        found = await poll(ids)
+        monkeypatch.setattr(provider, "poll", poll)
+        place = {"batch": str(batch.id), "n": 2, "round": 1}
+        assert await look_at_late(app, store, place) == {"late": "succeeded"}
+        assert (await own.retry_failed(batch.id, "again")).in_round == 1
+        return found
+
+    monkeypatch.setattr(provider, "poll", overtaken)
+    await reconciled(app, batch.id)
+    assert not provider.cancelled, "somebody waits for these jobs again"
+    items = await own.items(batch.id)
+    assert (items[0].state, items[1].state, items[1].said) == ("completed", "failed", "succeeded")
+    assert (await own.charge(batch.id, "it ran"), await money(app)) == (1, (980, 0, 20))
+    assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
+
+
 async def test_what_ran_all_the_same_is_charged_once(app: App, provider: Scripted) -> None:
     await rich(app)
     batch = await ended_without_a_word(app, provider, [{}, {"fail": "broken"}, {}, {}])
@@ -225,6 +286,121 @@ async def test_what_ran_all_the_same_is_charged_once(app: App, provider: Scripte
     [row] = await store.feature_rows("batches", "remote_left")
     assert (row["batches"], row["items"]) == (0, 0)
     assert (await (await app.operator(ANN)).of(Ledger).verify()).ok, "the books are right without its rows"
+
+
+async def test_what_a_charge_is_about_is_read_at_once(
+    app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement for each of a thousand items would be a thousand."""
+    await rich(app)
+    batch = await ended_without_a_word(app, provider, [{}, {}, {}, {"fail": "no"}])
+    await reconciled(app, batch.id)
+    own, asked = await service(app), list[str]()
+    assert await own.charge(batch.id, "it ran", [3]) == 1
+    kind = type(await app.store())
+    rows = kind.feature_rows
+
+    async def counted(self: Any, feature: str, name: str, *values: Any) -> Any:
+        asked.append(name)
+        return await rows(self, feature, name, *values)
+
+    monkeypatch.setattr(kind, "feature_rows", counted)
+    assert [row["n"] for row in await own.ran(batch.id, [3, 2, 1, 2])] == [1, 2]
+    assert asked == ["remote_by_id", "items_ran", "items_ended"], "those that are paid for already are looked at, too"
+    for items, why in (([2, 4], r"item 4 .*the provider said: failed"), ([2, 99], "has no item 99")):
+        with pytest.raises(RedriveError, match=why):
+            await own.ran(batch.id, items)
+
+
+async def prune_a_piece(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removes two rows of each sort that are past their keep, which is nearly nothing, as one piece of retention."""
+    for store in ("sqlite", "postgres"):
+        monkeypatch.setattr(f"redrive.stores.{store}.prune.ROWS_PER_PIECE", 2)
+    monkeypatch.setattr("redrive.stores.pieces.MOST_PIECES_PER_PRUNE", 1)
+    late = retention_of(app.settings.with_values(history_days=0.000_000_1), app.features)
+    await (await app.store()).upkeep("prune", late)
+
+
+async def test_a_batch_of_which_a_piece_is_pruned_is_left_alone(
+    app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of its items would say something else about its money than all of them did."""
+    await rich(app)
+    batch = await ended_without_a_word(app, provider, [{}, LONG, {}, {"fail": "no"}, {}])
+    await reconciled(app, batch.id)
+    own = await service(app)
+    assert await own.charge(batch.id, "it ran", [1]) == 1
+    await prune_a_piece(app, monkeypatch)
+    left = await own.items(batch.id)
+    assert 0 < len(left) < 5 and any(one.said == "succeeded" and one.state == "failed" for one in left)
+    python, people = app.of(RemoteBatches), (await app.operator(ANN)).of(BatchService)
+    at, first = {"reason": "late"}, str(batch.id)
+    for act in (
+        lambda: own.charge(batch.id, "late"),
+        lambda: python.charge(batch.id, "late", [left[0].n]),
+        lambda: people.preview_charge(batch.id),
+        lambda: own.retry_failed(batch.id, "late"),
+        lambda: people.preview_retry(batch.id),
+        lambda: own.reconcile(batch.id),
+        lambda: own.accept_unknown(batch.id, "late"),
+    ):
+        with pytest.raises(BatchPruned, match="is being removed since") as refused:
+            await act()
+        assert "REDRIVE_HISTORY_DAYS" in str(refused.value.hint)
+    async with client_of(app) as client:
+        for act_name in ("charge", "retry-failed", "reconcile"):
+            answer = await client.post(f"/api/batches/{first}/{act_name}", json=at)
+            assert (answer.status_code, answer.json()["code"]) == (409, "BATCH_PRUNED"), act_name
+        shown = (await client.get(f"/api/batches/{first}")).json()
+    assert shown["remote"]["prunedAt"] is not None
+    assert (shown["completed"], shown["failed"]) == (1, 4)
+    assert (shown["remote"]["uncharged"], shown["remote"]["unknown"]) == (0, 0)
+    assert "is completed, being removed: 1 completed, 4 failed" in _command("batch", "show", first, "--url", app.url)
+    async with console(app) as client:
+        told = text_of(await page(client, f"/batches/{first}"))
+        assert "being removed" in told and "There is nothing to do with it." in told and "5 of 5 have ended" in told
+    assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
+    assert (await reconciled(app))["asked"] == 0, "nor with all others"
+    for _ in range(5):
+        await prune_a_piece(app, monkeypatch)
+    [row] = await (await app.store()).feature_rows("batches", "remote_left")
+    assert (row["batches"], row["items"]) == (0, 0)
+    assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
+
+
+@pytest.mark.parametrize("act", ["charge", "retry_failed"])
+async def test_nothing_lands_on_a_batch_that_is_pruned_at_the_same_moment(
+    app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    await rich(app)
+    batch = await ended_without_a_word(app, provider, [{}, {"fail": "no"}, {}, {}])
+    await reconciled(app, batch.id)
+    store, own = await app.store(), await service(app)
+
+    async def land(commit: Commit) -> Applied:
+        await prune_a_piece(app, monkeypatch)
+        return await store.apply(commit)
+
+    with pytest.raises(BatchPruned):
+        await getattr(own, act)(batch.id, "late", land=land)
+    assert await money(app) == (1000, 0, 0)
+    assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
+
+
+async def test_what_is_acted_on_at_the_same_moment_is_not_pruned(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention does not look at a batch as it was before: who changes it has it."""
+    async with opened(make_app(postgres_url)) as app:
+        app.provider("video", Scripted())
+        await rich(app)
+        batch = await work(app, await made(app, [{}, {"fail": "no"}]))
+        async with await psycopg.AsyncConnection.connect(postgres_url) as other:
+            again = "update redrive.batches_remote set state = 'queued', round = 2, settled_at = null, ended_at = null"
+            await other.execute(again)
+            await prune_a_piece(app, monkeypatch)
+        await prune_a_piece(app, monkeypatch)
+        assert len(await (await service(app)).items(batch.id)) == 2
 
 
 async def test_a_large_charge_waits_for_a_second_person(store_url: str) -> None:

@@ -30,6 +30,7 @@ class RemotePartOut(Out):
     reason: str | None
     dispatched_at: datetime | None
     settled_at: datetime | None
+    pruned_at: datetime | None = Field(description="Since when it is being removed: nobody acts on it any more.")
 
 
 class BatchOut(Out):

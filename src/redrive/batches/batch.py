@@ -31,6 +31,12 @@ class BatchCancelled(Conflict):
     code = "BATCH_CANCELLED"
 
 
+class BatchPruned(Conflict):
+    """It is being removed, in pieces: what is left of its items says nothing about it any more."""
+
+    code = "BATCH_PRUNED"
+
+
 class BadItem(InvalidInput):
     """One of the items that a batch was to be made of cannot be used; nothing was created."""
 
@@ -59,6 +65,16 @@ ENDED_ITEMS = (ItemState.COMPLETED, ItemState.FAILED, ItemState.CANCELLED)
 SETTLED = (BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED)
 
 
+def check_kept(batch: UUID, pruned_at: datetime | None) -> None:
+    """Refuses to act on a batch that is being removed."""
+    if pruned_at is not None:
+        raise BatchPruned(
+            f"batch {batch} is being removed since {pruned_at:%Y-%m-%d %H:%M} UTC, and some of its items are gone",
+            hint="it ended longer ago than REDRIVE_HISTORY_DAYS says: make a new batch of what is still wanted; "
+            "redrive ledger adjust moves money that is still owed",
+        )
+
+
 @dataclass(slots=True, frozen=True)
 class RemotePart:
     """What a batch of jobs at a provider has besides. ``frozen``, ``captured`` and ``released`` are money, as the
@@ -80,6 +96,7 @@ class RemotePart:
     reason: str | None
     dispatched_at: datetime | None
     settled_at: datetime | None
+    pruned_at: datetime | None  # since when it is being removed, as it ended longer ago than batches are kept
     unit: str = ""  # what its amounts are called (LEDGER_UNIT); empty where nobody looked that up
 
     def price_of(self, items: int) -> int:
@@ -132,6 +149,11 @@ class Batch:
         if self.completed == self.total:
             return BatchState.COMPLETED
         return BatchState.FAILED if self.failed else BatchState.CANCELLED
+
+    def check_kept(self) -> None:
+        """Refuses to act on a batch that is being removed."""
+        if self.remote is not None:
+            check_kept(self.id, self.remote.pruned_at)
 
     @property
     def ended(self) -> bool:

@@ -212,6 +212,7 @@ class BatchService(Service):
             return Preview(seen.number, seen.approval)
         self._session.may(Role.OPERATOR)
         found = await self._remote.common(batch)
+        found.check_kept()
         retry = await self._remote.to_retry(found.id)
         approval = await self._approved.needs(RETRY_FAILED, retry.matched)
         unit = "" if found.remote is None else found.remote.unit

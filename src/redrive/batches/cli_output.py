@@ -54,6 +54,8 @@ def say(batch: Batch) -> None:
 
 
 def _besides(batch: Batch) -> str:
+    if batch.remote is not None and batch.remote.pruned_at is not None:
+        return ", being removed"
     if batch.cancelled_at is not None:
         return "" if batch.ended or batch.remote is None else ", being cancelled"
     return " and open" if batch.open else ""

@@ -110,8 +110,8 @@ from jsonb_to_recordset($1) x(id uuid, name text, meta text, scope text, provide
 insert into redrive.batches_item (batch, n, ordinal, payload)
 select x.batch, x.n, x.n, x.payload from jsonb_to_recordset($1) x(batch uuid, n integer, payload text)
 
--- remote_queued: all items are there
-update redrive.batches_remote b set state = 'queued', key = x.key, digest = x.digest, items = x.items, in_round = x.items, step_task = x.step_task
+-- remote_queued: all items are there; nothing lands where it was so old that they are being removed, for want of a version
+update redrive.batches_remote b set state = 'queued', version = case when b.pruned_at is null then b.version end, key = x.key, digest = x.digest, items = x.items, in_round = x.items, step_task = x.step_task
 from jsonb_to_recordset($1) x(id uuid, key text, digest text, items integer, step_task uuid) where b.id = x.id and b.state = 'draft'
 
 -- items_dropped: those of a draft that is given up; who makes it a batch at this moment is waited for
@@ -194,6 +194,10 @@ where i.unknown and i.batch = $1::text::uuid and i.n > $3 and i.round = $2 and i
   and (i.job is null or not exists (select 1 from redrive.batches_item o where o.batch = i.batch and o.job = i.job and o.n <> i.n))
 order by i.n limit $4
 
+-- remote_still_processing: nothing lands where a batch was settled, or is in another round, for want of a version
+update redrive.batches_remote b set version = case when b.state = 'processing' and b.round = x.round then b.version end
+from jsonb_to_recordset($1) x(id uuid, round integer) where b.id = x.id
+
 -- items_seen: what their provider said of them before their batch was settled
 update redrive.batches_item i set state = coalesce(x.state, i.state), said = x.said, unknown = x.unknown, job = coalesce(i.job, x.job), result = coalesce(x.result, i.result),
   progress = case when x.state = 'completed' then 100.0 else i.progress end,
@@ -202,11 +206,14 @@ update redrive.batches_item i set state = coalesce(x.state, i.state), said = x.s
 from jsonb_to_recordset($1) x(batch uuid, n integer, round integer, state text, said text, unknown boolean, job text, result text, code text, message text, type text)
 where i.batch = x.batch and i.n = x.n and i.round = x.round and i.state = 'failed' and i.unknown
 
--- items_ran: items of a settled batch ($1) that ended here, whose jobs ran all the same, and that nobody has paid for, behind a place ($2), so many ($3); not those whose job is another's
+-- items_ran: items of a settled batch ($1) that ended here, whose jobs ran all the same, and that nobody has paid for, so many ($2), of these places ($3, a JSON array) if they are given; not those whose job is another's
 select i.n, i.state, i.task_id as task from redrive.batches_item i
-where i.batch = $1::text::uuid and i.n > $2 and i.said = 'succeeded' and i.state in ('failed', 'cancelled')
+where i.batch = $1::text::uuid and ($3::text is null or i.n = any (array(select v.value::integer from jsonb_array_elements_text($3::jsonb) v))) and i.said = 'succeeded' and i.state in ('failed', 'cancelled')
   and not exists (select 1 from redrive.batches_item o where o.batch = i.batch and o.job = i.job and o.n <> i.n and (o.state = 'completed' or o.n < i.n))
-order by i.n limit $3
+order by i.n limit $2
+
+-- items_ended: how items of a batch ($1) at these places ($2, a JSON array) stand
+select i.n, i.state, i.said from redrive.batches_item i where i.batch = $1::text::uuid and i.n = any (array(select v.value::integer from jsonb_array_elements_text($2::jsonb) v))
 
 -- items_charged: these count as completed from now on, in a round of their own; nothing lands where one of them has been paid for, or started again, for want of a round
 update redrive.batches_item i set round = case when i.said = 'succeeded' and i.state in ('failed', 'cancelled') then x.round end, ordinal = x.ordinal,
@@ -245,10 +252,10 @@ join (select f.batch, f.n, row_number() over (partition by f.batch order by f.n)
 where i.batch = y.batch and i.n = y.n and i.state = 'failed' and (coalesce(i.said, '') <> 'succeeded' or exists (select 1 from redrive.batches_item o where o.batch = i.batch and o.job = i.job and o.n <> i.n and (o.state = 'completed' or o.n < i.n)))
     and not (i.unknown and coalesce(i.said, '') = 'stopped')
 
--- items_to_retry: failed items of a batch: how many, those whose jobs succeeded as their provider said, those that were asked to end and may still, and those whose end nobody knows
+-- items_to_retry: failed items of a batch: how many, those whose jobs succeeded as their provider said, those that were asked to end and may still, and those whose end nobody knows; none of one that is being removed
 select count(*) as failed, count(*) filter (where i.said = 'succeeded' and not exists (select 1 from redrive.batches_item o where o.batch = i.batch and o.job = i.job and o.n <> i.n and (o.state = 'completed' or o.n < i.n))) as ran,
   count(*) filter (where i.unknown and i.said = 'stopped') as stopped, count(*) filter (where i.unknown and coalesce(i.said, '') <> 'stopped') as unsure
-from redrive.batches_item i where i.batch = $1::text::uuid and i.state = 'failed'
+from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch and b.pruned_at is null where i.batch = $1::text::uuid and i.state = 'failed'
 
 -- items_again_counted: nothing lands where another number was started again than is paid for, for want of a round: a provider's word came in between
 update redrive.batches_remote b set round = case when x.items = (select count(*) from redrive.batches_item i where i.batch = x.batch and i.round = x.round) then b.round end
@@ -265,8 +272,8 @@ select b.*, case when b.state in ('queued', 'processing') then (select count(*) 
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
   (select count(*) from redrive.batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing,
-  (select count(*) from redrive.batches_item i where i.batch = b.id and i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted')) as n_unknown,
-  (select count(*) from redrive.batches_item i where b.state in ('completed', 'failed', 'cancelled') and i.batch = b.id and i.said = 'succeeded' and i.state in ('failed', 'cancelled')) as n_uncharged
+  (select count(*) from redrive.batches_item i where i.batch = b.id and b.pruned_at is null and i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted')) as n_unknown,
+  (select count(*) from redrive.batches_item i where b.state in ('completed', 'failed', 'cancelled') and b.pruned_at is null and i.batch = b.id and i.said = 'succeeded' and i.state in ('failed', 'cancelled')) as n_uncharged
 from (select * from redrive.batches_remote where state <> 'draft' and ($1::text is null or id < $1::text::uuid) and ($2::text is null or state = $2)
   and ($3::text is null or provider = $3) and ($4::text is null or account = $4) order by id desc limit $5) b order by b.id desc
 
@@ -275,8 +282,8 @@ select b.*, case when b.state in ('queued', 'processing') then (select count(*) 
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
   (select count(*) from redrive.batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing,
-  (select count(*) from redrive.batches_item i where i.batch = b.id and i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted')) as n_unknown,
-  (select count(*) from redrive.batches_item i where b.state in ('completed', 'failed', 'cancelled') and i.batch = b.id and i.said = 'succeeded' and i.state in ('failed', 'cancelled')) as n_uncharged
+  (select count(*) from redrive.batches_item i where i.batch = b.id and b.pruned_at is null and i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted')) as n_unknown,
+  (select count(*) from redrive.batches_item i where b.state in ('completed', 'failed', 'cancelled') and b.pruned_at is null and i.batch = b.id and i.said = 'succeeded' and i.state in ('failed', 'cancelled')) as n_uncharged
 from redrive.batches_remote b where b.id = $1::text::uuid and b.state <> 'draft'
 
 -- remote_unsettled: how many there are, up to so many
@@ -368,13 +375,17 @@ update redrive.batches_item i set called = case when i.called = 0 then 1 end
 from jsonb_to_recordset($1) x(batch uuid, n integer, round integer)
 where i.batch = x.batch and i.n = x.n and i.round = x.round
 
+-- item_still_unknown: nothing lands where an item is not as somebody asked about it any more, for want of a round
+update redrive.batches_item i set round = case when i.round = x.round and i.unknown and i.state in ('failed', 'cancelled') then i.round end
+from jsonb_to_recordset($1) x(batch uuid, n integer, round integer) where i.batch = x.batch and i.n = x.n
+
 -- item_late: what its provider said after it had ended here
 update redrive.batches_item i set late = i.late or x.late, result = coalesce(x.result, i.result), said = x.said, job = coalesce(i.job, x.job), unknown = x.unknown
 from jsonb_to_recordset($1) x(batch uuid, n integer, round integer, result text, said text, job text, late boolean, unknown boolean)
 where i.batch = x.batch and i.n = x.n and i.round = x.round and i.state in ('failed', 'cancelled')
 
 -- item_at: an item by its place, with what its batch says
-select i.batch, i.n, i.round, i.state, i.task_id as task, i.job, i.called, b.provider, b.scope
+select i.batch, i.n, i.round, i.state, i.task_id as task, i.job, i.called, i.unknown, b.provider, b.scope
 from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch where i.batch = $1::text::uuid and i.n = $2
 
 -- items_called: those whose provider has called and that wait for their next poll, so many ($1)
@@ -452,13 +463,13 @@ select x.what, count(*) as n, min(x.n) as first, min(x.message) as message from 
 -- items_unknown: items of settled batches, of one ($1) or of all, that ended without their provider's word, behind a batch ($2) and place ($3), so many ($4)
 select i.batch, i.n, i.round, i.state, i.job, i.start_key, b.provider, b.account, b.price, b.scope
 from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch
-where i.unknown and ($1::text is null or i.batch = $1::text::uuid) and (i.batch, i.n) > ($2::text::uuid, $3) and b.state in ('completed', 'failed', 'cancelled')
+where i.unknown and ($1::text is null or i.batch = $1::text::uuid) and (i.batch, i.n) > ($2::text::uuid, $3) and b.state in ('completed', 'failed', 'cancelled') and b.pruned_at is null
 order by i.batch, i.n limit $4
 
 -- unknown_items: how many items, of a batch ($1) or of all, ended without their provider's word, up to ten thousand, and of how many batches; "marked" are also those that were asked to end, and that somebody accepts
-select (select count(*) from (select 1 from redrive.batches_item i where i.unknown and ($1::text is null or i.batch = $1::text::uuid) limit 10000) m) as marked,
+select (select count(*) from (select 1 from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch and b.pruned_at is null where i.unknown and ($1::text is null or i.batch = $1::text::uuid) limit 10000) m) as marked,
   count(*) as n, count(distinct x.batch) as batches, min(x.batch::text) as first
-from (select i.batch from redrive.batches_item i where i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted') and ($1::text is null or i.batch = $1::text::uuid) limit 10000) x
+from (select i.batch from redrive.batches_item i join redrive.batches_remote b on b.id = i.batch and b.pruned_at is null where i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted') and ($1::text is null or i.batch = $1::text::uuid) limit 10000) x
 
 -- items_accepted: of a settled batch, those that ended without their provider's word stay so, and nobody is warned of them any more
 update redrive.batches_item i set said = 'accepted' from jsonb_to_recordset($1) x(batch uuid)
@@ -491,14 +502,18 @@ select count(*) as batches from redrive.batches_remote where state = 'processing
 -- remote_left: how many rows there are, drafts as well
 select (select count(*) from redrive.batches_remote) as batches, (select count(*) from redrive.batches_item) as items
 
--- prune_remote_items: those of batches that were settled before this time, and of drafts that nobody ended, so many at once
+-- prune_remote_begun: batches that were settled before this time, and drafts that nobody ended, are being removed from now on, and nobody acts on them any more; so many at once. Who has read one before finds another version
+update redrive.batches_remote b set pruned_at = clock_timestamp(), version = b.version + 1 where b.id = any (array(
+  select b.id from redrive.batches_remote b where b.created_at < $1 and (b.state = 'draft' or (b.state in ('completed', 'failed', 'cancelled') and coalesce(b.settled_at, b.ended_at) < $1)) and b.pruned_at is null order by b.created_at limit $2 for update skip locked))
+
+-- prune_remote_items: those of batches that are being removed, so many at once
 delete from redrive.batches_item where (batch, n) in (
   select i.batch, i.n from redrive.batches_remote b join redrive.batches_item i on i.batch = b.id
-  where b.created_at < $1 and (b.state = 'draft' or (b.state in ('completed', 'failed', 'cancelled') and coalesce(b.settled_at, b.ended_at) < $1)) limit $2)
+  where b.created_at < $1 and b.pruned_at is not null limit $2)
 
 -- prune_remote: batches whose items are gone, so many at once
 delete from redrive.batches_remote where id = any (array(
-  select b.id from redrive.batches_remote b where b.created_at < $1 and (b.state = 'draft' or (b.state in ('completed', 'failed', 'cancelled') and coalesce(b.settled_at, b.ended_at) < $1))
+  select b.id from redrive.batches_remote b where b.created_at < $1 and b.pruned_at is not null
     and not exists (select 1 from redrive.batches_item i where i.batch = b.id) order by b.created_at limit $2))
 
 -- remote_unheld: nothing lands while a batch has not ended, for want of a version

@@ -40,4 +40,9 @@ def retention(settings: Settings) -> dict[str, float]:
     """Returns how many days rows are kept, by the statement that removes older ones: as long as finished tasks. A batch
     goes after its join, which stays while one of its items may still be retried."""
     days = settings.history_days
-    return {"prune_batches": days, "prune_remote_items": days, "prune_remote": days}
+    return {
+        "prune_batches": days,
+        "prune_remote_begun": days,
+        "prune_remote_items": days,
+        "prune_remote": days,
+    }

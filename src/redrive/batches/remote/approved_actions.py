@@ -103,6 +103,7 @@ class ApprovedBatches(Service):
 
 def _check(action: str, batch: Batch) -> None:
     """Refuses to ask for what is not possible now."""
+    batch.check_kept()
     if action == CANCEL and batch.cancelled_at is not None:
         raise BatchConflict(f"batch {batch.id} is being cancelled", hint="it ends when its last jobs have")
     if action == RETRY_FAILED and not batch.ended:

@@ -115,4 +115,6 @@ def _commit(batch: RemoteBatch, found: Sequence[Said], answers: Sequence[dict[st
     said[UNANSWERED] = len(found) - len(answers)
     after = {"round": batch.round, **{name: n for name, n in said.items() if n}}
     audit = Audit(WORKER, "BATCH_LAST_LOOK", target=batch.reference, scope=batch.scope, after=after)
-    return Commit(transitions=tasks, rows=[Rows(FEATURE, "items_seen", tuple(answers))], audits=[audit])
+    # Another worker may have settled it while this one asked: what it was told then stays.
+    unsettled = Rows(FEATURE, "remote_still_processing", ({"id": str(batch.id), "round": batch.round},))
+    return Commit(transitions=tasks, rows=[unsettled, Rows(FEATURE, "items_seen", tuple(answers))], audits=[audit])

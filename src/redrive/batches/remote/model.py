@@ -17,6 +17,7 @@ from redrive.batches.batch import (
     BatchUnknown,
     ItemState,
     RemotePart,
+    check_kept,
 )
 from redrive.kernel.microseconds import to_datetime
 from redrive.kernel.payload import decode
@@ -58,6 +59,7 @@ class RemoteBatch:
     version: int
     max_in_flight: int | None = None  # of its jobs so many may run at once
     ended_at: datetime | None = None
+    pruned_at: datetime | None = None  # since when it is being removed: nobody acts on it any more
     step_task: UUID | None = None  # what takes it further: its dispatch, or its settlement when its items have ended
 
     @property
@@ -69,6 +71,10 @@ class RemoteBatch:
     def charge(self) -> str:
         """Names this round of it: the key of its money."""
         return f"{self.id}:{self.round}"
+
+    def check_kept(self) -> None:
+        """Refuses to act on a batch that is being removed."""
+        check_kept(self.id, self.pruned_at)
 
     @property
     def settled(self) -> bool:
@@ -95,7 +101,7 @@ class RemoteBatch:
 
 
 _NAMES = tuple(one.name for one in fields(RemoteBatch))
-_TIMES = ("created_at", "dispatched_at", "settled_at", "cancelled_at", "ended_at")
+_TIMES = ("created_at", "dispatched_at", "settled_at", "cancelled_at", "ended_at", "pruned_at")
 
 
 def remote_of(row: Mapping[str, Any]) -> RemoteBatch:

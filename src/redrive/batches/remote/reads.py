@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import BATCH, FEATURE, Batch, BatchUnknown, ItemState, without_words
+from redrive.batches.batch import BATCH, ENDED_ITEMS, FEATURE, Batch, BatchUnknown, ItemState, without_words
 from redrive.batches.remote import history
 from redrive.batches.remote.model import (
     NOTHING_TO_RETRY,
@@ -22,6 +22,7 @@ from redrive.batches.remote.model import (
     find_remote,
     item_of,
     items_to_retry,
+    no_items,
 )
 from redrive.batches.remote.wait_reasons import remote_waits_for
 from redrive.batches.settings import BatchSettings
@@ -113,7 +114,11 @@ class RemoteBatchReads(Service):
             kind, code = row["failure_type"] or "unknown", row["error_code"] or "unknown"
             types[kind] = types.get(kind, 0) + row["n"]
             codes[code] = codes.get(code, 0) + row["n"]
-        counts, part = await count_items(self._store, found), (await self.common(found.id)).remote
+        shown = await self.common(found.id)
+        counts, part = await count_items(self._store, found), shown.remote
+        if found.pruned_at is not None:  # some items are gone: what was counted when it was settled stays
+            kept = {state: getattr(shown, state) for state in ENDED_ITEMS}
+            counts = replace(counts, states=no_items() | kept)
         unknown, uncharged = (0, 0) if part is None else (part.unknown, part.uncharged)
         return Progress(found, counts, types, codes, unknown, uncharged, await items_to_retry(self._store, found.id))
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE
 from redrive.batches.remote.late_results import recorded
 from redrive.batches.remote.names import RECONCILE, SETTLE_QUEUE, STEP_ATTEMPTS
+from redrive.errors import RedriveError
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 PAGE = 100
 MISSING = "missing"  # the provider knows no such job
 UNANSWERED = "unanswered"
+RUNNING, STOPPED = "running", "stopped"
 FIRST = str(UUID(int=0))
 Row = Mapping[str, Any]
 MOST_NAMED = 20  # batches with something to charge that a result names
@@ -83,7 +85,7 @@ async def reconcile_page(app: App, store: Store, payload: Mapping[str, Any], sta
 # What is counted: items that were asked about, by what became of their jobs. "succeeded" ran all the same, "stopped"
 # still ran and was asked to end, "running" cannot be, "missing" is not known to its provider, of "unanswered" nobody
 # can say. Besides, of those that ran: "worth" their price by account, "ran" their number by batch.
-COUNTED = ("asked", "succeeded", "failed", "cancelled", "stopped", "running", MISSING, UNANSWERED)
+COUNTED = ("asked", "succeeded", "failed", "cancelled", STOPPED, RUNNING, MISSING, UNANSWERED)
 
 
 @dataclass(slots=True, frozen=True)
@@ -145,42 +147,58 @@ async def _poll(provider: RemoteProvider, jobs: Sequence[str]) -> Mapping[str, S
 async def _record(
     app: App, store: Store, said: Said, counts: Counter[str], worth: Counter[str], ran: Counter[str]
 ) -> None:
-    """Counts what was said of an item, and writes it down."""
-    row, status = said.row, said.status
+    """Writes down what was said of an item, and counts it. A job that still runs is asked to end, since nobody waits
+    for it: that is written down first, so that nobody starts its item again meanwhile and waits for that job."""
+    row, status = {**said.row, "job": said.job}, said.status
     if isinstance(status, ProviderError):
         counts[UNANSWERED] += 1
         return
-    word = await _word(app.provider_of(row["provider"]), said.job, status)
+    provider = app.provider_of(row["provider"])
+    word = MISSING if status is None or said.job is None else str(status.state) if status.state.ended else RUNNING
+    if word == RUNNING and provider.can_cancel:
+        word = STOPPED
+    if not await _land(store, row, word, status):
+        return
+    if word == STOPPED and not await _ask_to_end(provider, str(said.job)):
+        word = RUNNING
+        await _land(store, row, word, status)
     counts[word] += 1
     if word == JobState.SUCCEEDED:
         ran[str(row["batch"])] += 1
         if row["account"]:
             worth[row["account"]] += row["price"]
-    await store.apply(_commit({**row, "job": said.job}, word, status))
 
 
-async def _word(provider: RemoteProvider, job: str | None, status: Status | None) -> str:
-    """Returns what is counted for an item. A job that still runs is asked to end: nobody waits for it."""
-    if status is None or job is None:
-        return MISSING
-    if status.state.ended:
-        return str(status.state)
-    if not provider.can_cancel:
-        return "running"
+async def _ask_to_end(provider: RemoteProvider, job: str) -> bool:
     try:
         await provider.cancel(job)
     except ProviderError:
-        return "running"
-    return "stopped"
+        return False
+    return True
+
+
+async def _land(store: Store, row: Row, word: str, status: Status | None) -> bool:
+    """Returns whether an answer was written down: not where the item is not as it was asked about any more, since it
+    was charged for, or started again, or somebody else has heard how its job ended."""
+    try:
+        await store.apply(_commit(row, word, status))
+    except RedriveError:
+        now = await store.feature_rows(FEATURE, "item_at", str(row["batch"]), row["n"])
+        if now and now[0]["unknown"] and (now[0]["round"], now[0]["state"]) == (row["round"], row["state"]):
+            raise
+        return False
+    return True
 
 
 def _commit(row: Row, word: str, status: Status | None) -> Commit:
     """Returns what is kept of a provider's answer. One that still runs stays unknown: its end is asked for again."""
     place = {"batch": str(row["batch"]), "n": row["n"], "round": row["round"]}
+    asked = Rows(FEATURE, "item_still_unknown", (place,))
     if status is not None and status.state.ended:
-        return recorded(place, row, status)
+        own = recorded(place, row, status)
+        return replace(own, rows=[asked, *own.rows])
     said = {"said": word, "job": row["job"], "late": False, "unknown": status is not None, "result": None}
     after = {"item": row["n"], "round": row["round"], "job": row["job"], "said": word, "charged": 0}
     why = f"item {row['n']} was {row['state']} without its provider's word"
     audit = Audit("worker", "BATCH_RECONCILED", why, target=f"batch:{row['batch']}", scope=row["scope"], after=after)
-    return Commit(rows=[Rows(FEATURE, "item_late", ({**place, **said},))], audits=[audit])
+    return Commit(rows=[asked, Rows(FEATURE, "item_late", ({**place, **said},))], audits=[audit])

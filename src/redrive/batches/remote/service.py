@@ -4,6 +4,7 @@ the same."""
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -108,6 +109,7 @@ class RemoteBatchService(RemoteBatchReads):
 
         async def change(now: RemoteBatch) -> Commit:
             nonlocal seen
+            now.check_kept()
             if not now.settled or now.version != found.version:
                 raise BatchConflict(
                     f"batch {now.id} is {now.state}", hint="failed items are started again when it is settled"
@@ -165,41 +167,43 @@ class RemoteBatchService(RemoteBatchReads):
         """Returns the items of a settled batch, or these of them, that a charge is about, at most a thousand: their
         places, states and tasks. What was charged already is none of them; refused is one that never ran."""
         found = await self.show(batch)
+        found.check_kept()
         if not found.settled:
             raise BatchConflict(
                 f"batch {found.id} is {found.state}", hint="what runs is paid for when it is settled, by itself"
             )
-        if not items:
-            return await self._store.feature_rows(FEATURE, "items_ran", str(found.id), 0, MOST_CHARGED)
         if len(items) > MOST_CHARGED:
             raise InvalidInput(f"{len(items)} items are more than {MOST_CHARGED:,} at once")
-        chosen = list[Mapping[str, Any]]()
-        for n in sorted(set(items)):
-            check_int(n, "item", 1, 2**31 - 1)
-            rows = await self._store.feature_rows(FEATURE, "items_ran", str(found.id), n - 1, 1)
-            if rows and rows[0]["n"] == n:
-                chosen.append(rows[0])
-            else:
-                await self._check_charged(found, n)
-        return chosen
+        chosen = sorted({check_int(n, "item", 1, 2**31 - 1) for n in items})
+        places = json.dumps(chosen) if chosen else None
+        rows = await self._store.feature_rows(FEATURE, "items_ran", str(found.id), MOST_CHARGED, places)
+        await self._check_charged(found, sorted(set(chosen) - {row["n"] for row in rows}))
+        return rows
 
-    async def _check_charged(self, batch: RemoteBatch, n: int) -> None:
-        """Refuses to charge for an item, unless it is paid for already."""
-        item = next(iter(await self.items(batch.id, after=n - 1, limit=1)), None)
-        if item is None or item.n != n:
-            raise InvalidInput(f"batch {batch.id} has no item {n}", hint=f"its items are 1 to {batch.items}")
-        if item.state is not ItemState.COMPLETED:
-            said = "nobody has asked the provider" if item.said is None else f"the provider said: {item.said}"
-            raise BatchConflict(
-                f"item {n} of batch {batch.id} is {item.state}, and no job of it is known to have run ({said})",
-                hint=f"redrive batch reconcile {batch.id} asks about what ended without the provider's word",
-            )
+    async def _check_charged(self, batch: RemoteBatch, places: Sequence[int]) -> None:
+        """Refuses to charge for items, unless they are paid for already."""
+        if not places:
+            return
+        rows = await self._store.feature_rows(FEATURE, "items_ended", str(batch.id), json.dumps(places))
+        there = {row["n"]: row for row in rows}
+        for n in places:
+            if n not in there:
+                raise InvalidInput(f"batch {batch.id} has no item {n}", hint=f"its items are 1 to {batch.items}")
+            state, said = there[n]["state"], there[n]["said"]
+            if state != ItemState.COMPLETED:
+                told = "nobody has asked the provider" if said is None else f"the provider said: {said}"
+                raise BatchConflict(
+                    f"item {n} of batch {batch.id} is {state}, and no job of it is known to have run ({told})",
+                    hint=f"redrive batch reconcile {batch.id} asks about what ended without the provider's word",
+                )
 
     async def reconcile(self, batch: UUID | str | None = None, reason: str | None = None) -> Reconciling:
         """Has a worker ask providers about the items of a batch, or of all, that ended without their word."""
         who = self._session.may(Role.OPERATOR)
         check_text(reason, "reason")
         found = None if batch is None else await self.show(batch)
+        if found is not None:
+            found.check_kept()
         [row] = await self._store.feature_rows(FEATURE, "unknown_items", None if found is None else str(found.id))
         task, commit = begun(None if found is None else found.id, who, reason)
         await self._store.apply(commit)
@@ -210,6 +214,7 @@ class RemoteBatchService(RemoteBatchReads):
         is warned of them any more, and they keep their mark. Returns how many there were, up to ten thousand."""
         who, why = self._session.may(Role.OPERATOR), check_reason(reason)
         found = await self.show(batch)
+        found.check_kept()
         if not found.settled:
             raise BatchConflict(f"batch {found.id} is {found.state}", hint="the provider is asked when its items end")
         [row] = await self._store.feature_rows(FEATURE, "unknown_items", str(found.id))

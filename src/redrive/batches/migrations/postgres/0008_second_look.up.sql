@@ -41,6 +41,8 @@ create index batches_item_ran on redrive.batches_item (batch, n) where said = 's
 alter table redrive.batches_remote
   add column max_in_flight integer,
   add column ended_at timestamptz;
+-- Since when it is being removed, in pieces: what is left of its items says nothing about it any more, and nobody acts on it.
+alter table redrive.batches_remote add column pruned_at timestamptz;
 update redrive.batches_remote set ended_at = settled_at, settled_at = case when state = 'failed' and dispatched_at is null then null else settled_at end
 where settled_at is not null;
 -- Who takes places at a provider holds its row: a lock that needs no right would let anybody keep everyone waiting.

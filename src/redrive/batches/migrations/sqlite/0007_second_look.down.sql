@@ -1,4 +1,5 @@
 update redrive_batches_remote set settled_at = coalesce(settled_at, ended_at);
+alter table redrive_batches_remote drop column pruned_at;
 alter table redrive_batches_remote drop column ended_at;
 alter table redrive_batches_remote drop column max_in_flight;
 drop index redrive_batches_item_ran;

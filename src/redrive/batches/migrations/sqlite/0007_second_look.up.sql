@@ -35,6 +35,8 @@ create index redrive_batches_item_ran on redrive_batches_item (batch, n) where s
 -- How many jobs of a batch may run at once; and when it ended, also where nothing was ever settled for want of money.
 alter table redrive_batches_remote add column max_in_flight integer;
 alter table redrive_batches_remote add column ended_at integer;
+-- Since when it is being removed, in pieces: what is left of its items says nothing about it any more, and nobody acts on it.
+alter table redrive_batches_remote add column pruned_at integer;
 update redrive_batches_remote set ended_at = settled_at, settled_at = case when state = 'failed' and dispatched_at is null then null else settled_at end
 where settled_at is not null;
 -- What was made before knows whom it is about, too: inner batches, and what follows the end of one.
