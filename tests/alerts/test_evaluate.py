@@ -26,7 +26,7 @@ from redrive.kernel.ports.store import Heartbeat
 from redrive.kernel.records import Put
 from redrive.kernel.series import Tally, TallySheet, write
 from redrive.ops import causes
-from redrive.ops.alerts import evaluate, send
+from redrive.ops.alerts import evaluate, findings, send
 from redrive.ops.alerts.answers import ask
 from redrive.ops.alerts.evaluate import Evaluator
 from redrive.ops.alerts.findings import Watched
@@ -529,3 +529,29 @@ async def test_doctor_answers_the_queries_of_triage_notes(harness: Harness) -> N
     notes = {"default": Triage(queries={"rows": "select 3"}), "other": Triage(queries={"rows": "select 4"})}
     found = await examine(harness.store, "default", ["default"], watched=Watched(triage=notes))
     assert [finding.text for finding in found if finding.code == "own_query"] == ["queue default, rows: 3"]
+
+
+async def test_doctor_looks_at_names_once_and_judges_them_beside_the_loop(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of names may be there: what a worker has evaluated is read, and nothing is looked at again for it."""
+    await harness.enqueue(queue="mail")
+    await evaluator().run(harness.store, "w1")
+    asked, judged = list[int](), set[int]()
+    look, conditions = harness.store.figures, findings.conditions
+
+    async def figures() -> Any:
+        asked.append(1)
+        return await look()
+
+    def judge(*given: Any) -> Any:
+        judged.add(threading.get_ident())
+        return conditions(*given)
+
+    monkeypatch.setattr(harness.store, "figures", figures)
+    monkeypatch.setattr(findings, "conditions", judge)
+    assert "no_worker" in {one.code for one in await examine(harness.store)}
+    assert (asked, judged) == ([], set())
+    await shift(harness, -3600)
+    assert "alerts_stale" in {one.code for one in await examine(harness.store)}
+    assert asked == [1] and judged and threading.get_ident() not in judged

@@ -344,3 +344,58 @@ async def test_what_a_step_adds_is_granted_to_who_had_the_rest(
         finally:
             owner.execute(f"drop owned by {before}, {after}")
             await store.close()
+
+
+def test_names_that_a_producer_declares_take_none_from_others(databases: Databases, database: str) -> None:
+    """Whatever it says, in however many transactions at once; what was announced is never refused to anybody."""
+    one = "array[gen_random_uuid()], array[%s]::text[], array[%s]::text[], array['{}'::jsonb]" + ", null" * 9
+    some = one.replace("array[gen_random_uuid()], array[%s]", "array(select gen_random_uuid() from unnest(%s::text[])), %s")
+    declared, plain, many = (
+        f"select redrive.{call}" for call in (f"enqueue_declared({one})", f"enqueue({one})", f"enqueue_declared({some})")
+    )
+    with ExitStack() as stack:
+        owner = stack.enter_context(psycopg.connect(databases.url(database), autocommit=True))
+        hostile, member, honest = (stack.enter_context(databases.role(f"producer{n}")) for n in range(3))
+        for role in (hostile, honest):
+            owner.execute(f"select redrive.grant_producer('{role}')")
+            stack.callback(owner.execute, f"drop owned by {role}")
+        owner.execute(f"grant {hostile} to {member}")  # one role for several logins is one role
+        owner.execute("select redrive.know_names('{mail}', '{SEND}', 0)")
+        urls = [databases.url(database, user=user) for user in (hostile, member)]
+        sessions = [stack.enter_context(psycopg.connect(url)) for url in urls * 6]
+        made = 0
+        for n, session in enumerate(sessions):  # none is committed before the last has tried
+            for part in range(12):
+                kinds = [f"RUBBISH_{n}_{part}_{name}" for name in range(25)]
+                try:
+                    with session.transaction():
+                        session.execute(many, (kinds, kinds, "rubbish"))
+                    made += 25
+                except psycopg.errors.InvalidParameterValue as refused:
+                    assert "too many names" in str(refused)
+                    break
+        assert made == 1000
+        for session in sessions:
+            session.commit()
+        counted = "select count(*) from redrive.used_name where declared_by is not null"
+        assert owner.execute(counted).fetchone() == (1000,)
+        owner.execute("select redrive.lapse_names(86400)")
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="too many names"):
+            sessions[0].execute(declared, ("ONE_MORE", "rubbish"))
+        sessions[0].rollback()
+        sessions[0].execute(plain, ("SEND", "mail"))
+        with psycopg.connect(databases.url(database, user=honest)) as other:
+            other.execute(declared, ("REPORT", "reports"))
+            other.execute(plain, ("SEND", "mail"))
+        # What is given back can be used again; what rolled back was never counted.
+        owner.execute("update redrive.task set state = 'completed'")
+        owner.execute("delete from redrive.task; delete from redrive.total_delta; delete from redrive.total")
+        owner.execute("update redrive.used_name set used_at = now() - interval '2 days'")
+        assert owner.execute("select redrive.lapse_names(86400)").fetchone() == (1001,)
+        for _ in range(3):
+            sessions[0].execute(declared, ("ONE_MORE", "rubbish"))
+            sessions[0].rollback()
+        used = owner.execute("select sum(used) from redrive.name_allowance").fetchone()
+        assert used == (0,)
+        for session in sessions:
+            session.close()

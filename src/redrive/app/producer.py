@@ -53,7 +53,7 @@ class Producer:
         try:
             return await self._store(store, new, in_parts)
         except TooManyNames:
-            if not self._declare(new):  # no worker may have said so yet
+            if not self._declare(new):  # of what it declares, no worker may have said so yet
                 raise
             return await self._store(store, new, in_parts)
 
@@ -88,10 +88,10 @@ class Producer:
                 tasks[place] = other
 
     def _declare(self, new: Sequence[NewTask]) -> bool:
-        """Marks tasks whose names this application declares or routes; returns whether those are all."""
+        """Marks tasks whose names this application declares or routes; returns whether there are any."""
         for task in new:
             task.declared = self._registry.declares(task)
-        return all(task.declared for task in new)
+        return any(task.declared for task in new)
 
     async def _put_traced(
         self, tracing: Tracing, new: Sequence[NewTask], where: StoreHolder, connection: Any, in_parts: bool

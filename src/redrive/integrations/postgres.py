@@ -35,8 +35,8 @@ def call(own: OwnCommit, *, numbered: bool = False) -> tuple[str, tuple[Any, ...
     texts = NUMBERED if numbered else FORMAT
     columns = [_column(column) for column in codec.columns(own.tasks)] if own.tasks else [[], *[None] * 12]
     if own.plain:
-        declared = bool(own.tasks) and all(task.declared for task in own.tasks)
-        return texts["enqueue_declared" if declared else "enqueue"], tuple(columns)
+        declared = codec.declared(own.tasks)
+        return (texts["enqueue_declared"], (*columns, declared)) if declared else (texts["enqueue"], tuple(columns))
     members = [_column(column) for column in codec.memberships(own.tasks)]
     joins = codec.joins(own.commit.joins) if own.commit.joins else None
     closed = [str(join_id) for join_id in own.closed]

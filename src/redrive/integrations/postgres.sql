@@ -4,11 +4,11 @@ from redrive.enqueue(
   $1::text[]::uuid[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::integer[], $6::integer[], $7::double precision[],
   $8::text[]::timestamptz[], $9::integer[], $10::text[], $11::text[], $12::text[], $13::text[])
 
--- enqueue_declared: the same of kinds and queues that the application declares
+-- enqueue_declared: the same where the application declares kinds and queues of some
 select id::text, existing::text, conflict
 from redrive.enqueue_declared(
   $1::text[]::uuid[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::integer[], $6::integer[], $7::double precision[],
-  $8::text[]::timestamptz[], $9::integer[], $10::text[], $11::text[], $12::text[], $13::text[])
+  $8::text[]::timestamptz[], $9::integer[], $10::text[], $11::text[], $12::text[], $13::text[], p_declared => $14::boolean[])
 
 -- apply: new joins, many new tasks that may belong to them and to features, money and rows; returns the same
 select id::text, existing::text, conflict, repeated

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -77,7 +77,8 @@ async def examine(
         await inspect.check_queue(store, queue, queues)
     overview, diagnosis = await store.overview(), await store.diagnose()
     stats = inspect.Stats(await store.counts(), overview, [])
-    by_queue = await asyncio.to_thread(stats.by, "queue")  # there may be many
+    # Whatever is added up by name is so beside the loop: there may be many.
+    by_queue = await asyncio.to_thread(stats.by, "queue")
     rows = by_queue if queue is None else {name: row for name, row in by_queue.items() if name == queue}
     found = [
         *await asyncio.to_thread(_workers, overview, rows),
@@ -89,8 +90,8 @@ async def examine(
         *_features(diagnosis),
         *(await reaction_conflicts.findings(store, overview.now) if queue is None else ()),
         *_holds(overview, queue),
-        *_circuits(overview, stats, queue),
-        *_quotas(overview, await asyncio.to_thread(stats.by, "kind")),
+        *await asyncio.to_thread(_circuits, overview, stats, queue),
+        *await asyncio.to_thread(_quotas, overview, stats),
         *await _failures(store, overview.now, rows, queue),
         *await _bulk(store, overview),
         *await _audit(store, overview),
@@ -101,7 +102,7 @@ async def examine(
     said = {finding.text for finding in found}
     # Open circuits and schedules that are late are named above, each by itself.
     named = {CIRCUIT_OPEN.name, *(SCHEDULE_MISSED.name for one in found if one.code == SCHEDULE_MISSED.name)}
-    rest = [one for one in await alerts.findings(store, watched, queue) if one.code not in named]
+    rest = [one for one in await alerts.findings(store, overview.now, watched, queue) if one.code not in named]
     found += [one for one in rest if one.text not in said]
     found = _folded(found)
     return sorted(found, key=lambda finding: ORDER[finding.level]) or [Finding(Level.OK, "healthy", "nothing is wrong")]
@@ -342,13 +343,11 @@ def _holds(overview: Overview, queue: str | None) -> list[Finding]:
 def _circuits(overview: Overview, stats: inspect.Stats, queue: str | None) -> list[Finding]:
     """Finds open circuits: a note while they are fresh, a warning when the outage lasts."""
     found = []
-    for row in overview.circuits:
-        waiting = sum(
-            one.n
-            for one in stats.counts
-            if one.kind in row.kinds and one.state is State.QUEUED and queue in (None, one.queue)
-        )
-        if not row.open or (queue is not None and not waiting):
+    opened = [row for row in overview.circuits if row.open]
+    queued = _queued_kinds(stats, {kind for row in opened for kind in row.kinds}, queue)
+    for row in opened:
+        waiting = sum(queued[kind] for kind in row.kinds)
+        if queue is not None and not waiting:
             continue
         level = Level.WARNING if waiting and overview.now - row.since > SLOW else Level.NOTE
         waits = f"{counted(waiting)} of {', '.join(row.kinds)} waiting" if waiting else "nothing waits for it"
@@ -370,20 +369,29 @@ async def _audit(store: Store, overview: Overview) -> list[Finding]:
     return [Finding(Level.WARNING, AUDIT_UNSEALED.name, text, AUDIT_UNSEALED.fix)]
 
 
-def _quotas(overview: Overview, kinds: dict[str, dict[str, int]]) -> list[Finding]:
+def _queued_kinds(stats: inspect.Stats, kinds: Collection[str], queue: str | None = None) -> Counter[str]:
+    """Returns how many tasks of each of these kinds are queued, in one queue or in all."""
+    found: Counter[str] = Counter()
+    for one in stats.counts if kinds else ():
+        if one.state is State.QUEUED and one.kind in kinds and queue in (None, one.queue):
+            found[one.kind] += one.n
+    return found
+
+
+def _quotas(overview: Overview, stats: inspect.Stats) -> list[Finding]:
+    full = [one for one in overview.limits if one.concurrency is not None and one.running >= one.concurrency]
+    gated = {one.kind for one in full if overview.pause_of("kind", one.kind) is not None}
+    queued = _queued_kinds(stats, {one.kind for one in full} - gated)
     return [
         Finding(
             Level.NOTE,
             "quota",
-            f"kind {limit.kind} runs {limit.running} of {limit.concurrency} at once, and"
-            f" {kinds[limit.kind][State.QUEUED.value]} wait",
+            f"kind {limit.kind} runs {limit.running} of {limit.concurrency} at once, and {queued[limit.kind]} wait",
             f"redrive limits {limit.kind} --concurrency N",
             ("kind", limit.kind),
         )
-        for limit in overview.limits
-        if limit.concurrency is not None
-        and limit.running >= limit.concurrency
-        and kinds.get(limit.kind, {}).get(State.QUEUED.value, 0)
+        for limit in full
+        if queued[limit.kind]
     ]
 
 
@@ -398,18 +406,23 @@ async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int
     latest = await causes.with_notes(store, await store.causes(LOOKED_AT, failing=True), which)
     recent = [one for one in latest if one.failed and one.is_open and now - one.row.last_seen < RECENT][:1]
     named = {one.row.fingerprint: one for one in (*recent, *deadly.causes, *largest.causes)}
-    own: dict[str, list[FailedCount]] = defaultdict(list)
-    for count in await store.failed_counts([*named]):
-        if count.queue in queues:
-            own[count.fingerprint].append(count)
-    told = sorted(named.values(), key=lambda cause: -_tasks(own[cause.row.fingerprint]))
-    found = [_by_cause(cause, own[cause.row.fingerprint], largest.tasks, now) for cause in told]
-    if rest := largest.tasks - sum(_tasks(counts) for counts in own.values()):
-        more = (largest.total or 0) - len(told)
-        other = f" ({percent(rest / largest.tasks)} of all) by {counted(more, 'other cause')}" if more > 0 else ""
-        command = "redrive causes" if queue is None else shlex.join(["redrive", "causes", "--queue", queue])
-        found.append(Finding(Level.NOTE, "failures", f"{counted(rest)} failed{other}", command))
-    return found
+    counts = await store.failed_counts([*named])
+
+    def name_causes() -> list[Finding]:
+        own: dict[str, list[FailedCount]] = defaultdict(list)
+        for count in counts:
+            if count.queue in queues:
+                own[count.fingerprint].append(count)
+        told = sorted(named.values(), key=lambda cause: -_tasks(own[cause.row.fingerprint]))
+        found = [_by_cause(cause, own[cause.row.fingerprint], largest.tasks, now) for cause in told]
+        if rest := largest.tasks - sum(_tasks(counts) for counts in own.values()):
+            more = (largest.total or 0) - len(told)
+            other = f" ({percent(rest / largest.tasks)} of all) by {counted(more, 'other cause')}" if more > 0 else ""
+            command = "redrive causes" if queue is None else shlex.join(["redrive", "causes", "--queue", queue])
+            found.append(Finding(Level.NOTE, "failures", f"{counted(rest)} failed{other}", command))
+        return found
+
+    return await asyncio.to_thread(name_causes)
 
 
 def _tasks(counts: Sequence[FailedCount]) -> int:

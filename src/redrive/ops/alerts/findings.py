@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from redrive.kernel.alerts.book import Silence, silence_over
-from redrive.kernel.alerts.facts import Answer
+from redrive.kernel.alerts.facts import Answer, Facts
 from redrive.kernel.alerts.fold import fold
 from redrive.kernel.alerts.own import OwnRule
 from redrive.kernel.alerts.rules import Condition, Unit, conditions
@@ -16,7 +18,7 @@ from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.ports.store import Store
 from redrive.kernel.wording import span
 from redrive.ops.alerts.answers import ask, ask_rule
-from redrive.ops.alerts.look import book_of, is_stale, look, silences_of
+from redrive.ops.alerts.look import is_stale, load, look
 from redrive.settings import Triage
 
 
@@ -31,25 +33,26 @@ class Watched:
     objectives: Mapping[str, Objective] = field(default_factory=dict)
 
 
-async def findings(store: Store, watched: Watched, queue: str | None = None) -> list[Finding]:
+async def findings(store: Store, now: datetime, watched: Watched, queue: str | None = None) -> list[Finding]:
     """Returns the alerts that fire, and what the application's own queries answer; where nobody evaluates the rules any
     more, what is broken now, and that."""
-    limits, figures = watched.limits, await store.figures()
-    book, _ = book_of(figures)
+    book, silences = await load(store, now)
     found = await _answers(store, watched, queue)
     if book.at is None:
         return found
-    silences = silences_of(figures)
-    if is_stale(book.at, figures.now):
-        facts, _ = await look(store, limits, figures, book, watched.objectives)
-        text = f"alerts are not evaluated since {span(abs(figures.now - book.at))}; a live worker does that"
+    if is_stale(book.at, now):
+        facts, _ = await look(store, watched.limits, await store.figures(), book, watched.objectives)
+        text = f"alerts are not evaluated since {span(abs(now - book.at))}; a live worker does that"
         found.append(Finding(Level.WARNING, "alerts_stale", text, "redrive work --app module:app"))
-        broken = [one for one in conditions(facts, limits) if queue in (None, one.queue)]
-        found += [_broken(one) for one in fold(broken, ())[0]]
+
+        def broken() -> list[Finding]:
+            return [_broken(one) for one in fold(_conditions(facts, watched.limits, queue), ())[0]]
+
+        found += await asyncio.to_thread(broken)  # there may be many queues
     else:
         for alert in book.firing:
             if queue in (None, alert.queue) or not alert.queue:
-                silence = silence_over(alert, silences, figures.now)
+                silence = silence_over(alert, silences, now)
                 found.append(
                     Finding(
                         alert.level if silence is None else Level.NOTE,
@@ -66,6 +69,10 @@ async def findings(store: Store, watched: Watched, queue: str | None = None) -> 
         text = f"a message about alerts reached nobody: {book.lost}"
         found.append(Finding(Level.WARNING, "alerts_not_sent", text, "look for alerts.not_sent in the workers' logs"))
     return found
+
+
+def _conditions(facts: Facts, limits: Limits, queue: str | None) -> list[Condition]:
+    return [one for one in conditions(facts, limits) if queue in (None, one.queue)]
 
 
 async def _answers(store: Store, watched: Watched, queue: str | None) -> list[Finding]:

@@ -37,8 +37,10 @@ def is_stale(evaluated: datetime | None, now: datetime) -> bool:
 
 
 async def load(store: Store, now: datetime) -> tuple[Book, list[Silence]]:
-    """Returns the book of alerts and the silences, by one statement that looks at nothing else."""
+    """Returns the book of alerts and the silences, by statements that look at nothing else."""
     records = await store.records(COLLECTION, limit=MOST_DOCUMENTS)
+    if len(records) == MOST_DOCUMENTS and (book := await store.record(COLLECTION, BOOK)) is not None:
+        records = [*records, book]  # the oldest of them
     bodies = {record.id: record.body for record in records}
     return read_book(bodies.pop(BOOK, None)), _ordered(bodies.values(), now)
 

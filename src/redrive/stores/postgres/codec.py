@@ -71,6 +71,11 @@ def columns(tasks: Sequence[NewTask]) -> list[Any]:
     ]
 
 
+def declared(tasks: Sequence[NewTask]) -> list[bool] | None:
+    """Returns of which the application declares the names, as a further array argument; None where of none."""
+    return [t.declared for t in tasks] if any(t.declared for t in tasks) else None
+
+
 def memberships(tasks: Sequence[NewTask]) -> list[Any]:
     """Returns the features of new tasks and the joins they are members of, as further array arguments."""
     return [[t.feature for t in tasks], [t.facts for t in tasks], [t.join for t in tasks]]

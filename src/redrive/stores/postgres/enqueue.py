@@ -137,14 +137,14 @@ async def enqueue(
 ) -> list[Enqueued]:
     """Enqueues in the caller's transaction. ``patience``: how long to wait for a key that an open transaction holds;
     None: until that ends."""
-    declared = all(task.declared for task in tasks)
+    declared = codec.declared(tasks)
     if len(tasks) == 1 and patience is None and not again and _plain(tasks[0]) and not declared:
         await connection.fetchval(SQL["enqueue_one"], *codec.single(tasks[0]))
         return [Enqueued(tasks[0].id)]
     if codec.some_belong(tasks):
         known = await _add_members(connection, tasks, again, patience)
     elif declared and verb == "enqueue":
-        values = [*codec.columns(tasks), again]
+        values = [*codec.columns(tasks), again, declared]
         if patience is None:
             known = await connection.fetch(SQL["enqueue_declared"], *values)
         else:
@@ -196,7 +196,8 @@ def _make(tasks: Sequence[NewTask], start: int, again: bool) -> tuple[str, list[
         raise NotMade(error) from error
     if codec.some_belong(part):
         return SQL["add_members"], [*values, *codec.memberships(part)]
-    return SQL["enqueue_declared" if all(task.declared for task in part) else "enqueue"], values
+    declared = codec.declared(part)
+    return (SQL["enqueue_declared"], [*values, declared]) if declared else (SQL["enqueue"], values)
 
 
 async def enqueue_in_parts(connection: Connection, tasks: Sequence[NewTask], again: bool) -> None:

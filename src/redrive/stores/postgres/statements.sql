@@ -7,14 +7,14 @@ select e.id, e.existing, e.conflict
 from (select set_config('lock_timeout', $15, true) as patience) s cross join lateral
   redrive.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14 and s.patience is not null) e;
 
--- enqueue_declared: the same of kinds and queues that the application declares, though no worker has said so yet
+-- enqueue_declared: the same where the application declares kinds and queues of some, though no worker has said so yet
 select id, existing, conflict
-from redrive.enqueue_declared($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
+from redrive.enqueue_declared($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
 
 -- enqueue_declared_keyed: the same, and it waits only so long for a key that an open transaction holds
 select e.id, e.existing, e.conflict
-from (select set_config('lock_timeout', $15, true) as patience) s cross join lateral
-  redrive.enqueue_declared($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14 and s.patience is not null) e;
+from (select set_config('lock_timeout', $16, true) as patience) s cross join lateral
+  redrive.enqueue_declared($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14 and s.patience is not null, $15) e;
 
 -- enqueue_one: one new task without a key, at a third of the price
 select redrive.enqueue($1, $2, $3, $4, $5, make_interval(secs => $6), $7, make_interval(secs => $8), $9, $10, $11, null, $12);

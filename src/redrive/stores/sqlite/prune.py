@@ -43,13 +43,15 @@ def prune(session: Session, keep: Retention) -> Piece:
 
 
 def lapse_names(session: Session, keep: Retention) -> int:
-    """Gives back names that nobody declared and that had no tasks for so long; returns how many. Not while times cannot
-    be relied on."""
+    """Gives back names that nobody declared and that had no tasks for so long, with their totals; returns how many.
+    Not while times cannot be relied on."""
     if not steady(session):
         return 0
     idle = round(keep.name_days * DAY)
     session.run(SQL["names_used"], session.now, session.now - idle // 2)
-    return session.run(SQL["names_unused"], session.now - idle)
+    lapsed = session.run(SQL["names_unused"], session.now - idle)
+    session.run(SQL["totals_unused"])
+    return lapsed
 
 
 def _full(removed: int) -> Piece:

@@ -110,5 +110,13 @@ delete from redrive_used_name where used_at < ?1 and not (
   exists (select 1 from redrive_known_name k where k.what = 'queue' and k.name = redrive_used_name.queue)
   and exists (select 1 from redrive_known_name k where k.what = 'kind' and k.name = redrive_used_name.kind))
 
+-- totals_unused: totals in which names that lapsed count nothing but tasks that were cancelled
+delete from redrive_total
+where queued = 0 and delayed = 0 and running = 0 and paused = 0 and failed = 0 and completed = 0 and dead_letters = 0
+  and not exists (select 1 from redrive_used_name n where n.queue = redrive_total.queue and n.kind = redrive_total.kind)
+  and not (
+    exists (select 1 from redrive_known_name k where k.what = 'queue' and k.name = redrive_total.queue)
+    and exists (select 1 from redrive_known_name k where k.what = 'kind' and k.name = redrive_total.kind))
+
 -- prune_workers: workers not seen any more
 delete from redrive_worker where seen_at < ?

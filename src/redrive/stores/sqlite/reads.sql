@@ -87,13 +87,13 @@ select coalesce(max(seq), 0) as n from redrive_dead_letter
 select h.id, d.seq, d.error_fingerprint, h.finished_at from redrive_history h join redrive_dead_letter d
   on d.seq = (select max(l.seq) from redrive_dead_letter l where l.task_id = h.id)
 where h.state = 'cancelled' and h.erased_at is null and not exists (select 1 from redrive_task t where t.id = h.id)
-  and h.kind in (select t.kind from redrive_total t where t.cancelled > 0)
+  and h.kind in (select t.kind from redrive_total t where t.dead_letters > 0)
 
 -- count_cancelled: how many of these; filters and bounds follow
 select count(distinct d.seq) as n from redrive_history h join redrive_dead_letter d
   on d.seq = (select max(l.seq) from redrive_dead_letter l where l.task_id = h.id)
 where h.state = 'cancelled' and h.erased_at is null and not exists (select 1 from redrive_task t where t.id = h.id)
-  and h.kind in (select t.kind from redrive_total t where t.cancelled > 0)
+  and h.kind in (select t.kind from redrive_total t where t.dead_letters > 0)
 
 -- cancelled_of_many: the same where very many were given up: in the order of the letters, as far as it is asked for
 select h.id, d.seq, d.error_fingerprint, h.finished_at from redrive_dead_letter d cross join redrive_history h on h.id = d.task_id

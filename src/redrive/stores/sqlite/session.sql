@@ -6,7 +6,8 @@ select json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_extrac
 from json_each(?) v where true
 on conflict (queue, kind) do update set queued = queued + excluded.queued, delayed = delayed + excluded.delayed,
   running = running + excluded.running, paused = paused + excluded.paused, failed = failed + excluded.failed,
-  completed = completed + excluded.completed, cancelled = cancelled + excluded.cancelled, forgotten = forgotten + excluded.forgotten
+  completed = completed + excluded.completed, cancelled = max(cancelled + excluded.cancelled, 0),
+  forgotten = max(forgotten + excluded.forgotten, 0)
 
 -- retries: what became of retried tasks
 insert into redrive_retry_total (bulk_id, outcome, cause, n, begun_at)

@@ -352,6 +352,39 @@ class TestNames:
             await harness.enqueue("B", queue="b")
         counts = {(each.queue, each.kind): each.n for each in await harness.store.counts()}
         assert counts["k", "K1"] == 2
+        # Beside what nobody declared, but is in use: nothing of that is new.
+        mixed = [harness.new("A", queue="a"), harness.new("K9", queue="k")]
+        mixed[1].declared = True
+        await harness.store.apply(Commit(enqueues=mixed))
+        mixed = [harness.new("B", queue="b"), harness.new("K8", queue="k")]
+        mixed[1].declared = True
+        with pytest.raises(TooManyNames, match="kind B in queue b"):
+            await harness.store.apply(Commit(enqueues=mixed))
+
+    async def test_totals_lapse_with_their_name(self, harness: Harness) -> None:
+        await self.known(harness, "D", most=4)
+        await harness.cancelled("D", queue="D")
+        gone = [await harness.cancelled("B", queue="b"), await harness.cancelled("B", queue="b")]
+        await harness.failed("F", queue="f")
+        done = await harness.enqueue("C", queue="c")
+        await harness.settle(await harness.claim_one(queues=("c",)), Completed())
+        for _ in range(3):
+            await harness.advance(43_260)
+            for _ in range(3):  # SQLite relies on its clock after the second look
+                await harness.store.upkeep("fold")
+                await harness.store.upkeep("names")
+        counts = {(each.queue, each.kind, each.state): each.n for each in await harness.store.counts() if each.n}
+        assert counts == {
+            ("D", "D", State.CANCELLED): 1,
+            ("f", "F", State.FAILED): 1,
+            ("c", "C", State.COMPLETED): 1,
+        }
+        assert await get_task(harness.store, done) is not None
+        # Who is retried all the same counts as what it is, and takes nothing from what is no longer counted.
+        assert await harness.operate(Event.REDRIVE, gone[0])
+        await harness.store.upkeep("fold")
+        counts = {each.state: each.n for each in await harness.store.counts() if each.queue == "b" and each.n}
+        assert counts == {State.QUEUED: 1}
 
     async def test_a_handlers_attempts_go_before_what_a_producer_expects(self, harness: Harness) -> None:
         async def tried(kind: str, most: int, **more: bool) -> int:
@@ -378,11 +411,12 @@ class TestNames:
         await self.known(harness, "D", most=2)
         await harness.enqueue("D", queue="D")
         waits = await harness.enqueue("A", queue="a")
-        await harness.cancelled("B", queue="b")
+        await harness.settle(await harness.running("B", queue="b"), Completed())
         day = 86_400
         for _ in range(3):
             await harness.advance(day / 2 + 60)
             for _ in range(3):  # SQLite relies on its clock after the second look
+                await harness.store.upkeep("fold")
                 await harness.store.upkeep("names")
         await harness.enqueue("C", queue="c")
         with pytest.raises(TooManyNames):

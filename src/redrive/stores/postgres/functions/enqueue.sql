@@ -49,18 +49,19 @@ begin
   if cardinality(v_chosen) > 0 then perform redrive.refuse_finished(v_chosen); end if;
 end $$;
 
--- The same for an application that declares the kinds and queues of all of them: names that no worker has announced yet are not refused.
+-- The same for an application that declares the kinds and queues of some of them (p_declared; null: of all), although no worker may have
+-- announced them yet.
 create or replace function redrive.enqueue_declared(
   p_ids uuid[], p_kinds text[], p_queues text[], p_payloads jsonb[], p_priorities integer[], p_max_attempts integer[],
   p_delays double precision[], p_run_ats timestamptz[], p_timeouts_ms integer[], p_groups text[], p_scopes text[],
-  p_traces text[], p_keys text[], p_again boolean default false
+  p_traces text[], p_keys text[], p_again boolean default false, p_declared boolean[] default null
 ) returns table (id uuid, existing uuid, conflict boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform redrive.refuse_reserved(p_kinds);
   perform redrive.check_name('queue', n.queue), redrive.check_name('kind', n.kind), redrive.declare_name(n.queue, n.kind) from (
     select distinct coalesce(u.queue, p_queues[1]) as queue, coalesce(u.kind, p_kinds[1]) as kind
-    from unnest(p_ids, p_kinds, p_queues) u(id, kind, queue)) n
+    from unnest(p_ids, p_kinds, p_queues, p_declared) u(id, kind, queue, declared) where p_declared is null or u.declared) n
   where not exists (select 1 from redrive.used_name x where x.queue = n.queue and x.kind = n.kind);
   return query select e.id, e.existing, e.conflict from redrive.enqueue(p_ids, p_kinds, p_queues, p_payloads, p_priorities,
     p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_groups, p_scopes, p_traces, p_keys, p_again) e;

@@ -28,7 +28,8 @@ begin
   execute format('grant execute on function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], '
     'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
   execute format('grant execute on function redrive.enqueue_declared(uuid[], text[], text[], jsonb[], integer[], integer[], '
-    'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
+    'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean, boolean[]) to %I', p_role);
+  insert into redrive.name_allowance (role, part) select p_role, p.n from generate_series(1, 10) p(n) on conflict do nothing;
   for v_function in
     select p.oid from pg_proc p
     where p.pronamespace = 'redrive'::regnamespace and starts_with(obj_description(p.oid, 'pg_proc'), 'For producers:')
@@ -57,6 +58,12 @@ $$;
 create or replace function redrive.administers() returns boolean
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select has_function_privilege(redrive.caller(), 'redrive.administer()', 'execute')
+$$;
+
+-- Who may announce names: applications that work, and operators.
+create or replace function redrive.announces() returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select has_function_privilege(redrive.caller(), 'redrive.know_names(text[], text[], bigint, jsonb)', 'execute')
 $$;
 
 -- A worker may run tasks: read what is needed for that, call the functions, and keep small documents and the audit log; not

@@ -31,19 +31,32 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     and exists (select 1 from redrive.known_name k where k.what = 'kind' and k.name = p_kind)
 $$;
 
--- The same for a name that the producer's application declares, although no worker has said so yet. Producers say what they like, so these are
--- bounded too, ten times as wide: no application has so many.
+-- The same for a name that the producer's application declares, although no worker has said so yet. Who may announce it is taken at his word.
+-- Others say what they like: each role that only enqueues has so many, and whatever one of them makes takes none from the others. They
+-- are counted in parts, of which a transaction has one to itself: it gives back what it rolls back, and no transaction waits for another.
 create or replace function redrive.declare_name(p_queue text, p_kind text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  v_most constant bigint := greatest(10 * coalesce((select b.most from redrive.name_bound b), 1000), 10000);
+  v_most constant bigint := greatest(coalesce((select b.most from redrive.name_bound b), 1000), 1000) / 10;
+  v_role text := '';
 begin
-  if redrive.is_declared(p_queue, p_kind)
-    or (select count(*) from (select 1 from redrive.used_name n where n.by_producer limit v_most) x) >= v_most then
+  if redrive.is_declared(p_queue, p_kind) then
     perform redrive.admit_name(p_queue, p_kind);
-  else
-    insert into redrive.used_name (queue, kind, declared, by_producer) values (p_queue, p_kind, true, true);
+    return;
   end if;
+  if not redrive.announces() then
+    lock table redrive.name_lock in row share mode;  -- until it is committed, nobody counts anew
+    update redrive.name_allowance a set used = a.used + 1 from (
+      select x.role, x.part from redrive.name_allowance x join pg_roles r on r.rolname = x.role
+      where pg_has_role(redrive.caller(), r.oid, 'usage') and x.used < v_most
+      order by x.role, x.part limit 1 for update of x skip locked) f
+    where a.role = f.role and a.part = f.part returning a.role into v_role;
+    if not found then
+      perform redrive.admit_name(p_queue, p_kind);
+      return;
+    end if;
+  end if;
+  insert into redrive.used_name (queue, kind, declared, declared_by) values (p_queue, p_kind, true, v_role);
 end $$;
 
 -- How often tasks are tried at most: a number below zero, or none, is what a producer expects who has no handler of the kind. That of
@@ -70,7 +83,8 @@ begin
   insert into redrive.name_bound as b (one, most) values (true, p_most) on conflict (one) do update set most = excluded.most;
 end $$;
 
--- Names that nobody declared and that had no tasks for p_idle seconds are given back. Returns how many.
+-- Names that nobody announced and that had no tasks for p_idle seconds are given back, and totals in which they count nothing but tasks that
+-- were cancelled. Returns how many.
 create or replace function redrive.lapse_names(p_idle double precision) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -84,18 +98,28 @@ begin
     return 0;  -- an open transaction has begun to use one: it would not be counted
   end;
   delete from redrive.used_name n using redrive.used_name m where m.queue = n.queue and m.kind = n.kind and m.ctid < n.ctid;
-  update redrive.used_name n set by_producer = false where n.by_producer and redrive.is_declared(n.queue, n.kind);
-  update redrive.used_name n set declared = not n.declared where not n.by_producer and n.declared <> redrive.is_declared(n.queue, n.kind);
+  update redrive.used_name n set declared_by = null where n.declared_by is not null and redrive.is_declared(n.queue, n.kind);
+  update redrive.used_name n set declared = not n.declared where n.declared_by is null and n.declared <> redrive.is_declared(n.queue, n.kind);
   update redrive.used_name n set tasks = c.tasks, used_at = v_now
   from (
     select v.queue, v.kind, v.queued + v.delayed + v.running + v.paused + v.failed as live,
       v.queued + v.delayed + v.running + v.paused + v.failed + v.completed + v.cancelled as tasks
     from redrive.v_counts v) c
-  where (n.by_producer or not n.declared) and c.queue = n.queue and c.kind = n.kind
+  where (n.declared_by is not null or not n.declared) and c.queue = n.queue and c.kind = n.kind
     and (c.tasks <> n.tasks or c.live > 0 and n.used_at < v_now - make_interval(secs => p_idle / 2));
-  delete from redrive.used_name n where (n.by_producer or not n.declared) and n.used_at < v_now - make_interval(secs => p_idle);
+  delete from redrive.used_name n where (n.declared_by is not null or not n.declared) and n.used_at < v_now - make_interval(secs => p_idle);
   get diagnostics v_gone = row_count;
+  delete from redrive.total t
+  where t.queued = 0 and t.delayed = 0 and t.running = 0 and t.paused = 0 and t.failed = 0 and t.completed = 0 and t.dead_letters = 0
+    and not exists (select 1 from redrive.total_delta d where d.queue = t.queue and d.kind = t.kind)
+    and not exists (select 1 from redrive.used_name n where n.queue = t.queue and n.kind = t.kind)
+    and not redrive.is_declared(t.queue, t.kind);
   select count(*) into v_left from redrive.used_name n where not n.declared;
   perform setval('redrive.names', greatest(v_left, 1), v_left > 0);
+  delete from redrive.name_allowance a where not exists (select 1 from pg_roles r where r.rolname = a.role);
+  update redrive.name_allowance a set used = c.used from (
+    select x.role, x.part, n.n / 10 + (x.part <= n.n % 10)::integer as used from redrive.name_allowance x cross join lateral (
+      select count(*) as n from redrive.used_name u where u.declared_by = x.role) n) c
+  where a.role = c.role and a.part = c.part and a.used <> c.used;
   return v_gone;
 end $$;

@@ -28,6 +28,7 @@ begin
       'administer',
       'caller',
       'administers',
+      'announces',
       'grant_api'])
   loop
     execute format('drop function %s', v_function);
@@ -1667,6 +1668,7 @@ drop sequence redrive.names;
 drop table redrive.name_lock;
 drop table redrive.name_bound;
 drop table redrive.known_name;
+drop table redrive.name_allowance;
 drop table redrive.used_name;
 alter table redrive.idempotency_key drop column queue;
 

@@ -5,8 +5,8 @@ alter table redrive.total_delta add column forgotten bigint not null default 0;
 create or replace view redrive.v_counts as
   select x.queue, x.kind, sum(x.queued)::bigint as queued, sum(x.delayed)::bigint as delayed,
     sum(x.running)::bigint as running, sum(x.paused)::bigint as paused, sum(x.failed)::bigint as failed,
-    sum(x.completed)::bigint as completed, sum(x.cancelled)::bigint as cancelled,
-    sum(x.dead_letters)::bigint as dead_letters, sum(x.forgotten)::bigint as forgotten
+    sum(x.completed)::bigint as completed, greatest(sum(x.cancelled), 0)::bigint as cancelled,  -- below: retried after its name lapsed
+    sum(x.dead_letters)::bigint as dead_letters, greatest(sum(x.forgotten), 0)::bigint as forgotten
   from (select * from redrive.total union all select * from redrive.total_delta) x
   group by x.queue, x.kind;
 -- The view of tasks tells them apart, too, and says what holds back a task that waits: rows of a paused queue or kind stay queued.
@@ -194,12 +194,17 @@ create table redrive.used_name (
   queue     text not null,
   kind      text not null,
   declared  boolean not null,                      -- both, by some application: then it is not counted
-  by_producer boolean not null default false,      -- by one that only enqueues: it is counted apart
+  declared_by text,                                -- not announced: the role that only enqueues, which says so; '': one that may announce it
   tasks     bigint not null default 0,             -- ever, at the last look
   used_at   timestamptz not null default clock_timestamp()
 );
 create index used_name_of on redrive.used_name (queue, kind);
-create index used_name_by_producer on redrive.used_name (queue) where by_producer;
+create table redrive.name_allowance (              -- names that a role which only enqueues has declared, in ten parts: see "declare_name"
+  role  text not null,
+  part  integer not null,
+  used  bigint not null default 0,
+  primary key (role, part)
+);
 create table redrive.known_name (
   what  text not null check (what in ('queue', 'kind')),
   name  text not null,
@@ -395,19 +400,32 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     and exists (select 1 from redrive.known_name k where k.what = 'kind' and k.name = p_kind)
 $$;
 
--- The same for a name that the producer's application declares, although no worker has said so yet. Producers say what they like, so these are
--- bounded too, ten times as wide: no application has so many.
+-- The same for a name that the producer's application declares, although no worker has said so yet. Who may announce it is taken at his word.
+-- Others say what they like: each role that only enqueues has so many, and whatever one of them makes takes none from the others. They
+-- are counted in parts, of which a transaction has one to itself: it gives back what it rolls back, and no transaction waits for another.
 create or replace function redrive.declare_name(p_queue text, p_kind text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  v_most constant bigint := greatest(10 * coalesce((select b.most from redrive.name_bound b), 1000), 10000);
+  v_most constant bigint := greatest(coalesce((select b.most from redrive.name_bound b), 1000), 1000) / 10;
+  v_role text := '';
 begin
-  if redrive.is_declared(p_queue, p_kind)
-    or (select count(*) from (select 1 from redrive.used_name n where n.by_producer limit v_most) x) >= v_most then
+  if redrive.is_declared(p_queue, p_kind) then
     perform redrive.admit_name(p_queue, p_kind);
-  else
-    insert into redrive.used_name (queue, kind, declared, by_producer) values (p_queue, p_kind, true, true);
+    return;
   end if;
+  if not redrive.announces() then
+    lock table redrive.name_lock in row share mode;  -- until it is committed, nobody counts anew
+    update redrive.name_allowance a set used = a.used + 1 from (
+      select x.role, x.part from redrive.name_allowance x join pg_roles r on r.rolname = x.role
+      where pg_has_role(redrive.caller(), r.oid, 'usage') and x.used < v_most
+      order by x.role, x.part limit 1 for update of x skip locked) f
+    where a.role = f.role and a.part = f.part returning a.role into v_role;
+    if not found then
+      perform redrive.admit_name(p_queue, p_kind);
+      return;
+    end if;
+  end if;
+  insert into redrive.used_name (queue, kind, declared, declared_by) values (p_queue, p_kind, true, v_role);
 end $$;
 
 -- How often tasks are tried at most: a number below zero, or none, is what a producer expects who has no handler of the kind. That of
@@ -434,7 +452,8 @@ begin
   insert into redrive.name_bound as b (one, most) values (true, p_most) on conflict (one) do update set most = excluded.most;
 end $$;
 
--- Names that nobody declared and that had no tasks for p_idle seconds are given back. Returns how many.
+-- Names that nobody announced and that had no tasks for p_idle seconds are given back, and totals in which they count nothing but tasks that
+-- were cancelled. Returns how many.
 create or replace function redrive.lapse_names(p_idle double precision) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -448,19 +467,29 @@ begin
     return 0;  -- an open transaction has begun to use one: it would not be counted
   end;
   delete from redrive.used_name n using redrive.used_name m where m.queue = n.queue and m.kind = n.kind and m.ctid < n.ctid;
-  update redrive.used_name n set by_producer = false where n.by_producer and redrive.is_declared(n.queue, n.kind);
-  update redrive.used_name n set declared = not n.declared where not n.by_producer and n.declared <> redrive.is_declared(n.queue, n.kind);
+  update redrive.used_name n set declared_by = null where n.declared_by is not null and redrive.is_declared(n.queue, n.kind);
+  update redrive.used_name n set declared = not n.declared where n.declared_by is null and n.declared <> redrive.is_declared(n.queue, n.kind);
   update redrive.used_name n set tasks = c.tasks, used_at = v_now
   from (
     select v.queue, v.kind, v.queued + v.delayed + v.running + v.paused + v.failed as live,
       v.queued + v.delayed + v.running + v.paused + v.failed + v.completed + v.cancelled as tasks
     from redrive.v_counts v) c
-  where (n.by_producer or not n.declared) and c.queue = n.queue and c.kind = n.kind
+  where (n.declared_by is not null or not n.declared) and c.queue = n.queue and c.kind = n.kind
     and (c.tasks <> n.tasks or c.live > 0 and n.used_at < v_now - make_interval(secs => p_idle / 2));
-  delete from redrive.used_name n where (n.by_producer or not n.declared) and n.used_at < v_now - make_interval(secs => p_idle);
+  delete from redrive.used_name n where (n.declared_by is not null or not n.declared) and n.used_at < v_now - make_interval(secs => p_idle);
   get diagnostics v_gone = row_count;
+  delete from redrive.total t
+  where t.queued = 0 and t.delayed = 0 and t.running = 0 and t.paused = 0 and t.failed = 0 and t.completed = 0 and t.dead_letters = 0
+    and not exists (select 1 from redrive.total_delta d where d.queue = t.queue and d.kind = t.kind)
+    and not exists (select 1 from redrive.used_name n where n.queue = t.queue and n.kind = t.kind)
+    and not redrive.is_declared(t.queue, t.kind);
   select count(*) into v_left from redrive.used_name n where not n.declared;
   perform setval('redrive.names', greatest(v_left, 1), v_left > 0);
+  delete from redrive.name_allowance a where not exists (select 1 from pg_roles r where r.rolname = a.role);
+  update redrive.name_allowance a set used = c.used from (
+    select x.role, x.part, n.n / 10 + (x.part <= n.n % 10)::integer as used from redrive.name_allowance x cross join lateral (
+      select count(*) as n from redrive.used_name u where u.declared_by = x.role) n) c
+  where a.role = c.role and a.part = c.part and a.used <> c.used;
   return v_gone;
 end $$;
 
@@ -517,18 +546,19 @@ begin
   if cardinality(v_chosen) > 0 then perform redrive.refuse_finished(v_chosen); end if;
 end $$;
 
--- The same for an application that declares the kinds and queues of all of them: names that no worker has announced yet are not refused.
+-- The same for an application that declares the kinds and queues of some of them (p_declared; null: of all), although no worker may have
+-- announced them yet.
 create or replace function redrive.enqueue_declared(
   p_ids uuid[], p_kinds text[], p_queues text[], p_payloads jsonb[], p_priorities integer[], p_max_attempts integer[],
   p_delays double precision[], p_run_ats timestamptz[], p_timeouts_ms integer[], p_groups text[], p_scopes text[],
-  p_traces text[], p_keys text[], p_again boolean default false
+  p_traces text[], p_keys text[], p_again boolean default false, p_declared boolean[] default null
 ) returns table (id uuid, existing uuid, conflict boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform redrive.refuse_reserved(p_kinds);
   perform redrive.check_name('queue', n.queue), redrive.check_name('kind', n.kind), redrive.declare_name(n.queue, n.kind) from (
     select distinct coalesce(u.queue, p_queues[1]) as queue, coalesce(u.kind, p_kinds[1]) as kind
-    from unnest(p_ids, p_kinds, p_queues) u(id, kind, queue)) n
+    from unnest(p_ids, p_kinds, p_queues, p_declared) u(id, kind, queue, declared) where p_declared is null or u.declared) n
   where not exists (select 1 from redrive.used_name x where x.queue = n.queue and x.kind = n.kind);
   return query select e.id, e.existing, e.conflict from redrive.enqueue(p_ids, p_kinds, p_queues, p_payloads, p_priorities,
     p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_groups, p_scopes, p_traces, p_keys, p_again) e;
@@ -2167,7 +2197,8 @@ begin
   execute format('grant execute on function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], '
     'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
   execute format('grant execute on function redrive.enqueue_declared(uuid[], text[], text[], jsonb[], integer[], integer[], '
-    'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
+    'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean, boolean[]) to %I', p_role);
+  insert into redrive.name_allowance (role, part) select p_role, p.n from generate_series(1, 10) p(n) on conflict do nothing;
   for v_function in
     select p.oid from pg_proc p
     where p.pronamespace = 'redrive'::regnamespace and starts_with(obj_description(p.oid, 'pg_proc'), 'For producers:')
@@ -2196,6 +2227,12 @@ $$;
 create or replace function redrive.administers() returns boolean
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select has_function_privilege(redrive.caller(), 'redrive.administer()', 'execute')
+$$;
+
+-- Who may announce names: applications that work, and operators.
+create or replace function redrive.announces() returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select has_function_privilege(redrive.caller(), 'redrive.know_names(text[], text[], bigint, jsonb)', 'execute')
 $$;
 
 -- A worker may run tasks: read what is needed for that, call the functions, and keep small documents and the audit log; not

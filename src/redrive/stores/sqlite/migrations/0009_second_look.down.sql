@@ -1,4 +1,5 @@
 delete from redrive_record where collection = 'access';
+drop trigger redrive_total_began;
 drop table redrive_name_bound;
 drop table redrive_known_name;
 drop table redrive_used_name;

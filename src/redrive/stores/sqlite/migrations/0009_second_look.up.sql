@@ -92,6 +92,10 @@ create table redrive_name_bound (
 );
 insert into redrive_known_name (what, name) values ('queue', 'default'), ('kind', 'SYSTEM_HEALTH_CHECK'), ('kind', 'SYSTEM_FAIL_ALWAYS');
 insert into redrive_used_name (queue, kind, used_at) select queue, kind, unixepoch() * 1000000 from redrive_total;
+-- Totals of cancelled tasks lapse with their name: of those that are retried afterwards nothing is taken away.
+create trigger redrive_total_began after insert on redrive_total when new.cancelled < 0 or new.forgotten < 0 begin
+  update redrive_total set cancelled = max(cancelled, 0), forgotten = max(forgotten, 0) where queue = new.queue and kind = new.kind;
+end;
 -- That there was a token is known for good: without any, the API takes who calls from this machine for an administrator.
 insert into redrive_record (collection, id, state, version, created_at, updated_at, body)
 select 'access', 'tokens', '', 1, unixepoch() * 1000000, unixepoch() * 1000000, '{}'
