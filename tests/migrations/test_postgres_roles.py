@@ -349,9 +349,12 @@ async def test_what_a_step_adds_is_granted_to_who_had_the_rest(
 def test_names_that_a_producer_declares_take_none_from_others(databases: Databases, database: str) -> None:
     """Whatever it says, in however many transactions at once; what was announced is never refused to anybody."""
     one = "array[gen_random_uuid()], array[%s]::text[], array[%s]::text[], array['{}'::jsonb]" + ", null" * 9
-    some = one.replace("array[gen_random_uuid()], array[%s]", "array(select gen_random_uuid() from unnest(%s::text[])), %s")
+    some = one.replace(
+        "array[gen_random_uuid()], array[%s]", "array(select gen_random_uuid() from unnest(%s::text[])), %s"
+    )
     declared, plain, many = (
-        f"select redrive.{call}" for call in (f"enqueue_declared({one})", f"enqueue({one})", f"enqueue_declared({some})")
+        f"select redrive.{call}"
+        for call in (f"enqueue_declared({one})", f"enqueue({one})", f"enqueue_declared({some})")
     )
     with ExitStack() as stack:
         owner = stack.enter_context(psycopg.connect(databases.url(database), autocommit=True))

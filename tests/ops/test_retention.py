@@ -69,6 +69,7 @@ TABLES = {
     "retry_total": "with the operation that retried them",
     "retry_delta": "folded within seconds",
     "used_name": "a day after its last task, as far as nobody declares it",
+    "name_allowance": "ten rows for each role that only enqueues, as long as there is that role",
     "known_name": "a row for each name that is declared or routed",
     "name_bound": "one row",
     "name_lock": "empty: only locked",

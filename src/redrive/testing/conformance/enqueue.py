@@ -383,8 +383,8 @@ class TestNames:
         # Who is retried all the same counts as what it is, and takes nothing from what is no longer counted.
         assert await harness.operate(Event.REDRIVE, gone[0])
         await harness.store.upkeep("fold")
-        counts = {each.state: each.n for each in await harness.store.counts() if each.queue == "b" and each.n}
-        assert counts == {State.QUEUED: 1}
+        left = {each.state: each.n for each in await harness.store.counts() if each.queue == "b" and each.n}
+        assert left == {State.QUEUED: 1}
 
     async def test_a_handlers_attempts_go_before_what_a_producer_expects(self, harness: Harness) -> None:
         async def tried(kind: str, most: int, **more: bool) -> int:
