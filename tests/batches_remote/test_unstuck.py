@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from redrive import App
-from redrive.batches.batch import BatchState
+from redrive.batches.batch import FEATURE, BatchState
 from redrive.batches.remote import commits
 from redrive.batches.remote.doctor import examine_remote as examine
 from redrive.batches.remote.missing_steps import bring_steps
 from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
 from redrive.batches.remote.names import SETTLE
+from redrive.batches.remote.reconcile import accepted
 from redrive.errors import InvalidTransition, RedriveError
 from redrive.ids import new_id
 from redrive.kernel.classify import FailureType
@@ -168,6 +169,39 @@ async def test_an_erasure_that_meets_a_running_batch_leaves_it_its_money(app: Ap
     assert (await settled(app, batch)).captured == 50
     await store.apply(Commit(erase=Erase("erased:1", scope="bob", rows=1000)))
     assert (await find_remote(store, batch.id)).scope == "erased:1"
+
+
+async def test_an_erasure_of_a_task_leaves_a_batch_that_is_not_settled_its_items(app: App, provider: Scripted) -> None:
+    batch = await running(app, provider)
+    await ended(app, provider, batch)
+    store = await app.store()
+    lanes = [task.id for task in await store.find(Query((State.COMPLETED,), kind="BATCH_ITEM_VIDEO", limit=10))]
+    assert lanes
+    await store.apply(Commit(erase=Erase("erased:1", tuple(lanes))))
+    assert (await store.personal(None, lanes))["batches_rows"] == 3, "they are told of, and erased when it is settled"
+    assert (await settled(app, batch)).captured == 30
+    await store.apply(Commit(erase=Erase("erased:1", tuple(lanes))))
+    assert (await store.personal(None, lanes))["batches_rows"] == 0
+
+
+async def test_erasing_leaves_the_codes_by_which_items_are_accepted_and_charged(app: App, provider: Scripted) -> None:
+    """What a provider said of a job is a code: without it what was accepted is warned of again, and nobody can charge
+    what ran."""
+    await rich(app)
+    batch = await settled(app, await made(app, [{"fail": "no"}] * 3, scope="bob"))
+    ran = "item set unknown = (n < 3), said = case when n = 3 then 'succeeded' end"
+    await run_sql(app, f"update redrive_batches_{ran}", f"update redrive.batches_{ran}")
+    store = await app.store()
+    await store.apply(accepted(batch, 2, "ann", "nobody will know"))
+
+    async def look() -> tuple[int, int]:
+        [unknown] = await store.feature_rows(FEATURE, "unknown_items", None)
+        return unknown["n"], len(await store.feature_rows(FEATURE, "items_ran", str(batch.id), 0, 10))
+
+    assert await look() == (0, 1)
+    await store.apply(Commit(erase=Erase("erased:1", scope="bob", rows=1000)))
+    assert (await find_remote(store, batch.id)).scope == "erased:1"
+    assert await look() == (0, 1)
 
 
 async def test_items_whose_payload_is_gone_are_not_started(app: App, provider: Scripted) -> None:

@@ -74,7 +74,7 @@ KEPT: dict[str, dict[tuple[str, str], str]] = {
         ("batches_item", "job"): "the id of a job at the provider",
         ("batches_item", "start_key"): "a key of ours, by which the provider knows the job",
         **dict.fromkeys([("batches_remote", "state"), ("batches_item", "state")], CODES),
-        **dict.fromkeys([("batches_item", "error_code"), ("batches_item", "failure_type")], CODES),
+        **dict.fromkeys([("batches_item", one) for one in ("error_code", "failure_type", "said")], CODES),
     },
     "ledger": {
         **dict.fromkeys(

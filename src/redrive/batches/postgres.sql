@@ -76,7 +76,7 @@ with recursive own as (
 )
 select (select count(*) from redrive.batches b where b.id in (select id from own) and (b.scope is null or b.scope not like 'erased:%'))
   + (select count(*) from redrive.batches_remote where scope = $1::jsonb ->> 'scope')
-  + (select count(*) from redrive.batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null or i.said is not null)
+  + (select count(*) from redrive.batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null)
     and (i.batch in (select b.id from redrive.batches_remote b where b.scope = $1::jsonb ->> 'scope')
       or i.task_id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t))) as n
 
@@ -524,12 +524,13 @@ from jsonb_to_recordset($1) x(id uuid) where b.id = x.id
 select id from redrive.batches_remote where scope = $1 and state in ('queued', 'processing') order by id limit $2
 
 -- erase_items: what items hold that belong to a scope or to tasks, so many at once. A batch that is not settled is left: it needs what it holds
-update redrive.batches_item set payload = null, result = null, error_message = null, said = null where (batch, n) in (
-  select i.batch, i.n from redrive.batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null or i.said is not null)
-    and (i.batch in (select b.id from redrive.batches_remote b where b.scope = $1::jsonb ->> 'scope' and b.state not in ('queued', 'processing'))
-      or i.task_id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t)) limit ($1::jsonb ->> 'limit')::bigint)
+update redrive.batches_item set payload = null, result = null, error_message = null where (batch, n) in (
+  select i.batch, i.n from redrive.batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null)
+    and (i.batch in (select b.id from redrive.batches_remote b where b.scope = $1::jsonb ->> 'scope')
+      or i.task_id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t))
+    and not exists (select 1 from redrive.batches_remote b where b.id = i.batch and b.state in ('queued', 'processing')) limit ($1::jsonb ->> 'limit')::bigint)
 
 -- erase_remote: the batches, once their items are emptied
 update redrive.batches_remote b set name = null, key = null, meta = null, reason = null, webhook_url = null, digest = null, scope = $1::jsonb ->> 'tombstone'
 where b.scope = $1::jsonb ->> 'scope' and b.state not in ('queued', 'processing') and not exists (select 1 from redrive.batches_item i where i.batch = b.id
-  and (i.payload is not null or i.result is not null or i.error_message is not null or i.said is not null))
+  and (i.payload is not null or i.result is not null or i.error_message is not null))

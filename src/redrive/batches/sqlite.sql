@@ -81,7 +81,7 @@ with recursive own as (
 )
 select (select count(*) from redrive_batches b where b.id in (select id from own) and (b.scope is null or b.scope not like 'erased:%'))
   + (select count(*) from redrive_batches_remote where scope = ?1 ->> 'scope')
-  + (select count(*) from redrive_batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null or i.said is not null)
+  + (select count(*) from redrive_batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null)
     and (i.batch in (select b.id from redrive_batches_remote b where b.scope = ?1 ->> 'scope')
       or i.task_id in (select value from json_each(?1, '$.tasks')))) as n
 
@@ -537,12 +537,13 @@ where id in (select v.value ->> 'id' from json_each(?1) v)
 select id from redrive_batches_remote where scope = ?1 and state in ('queued', 'processing') order by id limit ?2
 
 -- erase_items: what items hold that belong to a scope or to tasks, so many at once. A batch that is not settled is left: it needs what it holds
-update redrive_batches_item set payload = null, result = null, error_message = null, said = null where (batch, n) in (
-  select i.batch, i.n from redrive_batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null or i.said is not null)
-    and (i.batch in (select b.id from redrive_batches_remote b where b.scope = ?1 ->> 'scope' and b.state not in ('queued', 'processing'))
-      or i.task_id in (select value from json_each(?1, '$.tasks'))) limit (?1 ->> 'limit'))
+update redrive_batches_item set payload = null, result = null, error_message = null where (batch, n) in (
+  select i.batch, i.n from redrive_batches_item i where (i.payload is not null or i.result is not null or i.error_message is not null)
+    and (i.batch in (select b.id from redrive_batches_remote b where b.scope = ?1 ->> 'scope')
+      or i.task_id in (select value from json_each(?1, '$.tasks')))
+    and not exists (select 1 from redrive_batches_remote b where b.id = i.batch and b.state in ('queued', 'processing')) limit (?1 ->> 'limit'))
 
 -- erase_remote: the batches, once their items are emptied
 update redrive_batches_remote set name = null, key = null, meta = null, reason = null, webhook_url = null, digest = null, scope = ?1 ->> 'tombstone'
 where scope = ?1 ->> 'scope' and state not in ('queued', 'processing') and not exists (select 1 from redrive_batches_item i where i.batch = redrive_batches_remote.id
-  and (i.payload is not null or i.result is not null or i.error_message is not null or i.said is not null))
+  and (i.payload is not null or i.result is not null or i.error_message is not null))

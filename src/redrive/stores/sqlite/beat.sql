@@ -38,10 +38,10 @@ where state = 'running' and lease_expires_at > ?1 and worker_id = ?2 and (?3 is 
 -- declare_dead: others say so; its next beat takes that back
 update redrive_worker set dead_at = ?1 where id = ?2
 
--- cut_off: its leases ended at this moment because most of the fleet was silent
+-- cut_off: its leases ended at this moment, while more were missed than heard
 update redrive_worker set cut_off_at = ?1 where id = ?2
 
--- cut_off_since: how many were declared dead because most of the fleet was silent, since a moment
+-- cut_off_since: how many were declared dead while more were missed than heard, since a moment
 select count(*) from redrive_worker where dead_at is not null and cut_off_at > ?1
 
 -- neighbours: the other workers whose processes this one can look for

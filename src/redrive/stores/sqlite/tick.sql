@@ -56,7 +56,7 @@ select min(at) from (
 
 -- expired: leases that ran out, of tasks of one feature or of none, with the workers that were lost while they had the
 -- task; null where whoever had it is no worker that beats: then nobody knows whether it died. Then whether it had not begun it, and,
--- where most of the fleet was silent with it, how often in a row that was so before
+-- where more were missed than heard with it, how often in a row that was so before
 select id, lease_token, attempt_count, max_attempts, worker_id, feature, kind, queue, trace_id, timeout_ms, last_attempt_at,
   case when exists (select 1 from redrive_worker w where w.id = redrive_task.worker_id and w.beats_ms is not null)
     then redrive_task.deaths end,

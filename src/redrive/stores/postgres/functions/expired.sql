@@ -15,7 +15,7 @@ language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = o
 $$;
 
 -- The same, with the workers that were lost while they had the task; null where whoever had it is no worker that beats: then
--- nobody knows whether it died. "unbegun": it had not begun it. "cut_offs": where most of the fleet was silent with it, how often
+-- nobody knows whether it died. "unbegun": it had not begun it. "cut_offs": where more were missed than heard with it, how often
 -- in a row that was so before.
 create or replace function redrive.ended_leases(p_from timestamptz, p_limit integer, p_feature text default null)
 returns table (

@@ -59,14 +59,14 @@ create index retry_total_begun on redrive.retry_total (begun_at);
 -- beforehand: create index concurrently if not exists task_retried on redrive.task (last_replayed_bulk_id, state, id) where last_replayed_bulk_id is not null;
 create index if not exists task_retried on redrive.task (last_replayed_bulk_id, state, id) where last_replayed_bulk_id is not null;
 
--- Workers say which process they are, so that one of the same machine can see that another is gone, and judges of a fleet whose most
--- are silent note that nobody is to be blamed.
+-- Workers say which process they are, so that one of the same machine can see that another is gone, and judges of a fleet of which
+-- more are missed than heard note that nobody is to be blamed.
 alter table redrive.worker
   add column machine    text,                      -- where its pid means the same process: boot and namespaces; null: not known
   add column birth      bigint,                    -- when its process began, by that machine: pids are used again
-  add column cut_off_at timestamptz;               -- leases of it that ended at this moment did so because most of the fleet was silent
+  add column cut_off_at timestamptz;               -- leases of it that ended at this moment did so while more were missed than heard: it may have been the network
 alter table redrive.task
-  add column cut_offs integer not null default 0;  -- how often in a row its worker fell silent with most of the fleet
+  add column cut_offs integer not null default 0;  -- how often in a row its worker fell silent so
 -- Who runs tasks does not say who may operate. Those who may call redrive.administer(), which grant_api lets, write tokens,
 -- sessions, approvals, and what is counted for whom acts alone. Workers close requests that nobody decided in time, drive
 -- operations that others began, and clean what quotes somebody who is erased. What waits for a decision stays as it was asked for,
@@ -1561,7 +1561,7 @@ language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = o
 $$;
 
 -- The same, with the workers that were lost while they had the task; null where whoever had it is no worker that beats: then
--- nobody knows whether it died. "unbegun": it had not begun it. "cut_offs": where most of the fleet was silent with it, how often
+-- nobody knows whether it died. "unbegun": it had not begun it. "cut_offs": where more were missed than heard with it, how often
 -- in a row that was so before.
 create or replace function redrive.ended_leases(p_from timestamptz, p_limit integer, p_feature text default null)
 returns table (

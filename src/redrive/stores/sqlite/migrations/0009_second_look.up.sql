@@ -55,12 +55,12 @@ create index redrive_retry_total_begun on redrive_retry_total (begun_at);
 -- Tasks of a retry, by state; those that were never retried are not in it.
 create index redrive_task_retried on redrive_task (last_replayed_bulk_id, state, id) where last_replayed_bulk_id is not null;
 
--- Workers say which process they are, so that one of the same machine can see that another is gone, and judges of a fleet whose most
--- are silent note that nobody is to be blamed.
+-- Workers say which process they are, so that one of the same machine can see that another is gone, and judges of a fleet of which
+-- more are missed than heard note that nobody is to be blamed.
 alter table redrive_worker add column machine text;           -- where its pid means the same process: boot and namespaces; null: not known
 alter table redrive_worker add column birth integer;          -- when its process began, by that machine: pids are used again
-alter table redrive_worker add column cut_off_at integer;     -- leases of it that ended at this moment did so because most of the fleet was silent
-alter table redrive_task add column cut_offs integer not null default 0; -- how often in a row its worker fell silent with most of the fleet
+alter table redrive_worker add column cut_off_at integer;     -- leases of it that ended at this moment did so while more were missed than heard: it may have been the network
+alter table redrive_task add column cut_offs integer not null default 0; -- how often in a row its worker fell silent so
 
 -- Causes that a newer algorithm takes for one go on under the name that the first of them had; this is its newest name.
 alter table redrive_failure_group add column alias text;
