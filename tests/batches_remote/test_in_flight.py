@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from redrive import App
-from redrive.batches.remote.in_flight import fill_places
+from redrive.batches.duties import duties
+from redrive.batches.remote.in_flight import COLLECTION, WAITED, fill_places
 from redrive.batches.remote.model import RemoteBatch
 from redrive.remote import RemoteItem, Status
 from tests.batches_remote.conftest import Scripted, counts, made, make_app, money, opened, rich, service, work
@@ -126,3 +127,17 @@ async def test_nobody_is_kept_waiting_by_a_lock_that_needs_no_right(databases: D
 
 async def waits(app: App, batch: RemoteBatch) -> list[object]:
     return await (await service(app)).waits_for(batch.id)  # type: ignore[return-value]
+
+
+async def test_nobody_looks_for_items_that_wait_before_one_has(app: App, provider: Counting) -> None:
+    """Most applications bound nothing: an idle worker asks nothing for it."""
+    [places] = [one for one in duties(app.settings) if one.name == "batches:places"]
+    store = await app.store()
+    collection, state = places.while_record or ("", "")
+    assert (collection, state) == (COLLECTION, WAITED)
+    await rich(app)
+    few = await made(app, [{}] * MOST)
+    await work(app, few)
+    assert await store.records(collection, states=(state,)) == []
+    await work(app, await made(app, [{}] * 2))
+    assert len(await store.records(collection, states=(state,))) == 1

@@ -82,6 +82,7 @@ TABLES = {
 # Of features, which ops does not name: why what they write down stays.
 KEPT_BY_FEATURES = {
     "outbox_job": "two for each projection, which are names in code",
+    "batch_places": "one, once an item has waited for a place",
     "outbox_index": "one for each projection, which are names in code",
 }
 

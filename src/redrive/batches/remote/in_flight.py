@@ -11,16 +11,21 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE
+from redrive.errors import ChangedMeanwhile
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.ports.store import Store
 from redrive.kernel.reactions import Rows
+from redrive.kernel.records import Put
 from redrive.kernel.task import State
 
 PAGE = 200
+# A document that is there once an item has waited for a place: before, nobody has to look for such items.
+COLLECTION, WAITED = "batch_places", "waited"
 Place = tuple[str, int]  # a batch, and the place of an item in it
 
 
@@ -38,7 +43,11 @@ async def take_places(
     locked = Rows(FEATURE, "flight_locked", ({"provider": provider},))
     await store.apply(Commit(rows=[locked, Rows(FEATURE, "items_begun", wanted)]))
     rows = await store.feature_rows(FEATURE, "items_with_place", json.dumps(wanted))
-    return {(str(row["batch"]), row["n"]) for row in rows}
+    taken = {(str(row["batch"]), row["n"]) for row in rows}
+    if len(taken) < len(items) and await store.record(COLLECTION, WAITED) is None:
+        with suppress(ChangedMeanwhile):  # another worker has
+            await store.apply(Commit(puts=[Put(COLLECTION, WAITED, {}, state=WAITED)]))
+    return taken
 
 
 async def fill_places(store: Store, most: int | None, stopping: Callable[[], bool]) -> None:
