@@ -12,6 +12,8 @@ import pytest
 from redrive import App, State
 from redrive.kernel.reads import Query
 from redrive.kernel.task import Task
+from redrive.ops import erase, operation_runner
+from redrive.ops.allowance import UNRESTRICTED
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.settings import load_settings
@@ -52,6 +54,14 @@ class World:
 def make_app(url: str, *, grace_ms: int = 30_000, **settings: Any) -> App:
     loaded = load_settings(url=url, log_format="off", interval_ms=20, grace_ms=grace_ms)
     return App(settings=loaded.holding(OutboxSettings(**{**QUICK, **settings})))
+
+
+async def erase_scope(app: App, scope: str) -> None:
+    """Erases what the store has of a scope, to the end."""
+    store = await app.store()
+    begun, _ = await erase.begin(store, scope, None, actor="ann", reason="asked for", rule=UNRESTRICTED)
+    while await operation_runner.step(store, begun.id, "w1") is not None:
+        pass
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

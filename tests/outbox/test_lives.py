@@ -3,6 +3,7 @@ publish, in sinks that remember deletes and in those that forget them, whatever 
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
@@ -13,9 +14,11 @@ import psycopg
 import pytest
 
 from redrive.outbox.relay.lives import lives_of
+from redrive.outbox.sink import Stored
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.source import Record
-from tests.outbox.conftest import World, make_app
+from redrive.outbox.verify.result import still_differs
+from tests.outbox.conftest import World, erase_scope, make_app
 from tests.outbox.faulty import Faulty
 from tests.outbox.forgetful import ForgetfulFts5
 
@@ -140,10 +143,104 @@ async def test_raw_sql_publishes_lives_too(world: World, url: str) -> None:
     )
 
 
-async def test_lives_are_forgotten_and_erased(world: World, url: str) -> None:
+async def erase(world: World, url: str) -> None:
+    """Erases the scope of the note, and checks that nothing of it stays with its lives."""
+    await erase_scope(world.app, "note:1")
+    assert not any("note:1" in str(row) for row in rows_of(url))
+
+
+def rows_of(url: str) -> list[tuple[Any, ...]]:
+    if url.startswith("postgres"):
+        with psycopg.connect(url) as connection:
+            return connection.execute("select * from redrive.outbox_life").fetchall()
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=60)) as connection:
+        return connection.execute("select * from redrive_outbox_life").fetchall()
+
+
+async def test_a_life_goes_on_after_its_key_was_erased(world: World, url: str) -> None:
+    """Nothing of the key stays in the store, and what is published later is newer than what the index has."""
+    await publish(world, ("create", 1), ("delete", 9), ("create", 1), ("update", 2))
+    await world.drain()
+    await erase(world, url)
+    await publish(world, ("update", 3))
+    await world.drain()
+    assert await world.versions() == {"note:1": 3}
+    await publish(world, ("delete", 4), ("create", 1))
+    await world.drain()
+    assert await world.versions() == {"note:1": 1}
+    await erase(world, url)
+    await publish(world, ("update", 2))
+    await world.drain()
+    assert await world.versions() == {"note:1": 2}
+    await publish(world, ("delete", 3))
+    await world.drain()
+    assert await world.versions() == {}
+    await erase(world, url)
+    await publish(world, ("create", 1), ("update", 2))
+    await world.drain()
+    assert await world.versions() == {"note:1": 2}, "it was deleted when it was erased, and is there again"
+    store = await world.app.store()
+    found = (await lives_of(store, "notes", ["note:1"]))["note:1"]
+    assert (found.start, found.deleted) == (10 + 5 + 4, None)
+    [stored] = [one async for one in world.fts.scan()]
+    assert stored.base == found.start
+
+
+async def test_what_comes_late_after_an_erasure_brings_nothing_back(url: str, tmp_path: Path) -> None:
+    """The source knows whether an entity that was deleted and erased is there again."""
+    app, fts, rows = make_app(url), Fts5(tmp_path / "search.db"), Rows()
+    app.outbox.projection("notes", sink=fts, source=rows)
+    await app.migrate()
+    world = World(app, fts, Faulty(fts))
+    await publish(world, ("create", 1), ("update", 2), ("delete", 3))
+    await world.drain()
+    await erase(world, url)
+    await publish(world, ("update", 2))
+    await world.drain()
+    assert await world.versions() == {}, "it was late"
+    rows.rows["note:1"] = Record("note", "1", 2, {"title": "there again"})
+    await publish(world, ("create", 1), ("update", 2))
+    await world.drain()
+    assert await world.versions() == {"note:1": 2}
+    await app.close()
+    await fts.close()
+
+
+class Versions(Fts5):
+    """A sink that does not say in which life its documents are."""
+
+    async def scan(self, index: str | None = None, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
+        async for one in super().scan(index, after, before):
+            yield Stored(one.key, one.version)
+
+    async def find(self, keys: Sequence[str], index: str | None = None) -> Sequence[Stored]:
+        return [Stored(one.key, one.version) for one in await super().find(keys, index)]
+
+
+async def test_a_sink_that_keeps_no_lives_is_compared_by_versions(url: str, tmp_path: Path) -> None:
+    app, fts, rows = make_app(url), Versions(tmp_path / "search.db"), Rows()
+    app.outbox.projection("notes", sink=fts, source=rows)
+    await app.migrate()
+    world = World(app, fts, Faulty(fts))
     await publish(world, ("create", 1), ("delete", 2), ("create", 1))
     await world.drain()
-    store = await world.app.store()
-    found: Any = await lives_of(store, "notes", ["note:1"])
-    assert (found["note:1"].base, found["note:1"].deleted) == (3, None)
-    assert (await store.feature_rows("outbox", "personal", '{"scope": "note:1"}'))[0]["n"] == 1
+    rows.rows["note:1"] = Record("note", "1", 1, {"title": "create 1"})
+    assert (await verify(world))["repaired"] == 0
+    rows.rows["note:1"] = Record("note", "1", 2, {"title": "no event of it came"})
+    assert (await verify(world))["stale_keys"] == ["note:1"] and await world.versions() == {"note:1": 2}
+    del rows.rows["note:1"]
+    assert (await verify(world))["extra_keys"] == ["note:1"] and await world.versions() == {}
+    await app.close()
+    await fts.close()
+
+
+async def verify(world: World) -> dict[str, Any]:
+    """Compares the index with its source, and repairs it; returns what was found."""
+    begun = await world.app.outbox.verify("notes", repair=True, reason="look")
+    over = asyncio.create_task(world.app.outbox.ended(begun, seconds=120))
+    while not over.done():
+        await world.app.worker(stop_when_empty=True).run()
+        await asyncio.sleep(0)
+    found = (await over).work
+    assert found is not None and not still_differs(dict(found.result))
+    return dict(found.result)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
 ERASED = "erased"  # what stands where a text must stand
+
+
+def digest_of(scope: str) -> str:
+    """Returns what a scope is known by where something has to go on without it: nothing that says whose it was."""
+    return hashlib.blake2b(scope.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @dataclass(slots=True, frozen=True)

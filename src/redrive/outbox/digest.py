@@ -1,8 +1,9 @@
 """Digests of ranges of documents: source and sink compare these before they compare documents.
 
 The digest of a range is the sum, modulo 2**64, of a number for each document: the first eight bytes of the MD5 of its
-key, a line feed and its version. It does not depend on the order, so every database can compute it: MD5 is for speed
-here, and proves nothing to anybody.
+key, a line feed and its version; of a document in a later life of its key (see ``Event``) another line feed and its
+base follow. A source knows no bases: whoever compares reads the ranges that have such keys. The digest does not depend
+on the order, so every database can compute it: MD5 is for speed here, and proves nothing to anybody.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ from redrive.outbox.sink import Digest
 MODULUS = 2**64
 
 
-def number_of(key: str, version: int) -> int:
+def number_of(key: str, version: int, base: int = 0) -> int:
     """Returns the number of one document."""
-    text = f"{key}\n{version}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.md5(text, usedforsecurity=False).digest()[:8], "big")
+    text = f"{key}\n{version}\n{base}" if base else f"{key}\n{version}"
+    digest = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:8], "big")
 
 
-def digests_of(documents: Iterable[tuple[str, int]], bounds: Sequence[str] = ()) -> list[Digest]:
-    """Returns the digests of documents, of which each is a key and a version, by the ranges that bounds make: up to the
-    first, between two of them, behind the last."""
+def digests_of(documents: Iterable[tuple[str, int] | tuple[str, int, int]], bounds: Sequence[str] = ()) -> list[Digest]:
+    """Returns the digests of documents, of which each is a key, a version and perhaps a base, by the ranges that bounds
+    make: up to the first, between two of them, behind the last."""
     ends = [bound.encode() for bound in bounds]
     found = [(0, 0)] * (len(ends) + 1)
-    for key, version in documents:
+    for key, *numbers in documents:
         at = bisect_left(ends, key.encode())
         count, total = found[at]
-        found[at] = count + 1, (total + number_of(key, version)) % MODULUS
+        found[at] = count + 1, (total + number_of(key, *numbers)) % MODULUS
     return [as_digest(*one) for one in found]
 
 

@@ -29,20 +29,26 @@ class NoSuchIndex(RedriveError):
 
 @dataclass(slots=True, frozen=True, order=True)
 class Stored:
-    """A document that a sink has, or had: its key and version, and the version's ``base`` (see ``Event``)."""
+    """A document that a sink has, or had: its key and version, and the version's ``base`` (see ``Event``); None: the
+    sink does not keep it, and lives of its keys are not told apart."""
 
     key: str
     version: int
-    base: int = field(default=0, compare=False)
+    base: int | None = field(default=None, compare=False)
 
     @property
     def order(self) -> int:
-        return self.base + self.version
+        return (self.base or 0) + self.version
+
+    def differs(self, other: Stored) -> bool:
+        """Returns whether it is another version than this one of the same key, or one of another life."""
+        known = self.base is not None and other.base is not None
+        return self.version != other.version or (known and self.base != other.base)
 
 
 @dataclass(slots=True, frozen=True)
 class Digest:
-    """How many documents a range of keys has, and a digest of their keys and versions in order (see digest.py)."""
+    """How many documents a range of keys has, and a digest of their keys, versions and bases (see digest.py)."""
 
     count: int
     digest: str

@@ -21,6 +21,11 @@ delete from redrive_outbox_life where (projection, key) in (
 select l.key, l.base, l.deleted, l.changes from redrive_outbox_life l
 where l.projection = ?1 and l.key in (select value from json_each(?2))
 
+-- later_lives: the numbers of those of these ranges (keys behind one, up to and with another) in which a key lives in a later life
+select r.key as n from json_each(?2) r where (
+  select l.key <= coalesce(r.value ->> 1, l.key) from redrive_outbox_life l
+  where l.projection = ?1 and l.base > 0 and l.key > (r.value ->> 0) order by l.key limit 1)
+
 -- begin_lives: of keys that were deleted, and are there again; only where nothing was published since somebody looked (-1: nothing ever)
 insert into redrive_outbox_life (projection, key, base, changes)
 select v.value ->> 'projection', v.value ->> 'key', v.value ->> 'base', (v.value ->> 'changes') + 1 from json_each(?) v where true
@@ -30,8 +35,15 @@ where changes = excluded.changes - 1
 -- personal: the lives of a key that is a scope's; tombstones hold digests, and say nothing about anybody
 select count(*) as n from redrive_outbox_life l where l.key = ?1 ->> 'scope'
 
--- erase: the same, so many at once
-delete from redrive_outbox_life where (projection, key) in (
+-- erase: the same, so many at once. Indexes stay as new as they were, so a life goes on under a digest of its key: in it what is
+-- published later counts from there (outbox/relay/lives.py). Erased again, it counts from what has come since
+update or replace redrive_outbox_life as l set key = 'erased ' || (?1 ->> 'digest'), changed_at = unixepoch() * 1000000,
+  (base, deleted, changes) = (
+    select min(l.base + coalesce(e.base + case when l.deleted is null then coalesce(e.deleted + 1, 0) else 0 end, 0), 4611686018427387904),
+      case when l.deleted is not null then max(l.deleted, coalesce(e.deleted - l.base, 0)) end,
+      l.changes + coalesce(e.changes, 0) + 1
+    from (select 1) left join redrive_outbox_life e on e.projection = l.projection and e.key = 'erased ' || (?1 ->> 'digest'))
+where (l.projection, l.key) in (
   select x.projection, x.key from redrive_outbox_life x where x.key = ?1 ->> 'scope' limit (?1 ->> 'limit'))
 
 -- event_counts: each projection's events by status; the age of the oldest that is not done is of the first 1,000 of each state

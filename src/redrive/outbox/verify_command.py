@@ -64,9 +64,7 @@ def _say(projection: str, found: Operation, result: dict[str, Any]) -> None:
         if keys := result.get(f"{kind}_keys"):
             more = " …" if int(result.get(kind) or 0) > len(keys) else ""
             output.say(f"  {kind}: {', '.join(keys)}{more}")
-    if result.get(Kind.AHEAD.value):
-        output.say(output.suggest(f"→ versions went back in the source: redrive outbox rebuild {projection}"))
-    elif still_differs(result) and not result.get("repaired"):
+    if still_differs(result) and not result.get("repaired"):
         output.say(output.suggest(f"→ to mend exactly these: redrive outbox verify {projection} --repair"))
     elif not still_differs(result) and not result.get("repaired") and found.status is Status.COMPLETED:
         unseen = "→ other content of the same version is not seen; where there is some:"

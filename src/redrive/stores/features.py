@@ -11,6 +11,7 @@ from uuid import UUID
 
 from redrive.errors import ConfigError, InvalidInput
 from redrive.kernel.audit import Audit
+from redrive.kernel.erase import digest_of
 from redrive.kernel.failed import TaskStatus
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Transition
@@ -114,10 +115,11 @@ def with_callbacks(erased: dict[str, int], callbacks: int) -> dict[str, int]:
 def subject_of(
     scope: str | None, task_ids: Iterable[UUID | str], tombstone: str | None = None, rows: int | None = None
 ) -> str:
-    """Returns the one argument of a feature's statements about a person: a scope, tasks, what takes the place of the
-    scope, and how many rows may be touched."""
-    tasks = [str(task_id) for task_id in task_ids]
-    return json.dumps({"scope": scope, "tasks": tasks, "tombstone": tombstone, "limit": rows or ALL_ROWS})
+    """Returns the one argument of a feature's statements about a person: a scope and its digest, tasks, what takes the
+    place of the scope, and how many rows may be touched."""
+    tasks, digest = [str(task_id) for task_id in task_ids], None if scope is None else digest_of(scope)
+    about = {"scope": scope, "digest": digest, "tasks": tasks, "tombstone": tombstone}
+    return json.dumps({**about, "limit": rows or ALL_ROWS})
 
 
 class Knowing(Protocol):

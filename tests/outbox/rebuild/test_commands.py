@@ -199,12 +199,13 @@ def test_verify_exits_with_1_where_something_differs_until_it_is_repaired(redriv
         assert said.code == 0 and "missing" not in said.out
 
 
-def test_versions_that_went_back_are_for_a_rebuild(redrive: Callable[..., Said]) -> None:
+def test_versions_that_went_back_are_repaired(redrive: Callable[..., Said]) -> None:
     plant(note(1, 1), note(2, 9), note(3, 1))
     with worker():
-        said = redrive("verify", "notes", "--repair")
-    assert said.code == 1 and "ahead: notes:2" in said.out and "redrive outbox rebuild notes" in said.out
-    assert index()["notes:2"] == 9
+        said = redrive("verify", "notes")
+        assert said.code == 1 and "ahead: notes:2" in said.out and "redrive outbox verify notes --repair" in said.out
+        assert index()["notes:2"] == 9
+        assert redrive("verify", "notes", "--repair").code == 0 and index()["notes:2"] == 1
 
 
 @pytest.mark.parametrize("command", ["rebuild", "verify"])

@@ -14,11 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from redrive.ids import new_id
 from redrive.kernel.operation import Operation, Status
 from redrive.ops.access import Caller, Role
+from redrive.outbox.event import Event, Op, split_key
 from redrive.outbox.rebuild import steps
 from redrive.outbox.triggers.service import TriggerService
+from redrive.outbox.verify import steps as verify_steps
 from redrive.outbox.verify.result import still_differs
+from tests.outbox.conftest import erase_scope
 from tests.outbox.rebuild.conftest import Notes
 from tests.outbox.rebuild.test_verify import result_of
 
@@ -101,6 +105,101 @@ async def test_a_rebuild_brings_it_back_or_fails(notes: Notes, monkeypatch: pyte
     done = await notes.work(await service.rebuild("notes", reason="look"))
     assert done is not None and (done.status, done.done) == (Status.COMPLETED, 7)
     await notes.check_same()
+
+
+async def snapshot(notes: Notes) -> list[Event]:
+    """Returns what the index has, as events that write the same into another."""
+    documents = await notes.documents()
+    return [
+        Event(new_id(), *split_key(one.key), Op.UPSERT, one.version, documents[one.key], base=one.base or 0)
+        async for one in notes.sink.scan()
+    ]
+
+
+async def restore(notes: Notes, taken: list[Event]) -> None:
+    """Puts an index in the place of the live one that has what a snapshot had."""
+    await notes.sink.create("restored")
+    await notes.sink.write(taken, "restored")
+    await notes.sink.swap("restored")
+
+
+async def test_an_index_from_an_earlier_life_is_found_and_repaired(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its document has the same version as the new life's: order is by life and version."""
+    monkeypatch.setattr(verify_steps, "LEAST_IN_A_PIECE", 2)
+    await begin(notes)
+    notes.run("insert into items values (1, 'again', 1)")
+    notes.run("update items set title = 'first life', version = 2 where id = 2")
+    await notes.work()
+    taken = await snapshot(notes)
+    notes.run("delete from items where id = 2")
+    notes.run("insert into items values (2, 'second life', 1)")
+    notes.run("update items set version = 2 where id = 2")
+    await notes.work()
+    await notes.check_same()
+    service = await notes.service()
+    assert not still_differs(result_of(await notes.work(await service.verify("notes")))), "two live in later lives"
+
+    await restore(notes, taken)
+    found = result_of(await notes.work(await service.verify("notes")))
+    assert (found["stale"], found["stale_keys"], len(found)) == (1, ["items:2"], 3)
+    mended = result_of(await notes.work(await service.verify("notes", repair=True)))
+    assert (mended["repaired"], mended["left"], still_differs(mended)) == (1, 0, False)
+    await notes.check_same()
+    assert not still_differs(result_of(await notes.work(await service.verify("notes"))))
+
+
+async def test_an_index_of_a_life_that_the_store_does_not_know_is_repaired(notes: Notes) -> None:
+    """As after a restore of the store: what is published now would be older than what the index has."""
+    await begin(notes)
+    notes.run("insert into items values (1, 'again', 1)")
+    await notes.work()
+    notes.run(f"delete from {'redrive.' if notes.url.startswith('postgres') else 'redrive_'}outbox_life")
+    notes.run("update items set title = 'dropped', version = 2 where id = 1")
+    await notes.work()
+    service = await notes.service()
+    found = result_of(await notes.work(await service.verify("notes")))
+    assert found["ahead_keys"] == ["items:1"]
+    mended = result_of(await notes.work(await service.verify("notes", repair=True)))
+    assert (mended["repaired"], mended["left"], still_differs(mended)) == (1, 0, False)
+    await notes.check_same()
+    notes.run("update items set title = 'arrives', version = 3 where id = 1")
+    await notes.work()
+    await notes.check_same()
+
+
+async def test_repair_after_an_erasure_ends_without_differences(notes: Notes) -> None:
+    """Of a key that lives on, of one that is deleted, and of one whose index is from before."""
+    await begin(notes)
+    notes.run("insert into items values (1, 'again', 1)")
+    await notes.work()
+    taken = await snapshot(notes)
+    notes.run("delete from items where id = 2")
+    await notes.work()
+    for key in ("items:1", "items:2"):
+        await erase_scope(notes.app, key)
+    notes.run("update items set title = 'after the erasure', version = 2 where id = 1")
+    notes.run("insert into items values (2, 'there again', 1)")
+    await notes.work()
+    await notes.check_same()
+    service = await notes.service()
+    assert not still_differs(result_of(await notes.work(await service.verify("notes"))))
+    await restore(notes, taken)
+    mended = result_of(await notes.work(await service.verify("notes", repair=True)))
+    assert sorted(mended["stale_keys"]) == ["items:1", "items:2"]
+    assert (mended["repaired"], mended["left"], still_differs(mended)) == (2, 0, False)
+    await notes.check_same()
+    done = await notes.work(await service.rebuild("notes", reason="look"))
+    assert done is not None and done.status is Status.COMPLETED
+    await notes.check_same()
+    notes.run("update items set title = 'newer', version = version + 1 where id < 3")
+    await notes.work()
+    await notes.check_same()
+    notes.run("delete from items")
+    await notes.work()
+    await notes.check_same()
+    assert not still_differs(result_of(await notes.work(await service.verify("notes"))))
 
 
 STEPS = ("turn", "turn", "turn", "update", "work", "rebuild", "repair")  # a turn deletes a row, or inserts it again

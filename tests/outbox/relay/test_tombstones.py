@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from redrive.kernel.commit import Commit
+from redrive.kernel.erase import digest_of
 from redrive.kernel.reactions import Rows
-from redrive.outbox.relay.tombstones import key_digest
 from redrive.outbox.settings import OutboxSettings, retention
 from tests.outbox.conftest import World, make_app
 from tests.outbox.faulty import Faulty
@@ -54,7 +54,7 @@ async def test_it_is_noted_before_the_sink_is_told(world: World) -> None:
     world.sink.faults = [ConnectionError("cut")]
     await world.app.worker(max_jobs=1).run()
     store = await world.app.store()
-    [row] = await store.feature_rows("outbox", "buried", "notes", f'["{key_digest("note:1")}"]')
+    [row] = await store.feature_rows("outbox", "buried", "notes", f'["{digest_of("note:1")}"]')
     assert row["version"] == 3
     await world.publish(1, "upsert", 2, {"v": 2})
     await world.drain()
@@ -62,9 +62,9 @@ async def test_it_is_noted_before_the_sink_is_told(world: World) -> None:
 
 
 async def test_the_newest_stays_and_old_ones_go(world: World) -> None:
-    store, keys = await world.app.store(), f'["{key_digest("note:1")}"]'
+    store, keys = await world.app.store(), f'["{digest_of("note:1")}"]'
     for version in (5, 3):
-        row = {"projection": "notes", "key": key_digest("note:1"), "version": version}
+        row = {"projection": "notes", "key": digest_of("note:1"), "version": version}
         await store.apply(Commit(rows=[Rows("outbox", "bury", (row,))]))
     [found] = await store.feature_rows("outbox", "buried", "notes", keys)
     assert found["version"] == 5

@@ -11,9 +11,10 @@ No update is lost, because from before the first page is read until the new inde
 3. Versions of deleted documents are carried over, then pages are read. What was published before the fence is in the
    source by now, or its delete in the live index; what comes later goes to both. Versions decide, so it does not matter
    which of a page and an event is first.
-4. Keys and versions of the new index are compared with the source's. What is missing or stale is looked at again, so
-   that events on their way are no differences, and written again; where that does not help either, the rebuild fails.
-   What the new index has and the source does not, or in a newer version, came by events meanwhile, and stays.
+4. Keys, versions and lives of the new index are compared with the source's. What is missing or stale is looked at
+   again, so that events on their way are no differences, and written again; where that does not help either, the
+   rebuild fails. What the new index has and the source does not, or in a newer version, came by events meanwhile, and
+   stays.
 5. The record says SWITCHING: from here on it will be the live one, also if whoever does that dies, or somebody cancels.
 """
 
@@ -31,12 +32,12 @@ from redrive.outbox.index_watch import note_rebuilt
 from redrive.outbox.operation_driver import Driver, count_of, is_over, rebuildable, state_of
 from redrive.outbox.rebuild.index_writer import IndexWriter, RefusedDocument
 from redrive.outbox.rebuild.source_events import delete_of, events_of_records
-from redrive.outbox.relay.lives import with_bases
+from redrive.outbox.relay.lives import with_lives
 from redrive.outbox.sink import NoSuchIndex, Rebuildable, Remembering, Sink
 from redrive.outbox.source import Record, Source
 from redrive.outbox.table_source import source_for
 from redrive.outbox.verify.differences import Kind, Looked, look_again
-from redrive.outbox.verify.merge_keys import close_all, merge_keys
+from redrive.outbox.verify.merge_keys import close_all, merge_keys, with_bases
 
 logger = logging.getLogger("redrive.outbox")
 BEGIN, FENCE, DELETED, SCAN, COMPARE, SWITCH = "begin", "fence", "deleted", "scan", "compare", "switch"
@@ -137,7 +138,7 @@ class Rebuild:
             await self._driver.save(operation, step=SCAN, place=None)
             return
         there = {one.key for one in await (await self._open()).fetch([one.key for one in found])}
-        gone = [delete_of(one.key, one.version, one.base) for one in found if one.key not in there]
+        gone = [delete_of(one.key, one.version, one.base or 0) for one in found if one.key not in there]
         await self._writer(job).write(gone)
         await self._driver.save(operation, place=found[-1].key)
 
@@ -157,8 +158,8 @@ class Rebuild:
     async def _write(self, job: IndexJob, records: Sequence[Record]) -> tuple[int, list[str]]:
         """Writes records into the new index; returns how many it has, and those that it does not take, with why."""
         sink, source = self._projection.sink(), await self._open()
-        found = await with_bases(self._store, self._projection.name, source, sink, records, live=False)
-        events, unfit = events_of_records(self._projection, found)
+        found = await with_lives(self._store, self._projection.name, source, sink, records, live=False)
+        events, unfit = events_of_records(self._projection, [(record, life.start) for record, life in found])
         refused = await self._writer(job).write(events)
         return len(events) - len(refused), [*unfit, *refused]
 
@@ -169,7 +170,8 @@ class Rebuild:
         if state["place"] is not None:
             await sink.refresh(job.index)
             place = str(state["place"])
-            ours, theirs = source.versions([(place, None)]), sink.scan(job.index, place)
+            ours = with_bases(self._store, self._projection.name, source.versions([(place, None)]))
+            theirs = sink.scan(job.index, place)
             try:
                 found = await merge_keys(ours, theirs, KEYS_AT_ONCE, DIFFERING_AT_ONCE)
             finally:

@@ -27,13 +27,13 @@ class ProjectionHandler:
     async def relay(self, bulk: Bulk) -> None:
         """Projects events."""
         if self._relay is None:
-            from redrive.outbox.relay.lives import as_in_source
+            from redrive.outbox.relay.lives import resolve_lives
             from redrive.outbox.relay.prune_sink import SinkPruner
             from redrive.outbox.relay.relay import Relay
             from redrive.outbox.relay.sink_backoff import SinkBackoff
 
             own = self._settings
-            size, resolve = self.projection.request_size(own), partial(as_in_source, self.projection)
+            size, resolve = self.projection.request_size(own), partial(resolve_lives, self.projection)
             self._relay = Relay(self.projection, size, SinkBackoff(own.backoff), resolve)
             self._pruner = SinkPruner(self.projection.name, own.tombstone_days)
         # First: what is old enough to be forgotten must not refuse what comes now.

@@ -6,12 +6,12 @@ Without them a late, older update would bring a document back, once the sink has
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from redrive.kernel.commit import Commit
+from redrive.kernel.erase import digest_of
 from redrive.kernel.reactions import Rows
 from redrive.outbox.event import Event, Op
 
@@ -19,15 +19,10 @@ if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
 
 
-def key_digest(key: str) -> str:
-    """Returns what a document is known by here: nothing that says whose it was."""
-    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
 async def bury(store: Store, projection: str, events: Sequence[Event]) -> None:
     """Notes what is about to be deleted: before the sink is told, so that nothing comes in between."""
     rows = tuple(
-        {"projection": projection, "key": key_digest(event.key), "version": event.order}
+        {"projection": projection, "key": digest_of(event.key), "version": event.order}
         for event in events
         if event.op is Op.DELETE
     )
@@ -37,7 +32,7 @@ async def bury(store: Store, projection: str, events: Sequence[Event]) -> None:
 
 async def buried(store: Store, projection: str, keys: Sequence[str]) -> Mapping[str, int]:
     """Returns the orders at which those of these documents were deleted that were, by key."""
-    digests = {key_digest(key): key for key in keys}
+    digests = {digest_of(key): key for key in keys}
     if not digests:
         return {}
     rows = await store.feature_rows("outbox", "buried", projection, json.dumps([*digests]))

@@ -102,7 +102,7 @@ class Fts5:
     async def digests(self, bounds: Sequence[str]) -> Sequence[Digest]:
         def compute(db: sqlite3.Connection) -> list[Digest]:
             rows = self._indexes.execute(db, "scan", None, "", None, -1)
-            return digests_of(((key, version) for key, version, _ in rows), bounds)
+            return digests_of(rows, bounds)
 
         return await self._file.run(compute)
 

@@ -84,7 +84,7 @@ where n % size = 0 order by key
 
 -- digests: how many each range has, and the sum of their numbers (see digest.py)
 select case when cardinality($1::text[]) > 0 then width_bucket(key, $1::text[]) else 0 end as place, count(*) as n,
-  sum(('x' || substr(md5(key || E'\n' || version), 1, 16))::bit(64)::bigint::numeric)::text as total
+  sum(('x' || substr(md5(key || E'\n' || version || case when base > 0 then E'\n' || base else '' end), 1, 16))::bit(64)::bigint::numeric)::text as total
 from {table} where not deleted group by 1
 
 -- search: documents that have all of these words and runs of characters, the best ones first. A tsvector counts positions up to 16,383,

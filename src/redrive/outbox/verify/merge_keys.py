@@ -1,12 +1,19 @@
-"""Merges the keys and versions of a source with those of a sink, in the order of keys, in constant memory."""
+"""Merges the keys of a source with those of a sink, by lives and versions, in the order of keys, in constant memory."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from redrive.outbox.relay.lives import NONE, later_lives, lives_of
 from redrive.outbox.sink import Rebuildable, Stored
-from redrive.outbox.source import Range
+from redrive.outbox.source import WHOLE, Range
+
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
+
+LIVES_AT_ONCE = 1000
 
 
 @dataclass(slots=True)
@@ -31,11 +38,30 @@ async def merge_keys(
             return found
         left, right = _first(ours, theirs)
         found.keys, found.last = found.keys + 1, (left or right or Stored("", 0)).key
-        if left is None or right is None or left.version != right.version:
+        if left is None or right is None or left.differs(right):
             found.differing.append(found.last)
         ours = ours if left is None else await anext(source, None)
         theirs = theirs if right is None else await anext(sink, None)
     found.end = True
+    return found
+
+
+async def with_bases(store: Store, projection: str, documents: AsyncIterator[Stored]) -> AsyncIterator[Stored]:
+    """Yields the documents of a source with the bases that they have in an index."""
+    try:
+        later = await later_lives(store, projection, WHOLE)
+        while some := await _take(documents, LIVES_AT_ONCE):
+            lives = await lives_of(store, projection, [one.key for one in some]) if later else {}
+            for one in some:
+                yield Stored(one.key, one.version, lives.get(one.key, NONE).start)
+    finally:
+        await close_all(documents)
+
+
+async def _take(documents: AsyncIterator[Stored], most: int) -> list[Stored]:
+    found = list[Stored]()
+    while len(found) < most and (one := await anext(documents, None)) is not None:
+        found.append(one)
     return found
 
 

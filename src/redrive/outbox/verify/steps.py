@@ -1,10 +1,11 @@
-"""The steps of a comparison: a projection's index is compared with its source, and what differs is mended.
+"""The steps of a comparison: a projection's index is compared with its source, and what differs is repaired.
 
 The keys are divided into a thousand ranges or so, whose digests are compared, where both sides have them: each side is
-read once for that, and ranges that are equal are done with. Of the others, or of everything where there are no digests,
-keys and versions are read in their order and merged. What differs is looked at again, so that events on their way are
-no differences. Repair publishes: what is missing or stale as the source has it, and for what is extra a delete with the
-version behind that of the sink, the least that wins.
+read once for that, and ranges that are equal are done with. A source knows nothing of lives (see ``relay/lives.py``),
+so ranges in which a key lives in a later life than its first are not. Of these, or of everything where there are no
+digests, keys, versions and lives are read in their order and merged. What differs is looked at again, so that events on
+their way are no differences. Repair publishes what the source has, and for what is extra a delete with the version
+behind that of the sink, the least that wins. Where the sink is ahead of the source a new life begins behind that.
 
 When many keys are on their way, or were mended, they are waited for before the comparison goes on.
 """
@@ -23,12 +24,12 @@ from redrive.outbox.index_job import VERIFY, IndexJob, job_of
 from redrive.outbox.index_watch import note_verified
 from redrive.outbox.operation_driver import Driver, count_of, is_over, rebuildable, state_of
 from redrive.outbox.publish_event import event_task
-from redrive.outbox.relay.lives import with_bases
+from redrive.outbox.relay.lives import ERASED_KEYS, later_lives, with_lives
 from redrive.outbox.sink import Divisible, Rebuildable
 from redrive.outbox.source import WHOLE, Range, Source
 from redrive.outbox.table_source import source_for
 from redrive.outbox.verify.differences import Difference, Kind, Looked, look_again
-from redrive.outbox.verify.merge_keys import behind, close_all, merge_keys, scan_ranges
+from redrive.outbox.verify.merge_keys import behind, close_all, merge_keys, scan_ranges, with_bases
 from redrive.outbox.verify.result import count_of_differences, result_words
 
 if TYPE_CHECKING:
@@ -100,19 +101,23 @@ class Verify:
         ours = await source.digests(bounds)
         if ours is None:
             return WHOLE, 0
-        each = zip(pairwise(["", *bounds, None]), ours, await sink.digests(bounds), strict=True)
-        found = [(between, one.count, one == other) for between, one, other in each]
-        differing = [between for between, _, same in found if not same]
-        return cast("list[Range]", differing), sum(count for _, count, same in found if same)
+        theirs, ranges = await sink.digests(bounds), cast("list[Range]", list(pairwise(["", *bounds, None])))
+        later = await later_lives(self._store, self._projection.name, [*ranges, ERASED_KEYS])
+        if len(ranges) in later:
+            return WHOLE, 0
+        same = [at not in later and one == other for at, (one, other) in enumerate(zip(ours, theirs, strict=True))]
+        differing = [between for between, equal in zip(ranges, same, strict=True) if not equal]
+        return differing, sum(one.count for one, equal in zip(ours, same, strict=True) if equal)
 
     async def _compare(self, operation: Operation) -> None:
-        """Compares keys and versions of the next ranges, or of a part of them."""
+        """Compares the keys of the next ranges, or of a part of them."""
         ranges: list[Range] = [(after, before) for after, before in state_of(operation)["ranges"]]
         if not ranges:
             await self._driver.save(operation, step=AGAIN, since=moment(await self._store.now()))
             return
         (source, sink), some = await self._open(), ranges[:RANGES_AT_ONCE]
-        ours, theirs = source.versions(some), scan_ranges(sink, some)
+        ours = with_bases(self._store, self._projection.name, source.versions(some))
+        theirs = scan_ranges(sink, some)
         try:
             found = await merge_keys(ours, theirs, KEYS_AT_ONCE, DIFFERING_AT_ONCE)
         finally:
@@ -133,10 +138,9 @@ class Verify:
         state, result = state_of(operation), dict(operation.work.result)
         events: list[NewTask] = []
         if state.get("repair"):
-            mended = [one for one in looked.differences if one.kind is not Kind.AHEAD]
-            events = await self._events(mended)
-            after = {**after, "mended": [*state.get("mended", ()), *(one.key for one in mended)]}
-            result["repaired"] = int(result.get("repaired") or 0) + len(mended)
+            events = await self._events(looked.differences)
+            after = {**after, "mended": [*state.get("mended", ()), *(one.key for one in looked.differences)]}
+            result["repaired"] = int(result.get("repaired") or 0) + len(looked.differences)
         for kind, number in Counter(one.kind.value for one in looked.differences).items():
             shown = [one.key for one in looked.differences if one.kind.value == kind]
             result[kind] = int(result.get(kind) or 0) + number
@@ -148,20 +152,23 @@ class Verify:
         )
 
     async def _events(self, differences: Sequence[Difference]) -> list[NewTask]:
-        """Returns the events that mend documents. They are fenced by their order: what happens meanwhile is newer. What
-        is missing because its key was deleted once, and nobody said that it was created again, begins a new life."""
+        """Returns the events that repair documents. They are fenced by their order: what happens meanwhile is newer. A
+        new life begins where something is missing because its key was deleted once, and nobody said that it was created
+        again; and where the index has something that is not older, though it is not what the source has."""
         name, own = self._projection.name, self._driver.settings.max_attempts
         source, sink = await self._open()
         found: list[NewTask] = []
         for one in differences:
             if one.record is None and (stored := one.stored) is not None:
-                version = min(stored.version + 1, MOST_VERSION - stored.base)
-                event = *split_key(one.key), "delete", version
-                found.append(event_task(name, *event, base=stored.base, max_attempts=own))
+                base = max((stored.base or 0) - one.life.before, 0)
+                version = max(stored.order + 1 - one.life.before - base, 0)
+                event = *split_key(one.key), "delete", min(version, MOST_VERSION - one.life.before - base)
+                found.append(event_task(name, *event, base=base, max_attempts=own))
         records = [one.record for one in differences if one.record is not None]
-        for record, base in await with_bases(self._store, name, source, sink, records):
+        ahead = {one.key: one.stored.order for one in differences if one.kind is Kind.AHEAD and one.stored is not None}
+        for record, life in await with_lives(self._store, name, source, sink, records, floors=ahead):
             wanted = record.entity_type, record.entity_id, "upsert", record.version, record.payload, record.routing
-            found.append(event_task(name, *wanted, base=base, max_attempts=own))
+            found.append(event_task(name, *wanted, base=life.base, max_attempts=own))
         return found
 
     # -- its end ---------------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ end $$;
 -- of a key come one after the other here, whatever arrives at the sink when.
 create table redrive.outbox_life (
   projection  text not null,
-  key         text not null,
+  key         text collate "C" not null,
   base        bigint not null default 0,
   deleted     bigint,                     -- the version of the delete that ended it; null while it lasts
   changes     bigint not null default 0,  -- whoever acts on what was read a moment ago compares these
@@ -105,6 +105,7 @@ create table redrive.outbox_life (
   primary key (projection, key)
 );
 create index outbox_life_pruned on redrive.outbox_life (changed_at) where deleted is not null or base = 0;
+create index outbox_life_later on redrive.outbox_life (projection, key) where base > 0;  -- for verify, which compares lives
 
 -- Gives an event the base of its key's life. A delete ends one; "create" behind it begins the next. "upsert" and "index" do not say
 -- whether they create: with an old version they are marked, and the relay asks the source. Events that are replayed, or that a repair

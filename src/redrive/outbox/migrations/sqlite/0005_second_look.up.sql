@@ -96,6 +96,7 @@ create table redrive_outbox_life (
   primary key (projection, key)
 ) strict, without rowid;
 create index redrive_outbox_life_pruned on redrive_outbox_life (changed_at) where deleted is not null or base = 0;
+create index redrive_outbox_life_later on redrive_outbox_life (projection, key) where base > 0;  -- for verify, which compares lives
 
 -- A delete ends a life, also the first, of which nothing is known here.
 create trigger redrive_outbox_life_first after insert on redrive_task
