@@ -249,6 +249,19 @@ async def test_a_workers_role_erases_what_requests_quote(databases: Databases, d
         for path, value in (("{reason}", "for x-erased"), ("{reason}", f"{tombstone} paid"), ("{title}", "erased")):
             forged = f"""jsonb_set(body, '{path}', '"{value}"'), version = version + 1, updated_at = now()"""
             assert not may(connection, f"update redrive.record set body = {forged} where id = '{old.id}'"), value
+        # Nor does it say by which words an erasure finds what quotes somebody: by traces of tasks from before it.
+        other = await own.enqueue("ANY", scope="customer-8", trace_id="about another")
+        early = await own.enqueue("ANY", scope="customer-7", trace_id="trace-of-7")
+        owner.execute("update redrive.task set created_at = now() - interval '1 day' where id = %s", (early.id,))
+        planted = await own.enqueue("ANY", scope="customer-7", trace_id="about another one")
+        traces = "body = jsonb_set(body, '{traces}', %s), version = version + 1, updated_at = now()"
+        for task in (other, planted, early):
+            words = f'["{task.trace_id}"]'
+            with ExitStack() as tried:
+                tried.callback(connection.rollback)
+                if task is not early:
+                    tried.enter_context(pytest.raises(psycopg.errors.InsufficientPrivilege))
+                connection.execute(f"update redrive.record set {traces} where id = '{operation.id}'", (words,))
         connection.execute(EMPTY_AUDIT)
         connection.commit()
         left = "select reason from redrive.audit where reason like 'about %'"

@@ -180,7 +180,9 @@ async def _find_traces(store: Store, operation: Operation, subject: Subject, aft
         after = rows[-1].id if rows else after
         if len(rows) < 500:
             break
-    traces = {*operation.traces, *await traces_of(store, subject.scope, quoted)}
+    record = await store.record(OPERATIONS, operation.id)
+    began = None if record is None else record.created_at
+    traces = {*operation.traces, *await traces_of(store, subject.scope, quoted, began)}
     cursor = f"traces {after}" if len(rows) == 500 else "tasks"
     await store.apply(Commit(puts=[replace(operation, cursor=cursor, traces=tuple(sorted(traces))).put()]))
 

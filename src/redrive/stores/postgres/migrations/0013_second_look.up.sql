@@ -145,6 +145,12 @@ begin
         when v_collection = 'approval' then old.state = 'pending' and new.state in ('expired', 'withdrawn')
         when old.state = 'waiting' then new.state = 'cancelled'
         else new.state <> 'waiting' and old.state not in ('completed', 'stopped', 'cancelled') end
+      -- By its traces an erasure finds what quotes somebody: those of tasks that were there before it began, and no other words.
+      and not exists (select 1 from jsonb_array_elements_text(case when jsonb_typeof(new.body -> 'traces') = 'array' then new.body -> 'traces' end) n(name)
+        where coalesce(old.body -> 'traces' ? n.name, false) is false
+          and not exists (select 1 from redrive.task t where t.trace_id = n.name and t.scope = old.body #>> '{which,scope}' and t.created_at < old.created_at)
+          and not exists (select 1 from redrive.history h where h.trace_id = n.name and h.scope = old.body #>> '{which,scope}' and h.created_at < old.created_at)
+          and not exists (select 1 from redrive.audit a where a.trace_id = n.name and a.scope = old.body #>> '{which,scope}' and a.at < old.created_at))
       -- What was said in a document that is about somebody who is erased goes altogether.
       and not exists (select 1 from jsonb_object_keys(v_old || v_new) k
         where not redrive.only_erased(v_old -> k, v_new -> k)
