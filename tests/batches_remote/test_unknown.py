@@ -495,6 +495,34 @@ async def test_a_retry_starts_nothing_again_that_ran_or_was_asked_to_end(app: Ap
     assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
 
 
+async def note(app: App, said: str, unknown: bool) -> None:
+    """Writes down a provider's word about the first item."""
+    sqlite, postgres = (f"set said = '{said}', unknown = {value} where n = 1" for value in (int(unknown), unknown))
+    await run_sql(app, f"update redrive_batches_item {sqlite}", f"update redrive.batches_item {postgres}")
+
+
+async def test_a_word_that_goes_while_a_retry_lands_is_heeded(app: App, provider: Scripted) -> None:
+    """A job was to be asked to end when the retry landed, and could not be: the same as before is retried."""
+    await rich(app)
+    batch = await ended_without_a_word(app, provider, [{}, {}])
+    store = await app.store()
+
+    async def land(commit: Commit) -> Applied:
+        nonlocal tried
+        tried += 1
+        if tried > 1:
+            return await store.apply(commit)
+        await note(app, "stopped", True)
+        try:
+            return await store.apply(commit)
+        finally:
+            await note(app, "running", True)
+
+    tried = 0
+    found = await (await service(app)).retry_failed(batch.id, land=land)
+    assert (tried, found.round, found.in_round, found.frozen) == (2, 2, 2, 20)
+
+
 async def test_a_word_that_comes_while_a_retry_lands_is_heeded(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -507,12 +535,7 @@ async def test_a_word_that_comes_while_a_retry_lands_is_heeded(
         nonlocal looked
         looked, found = looked + 1, await items_to_retry(store, which)
         if looked == 1:
-            sql = "set said = 'succeeded', unknown = {} where n = 1"
-            await run_sql(
-                app,
-                f"update redrive_batches_item {sql.format(0)}",
-                f"update redrive.batches_item {sql.format(False)}",
-            )
+            await note(app, "succeeded", False)
         return found
 
     monkeypatch.setattr(remote_service, "items_to_retry", overtaken)

@@ -19,7 +19,7 @@ from redrive.batches.remote.names import item_kind
 from redrive.batches.remote.reads import RemoteBatchReads
 from redrive.batches.remote.reconcile import Reconciling, accepted, begun
 from redrive.batches.settings import BatchSettings
-from redrive.errors import Overdrawn
+from redrive.errors import Overdrawn, StoreError
 from redrive.feature import Commit, InvalidInput, Land, RedriveError, Role, encode
 from redrive.kernel.task import State, check_int, check_text
 from redrive.ledger.accounts import account_of, check_account, unknown
@@ -123,11 +123,8 @@ class RemoteBatchService(RemoteBatchReads):
                 )
             return commits.retried(now, seen.matched, who, reason, old)
 
-        async def overtaken() -> bool:  # a provider's word about an item changes no version
-            return await items_to_retry(self._store, found.id) != seen
-
         try:
-            return await self._change(batch, change, land, overtaken)
+            return await self._change(batch, change, land)
         except Overdrawn as error:
             wanted = replace(found, round=found.round + 1, in_round=seen.matched)
             raise await self._too_little(error, wanted) from error
@@ -236,24 +233,19 @@ class RemoteBatchService(RemoteBatchReads):
         rows = await self._store.feature_rows("ledger", "account", wanted.account)
         return error if money is None or not rows else explained(error, account_of(rows[0]), money)
 
-    async def _change(
-        self,
-        batch: UUID | str,
-        change: Change,
-        land: Land | None,
-        overtaken: Callable[[], Awaitable[bool]] | None = None,
-    ) -> RemoteBatch:
-        """Applies a change to a batch as it is; where somebody else was quicker, to what it is then. ``overtaken`` says
-        whether what the change is about is another by now, though the batch is not."""
+    async def _change(self, batch: UUID | str, change: Change, land: Land | None) -> RemoteBatch:
+        """Applies a change to a batch as it is; where somebody else was quicker, to what it is then."""
         for left in reversed(range(TRIES)):
             found = await self.show(batch)
             commit = await change(found)
             try:
                 await (land or self._store.apply)(commit)
                 break
-            except RedriveError:
-                same = (await self.show(batch)).version == found.version
-                if not left or (same and not (overtaken is not None and await overtaken())):
+            except RedriveError as error:
+                # A row that refuses it is another than was read: the batch, or an item, of which a provider's word
+                # changes no version, and which may be as it was by now.
+                refused = isinstance(error, StoreError)
+                if not left or (not refused and (await self.show(batch)).version == found.version):
                     raise
         return await self.show(batch)
 
