@@ -126,6 +126,7 @@ QUIET = {
     "outbox_job": "names of projections and of their indexes, ids",
     "outbox_index": "names of projections, and what an index calls itself",
     "access": "empty",
+    "batch_places": "empty",
     "token": "names of those who act",
     "session": "names of those who act, for a day",
     "alone": "numbers, by who acts",
