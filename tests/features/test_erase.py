@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -11,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from redrive import App
+from redrive.batches import BATCHES
 from redrive.errors import ConfigError, InvalidInput
 from redrive.examples.orders import ORDERS
 from redrive.examples.orders.service import Orders
@@ -18,26 +20,30 @@ from redrive.features import installed
 from redrive.handlers.registry import Registry
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
+from redrive.kernel.diagnosis import Level
 from redrive.kernel.feature import Feature
 from redrive.kernel.joins import NewJoin
 from redrive.kernel.operation import Status
 from redrive.kernel.outcome import Completed
 from redrive.kernel.payload import encode
 from redrive.kernel.reactions import Rows
+from redrive.ledger import LEDGER
 from redrive.ledger.movements import credit, freeze
 from redrive.ops import actions, erase, operation_runner
 from redrive.ops.access import Caller, Role
 from redrive.ops.audit_rows import ERASE_SUMMARY
+from redrive.ops.doctor import examine
 from redrive.ops.operator.session import Session
 from redrive.ops.policy import Policy
 from redrive.stores.schema import load
 from redrive.testing.conformance.harness import Harness, failing
 from redrive.testing.conformance.probe import PROBE
+from redrive.webhooks import WEBHOOKS, event_task
 from redrive.webhooks.delivery_tasks import deliveries
 from redrive.webhooks.events import Event
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
-from tests.ops.test_erase import SCOPE, SECRET, begun, carried_out, table
+from tests.ops.test_erase import SCOPE, SECRET, begun, by_the_workers_role, carried_out, driver_of, table
 from tests.ops.test_erase_everywhere import (
     CODES,
     COUNTED,
@@ -161,19 +167,18 @@ Make = Callable[..., Awaitable[Harness]]
 @pytest.fixture(params=["sqlite", "postgres"])
 async def make(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Make]:
     made: list[Harness] = []
+    sqlite = request.param == "sqlite"
+    url = "" if sqlite else request.getfixturevalue("store_url")  # now, so that it is there until the end
 
     async def harness(*features: Feature) -> Harness:
-        sqlite = request.param == "sqlite"
-        made.append(
-            SqliteHarness(tmp_path / "redrive.db", features)
-            if sqlite
-            else PostgresHarness(request.getfixturevalue("store_url"), features)
-        )
+        made.append(SqliteHarness(tmp_path / "redrive.db", features) if sqlite else PostgresHarness(url, features))
         await made[0].store.migrations.up()
         await made[0].store.open()
+        await stack.enter_async_context(by_the_workers_role(made[0], request))
         return made[0]
 
-    yield harness
+    async with AsyncExitStack() as stack:
+        yield harness
     for one in made:
         await one.close()
 
@@ -212,7 +217,7 @@ async def a_batch_of_tasks(harness: Harness) -> list[UUID]:
         await harness.settle(done, Completed(json.dumps({"sent to": SECRET})))
         failed = await harness.running("A", idempotency_key=f"{batch} {SECRET}", **options)
         await harness.settle(failed, failing(f"no such user {SECRET}"))
-        gone = await harness.running("A", **options)
+        gone = await harness.running("A", scope="user:of-the-item", **options)
         await harness.settle(gone, failing(f"no such user {SECRET}"))
         await actions.cancel(harness.store, [gone.id], actor="bob", reason=f"{SECRET} left")
         made += [done.id, failed.id, gone.id, await harness.enqueue("A", **{**options, "queue": "later"})]
@@ -245,6 +250,31 @@ async def test_nothing_is_left_in_the_whole_database(make: Make) -> None:
     assert len(tasks) == len(batched) and all(task.erased_at for task in tasks.values())
     assert ended.done == counted["live"] + counted["finished"]
     await harness.check_totals()
+
+
+@pytest.mark.parametrize("by", ["scope", "account"])
+async def test_what_was_told_of_a_remote_batch(make: Make, by: str) -> None:
+    """Also by tasks from before, which carry the account alone, and their deliveries."""
+    harness = await make(BATCHES, WEBHOOKS, LEDGER)
+    batches, events = [new_id(), new_id()], list[UUID]()
+    remote = {"provider": "video", "price": 0, "scope": SCOPE, "account": "acme", "by": "ann"}
+    rows = tuple({"id": str(one), **remote} for one in batches)
+    await harness.store.apply(Commit(rows=[Rows("batches", "remote_draft", rows)]))
+    for batch, scope in zip(batches, (None, SCOPE), strict=True):
+        told = event_task("batch.completed", {"name": SECRET}, "acme", f"batch-{batch}-1", scope=scope)
+        await harness.store.apply(Commit(enqueues=[told]))
+        await harness.settle(await harness.claim_one(queues=(told.queue,)), Completed())
+        made = deliveries(Event("batch.completed", {"name": SECRET}, "acme", f"batch-{batch}-1"), ["ep_1"], 1)
+        await harness.store.apply(made)
+        if scope is None:  # what is completed has no payload
+            await harness.settle(await harness.claim_one(queues=(made.enqueues[0].queue,)), Completed())
+        events += [told.id, made.enqueues[0].id]
+    others = await harness.enqueue(scope="user:bob")
+    ended = await carried_out(harness, await begun(harness, scope=SCOPE if by == "scope" else "acme"))
+    assert (ended.status, ended.note) == (Status.COMPLETED, erase.NOT_COVERED)
+    tasks = await harness.store.get_many([*events, others])
+    assert {task.id for task in tasks.values() if task.erased_at} == set(events)
+    assert {at for at, _ in await found(harness) if at in ("task", "history", "webhooks_delivery")} == set()
 
 
 async def test_rows_are_counted_before_and_after(make: Make) -> None:
@@ -300,7 +330,7 @@ async def test_one_that_does_not_get_less_ends_all_the_same(make: Make, monkeypa
     harness = await make(ORDERS)
     rows = tuple({"task": str(new_id()), "order": "o1", "customer": SCOPE, "join": str(new_id())} for _ in range(8))
     await harness.store.apply(Commit(rows=[Rows("orders", "parcels_placed", rows)]))
-    features: Any = harness.store
+    features: Any = driver_of(harness)
     features.features.erasing["orders"] = [
         text.replace("limit (", "and 1 = 0 limit (") for text in features.features.erasing["orders"]
     ]
@@ -328,6 +358,10 @@ async def test_tasks_of_a_feature_without_tables_wait_for_who_knows_it(make: Mak
     for _ in range(3):
         waits = await operation_runner.step(harness.store, operation.id, "w1")
     assert waits == erase.LEFT_FOR_S, "it does not go on for ever"
+    [record] = await harness.store.records("operation")
+    assert "it waits for a worker that knows ghosts" in record.body["note"]
+    [told] = [one for one in (await examine(harness.store)) if one.code == "operation"]
+    assert told.level is Level.WARNING and record.body["note"] in told.text
     before = len(await harness.audit())
     await operation_runner.step(harness.store, operation.id, "w1")
     assert len(await harness.audit()) == before, "and writes nothing down about nothing"

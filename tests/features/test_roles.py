@@ -19,8 +19,10 @@ from redrive.ids import new_id
 from redrive.kernel.approved import Request
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
+from redrive.kernel.joins import NewJoin
 from redrive.kernel.operation import Action, Status
 from redrive.kernel.outcome import Completed
+from redrive.kernel.reactions import Rows
 from redrive.ops import access, approvals, audit, erase, operation_runner, operations, requests
 from redrive.ops.access import Role
 from redrive.ops.allowance import UNRESTRICTED, Rule
@@ -73,6 +75,7 @@ async def as_a_worker(app: App, operator: App) -> None:
 
 
 FLEET = ("worker", "api")
+FINDER = "comment on function redrive.batches_meant(text, uuid[], uuid[])"
 EMPTY_AUDIT = (
     "select redrive.erase('{}', 'x', array(select id from redrive.audit order by id),"
     " array(select 'x' from redrive.audit), null, '[]', '{}')"
@@ -279,6 +282,53 @@ async def test_a_workers_role_erases_what_requests_quote(databases: Databases, d
         assert not may(connection, EMPTY_AUDIT), "without an erasure nothing is emptied"
         assert not may(connection, "select redrive.erase_reasons('x'), redrive.erase_callbacks('x')")
         await worker.close()
+    await own.close()
+
+
+async def test_a_workers_role_erases_what_belongs_to_the_scope_and_nothing_else(
+    databases: Databases, database: str
+) -> None:
+    """By what features know: a batch about the scope, whose items may carry another. None of that can be forged."""
+    own = App(databases.url(database))
+    await own.migrate()
+    with fleet(databases, database) as (owner, urls), psycopg.connect(urls["worker"]) as connection:
+        worker, operators = App(urls["worker"]), await own.store()
+        harness = PostgresHarness(databases.url(database), own.features)
+        batches = [new_id(), new_id(), new_id()]
+        ids = [{"id": str(one), "by": "ann"} for one in batches[:2]]
+        rows = ({**ids[0], "scope": "customer-7"}, {**ids[1], "scope": "customer-8"})
+        joins = [NewJoin(one, open=True) for one in batches]
+        await operators.apply(Commit(joins=joins, rows=[Rows("batches", "made", rows)]))
+        done = [await harness.running(join=one, scope="customer-9") for one in (*batches, None)]
+        for task in done:
+            await harness.settle(task, Completed())
+        operation, _ = await erase.begin(operators, "customer-7", None, actor="ann", rule=UNRESTRICTED)
+        for statement in (
+            f"update redrive.batches set scope = 'customer-7' where id = '{batches[1]}'",
+            f"update redrive.batches set parent = '{batches[0]}' where id = '{batches[1]}'",
+            f"insert into redrive.batches (id, created_by, scope) values ('{batches[2]}', 'x', 'customer-7')",
+        ):
+            assert not may(connection, statement), statement
+        every = f"array{[str(task.id) for task in done]}::uuid[]"
+        owner.execute(f"{FINDER} is null")  # as before the migration, or of a feature that has none
+        store, audited = await worker.store(), "select count(*) from redrive.audit"
+        before = owner.execute(audited).fetchone()
+        assert [await operation_runner.step(store, operation.id, "w1") for _ in range(3)][-1] == erase.LEFT_FOR_S
+        assert owner.execute(audited).fetchone() == before, "what does not go on is not written down again and again"
+        noted = await operators.record("operation", operation.id)
+        assert noted is not None and noted.body["note"] == erase.NOT_LET.format(f"task {done[0].id}")
+        owner.execute(f"{FINDER} is 'For erasing: …'")
+        connection.execute(f"select redrive.erase({every}, 'x', '{{}}', '{{}}', null, '[]', '{{}}')")
+        erased = "select id from redrive.history where erased_at is not null"
+        assert connection.execute(erased).fetchall() == [(done[0].id,)], "whatever it names"
+        connection.rollback()
+        while await operation_runner.step(store, operation.id, "w1") is not None:
+            pass
+        assert owner.execute(erased).fetchall() == [(done[0].id,)]
+        ended = await operators.record("operation", operation.id)
+        assert ended is not None and (ended.state, ended.body["note"]) == ("completed", erase.NOT_COVERED)
+        for one in (worker, harness):
+            await one.close()
     await own.close()
 
 

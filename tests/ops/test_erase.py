@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import pytest
@@ -19,6 +21,7 @@ from redrive.kernel.joins import NewJoin
 from redrive.kernel.machine import Event
 from redrive.kernel.operation import Action, Operation, Status
 from redrive.kernel.outcome import Completed
+from redrive.kernel.ports.store import Store
 from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.task import State
 from redrive.ops import (
@@ -38,7 +41,9 @@ from redrive.ops.allowance import UNRESTRICTED, Rule
 from redrive.ops.audit_archive import Archive
 from redrive.ops.audit_rows import ERASE_SUMMARY, PRUNE_SUMMARY
 from redrive.ops.erase_subject import emptied
+from redrive.stores.postgres.store import PostgresStore
 from redrive.testing.conformance.harness import Harness, failing
+from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.objects import Objects, serving
 from tests.ops.conftest import opened
@@ -135,6 +140,9 @@ COLUMNS = {
 }
 
 
+DRIVERS: dict[int, Store] = {}
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
     async with opened(request.param, request, tmp_path) as made:
@@ -212,9 +220,31 @@ async def others(harness: Harness) -> list[UUID]:
     return [claimed.id]
 
 
+@asynccontextmanager
+async def by_the_workers_role(harness: Harness, request: pytest.FixtureRequest) -> AsyncIterator[None]:
+    """On PostgreSQL ``carried_out`` has the rights of a worker, as in production, and not those of the owner."""
+    if not isinstance(harness, PostgresHarness):
+        yield
+        return
+    databases = request.getfixturevalue("databases")
+    with databases.role("worker") as role:
+        await harness.sql(f"select redrive.grant_worker('{role}')")
+        name = urlsplit(harness.url).path.removeprefix("/")
+        DRIVERS[id(harness)] = store = PostgresStore(databases.url(name, user=role), harness.features)
+        yield
+        del DRIVERS[id(harness)]
+        await store.close()
+        await harness.sql(f"drop owned by {role}")
+
+
+def driver_of(harness: Harness) -> Store:
+    """The store by which ``carried_out`` carries an erasure out."""
+    return DRIVERS.get(id(harness), harness.store)
+
+
 async def carried_out(harness: Harness, operation: Operation) -> Operation:
     for _ in range(1000):
-        if await operation_runner.step(harness.store, operation.id, "w1") is None:
+        if await operation_runner.step(driver_of(harness), operation.id, "w1") is None:
             break
     record = await harness.store.record("operation", operation.id)
     assert record is not None

@@ -32,7 +32,7 @@ from redrive.ops.erase_subject import WRITTEN
 from redrive.testing.conformance.harness import Harness, failing
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import opened
-from tests.ops.test_erase import SCOPE, SECRET, a_life, begun, carried_out, table
+from tests.ops.test_erase import SCOPE, SECRET, a_life, begun, by_the_workers_role, carried_out, table
 
 pytestmark = pytest.mark.anyio
 WORD = f"of {SCOPE} itself"
@@ -148,7 +148,7 @@ where c.table_schema = 'redrive' and t.relkind in ('r', 'p') and not t.relispart
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
-    async with opened(request.param, request, tmp_path) as made:
+    async with opened(request.param, request, tmp_path) as made, by_the_workers_role(made, request):
         yield made
 
 

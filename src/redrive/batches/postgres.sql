@@ -89,7 +89,7 @@ update redrive.batches set name = null, key = null, digest = null, meta = null, 
   select b.id from redrive.batches b where b.id in (select id from own) and (b.scope is null or b.scope not like 'erased:%')
   order by b.parent is not null desc limit ($1::jsonb ->> 'limit')::bigint))
 
--- belonging: tasks of batches of a scope, those that run last, and what customers are told of the remote ones
+-- belonging: tasks of batches of a scope, those that run last, and what customers are told of the remote ones, those of an account too
 with recursive own as (
   select id from redrive.batches where scope = $1::jsonb ->> 'scope'
   union select b.id from redrive.batches b join own on b.parent = own.id
@@ -99,7 +99,7 @@ union all (select t.id from own join redrive.task t on t.join_id = own.id where 
 union all (select t.id from own join redrive.task t on t.join_id = own.id where t.state = 'running' limit ($1::jsonb ->> 'limit')::bigint)
 union all (select k.task_id from redrive.batches_remote b cross join generate_series(1, b.round) r(round)
   join redrive.idempotency_key k on k.key = 'redrive:webhook-event:batch-' || b.id || '-' || r.round
-  where b.scope = $1::jsonb ->> 'scope' limit ($1::jsonb ->> 'limit')::bigint)
+  where b.scope = $1::jsonb ->> 'scope' or b.account = $1::jsonb ->> 'scope' limit ($1::jsonb ->> 'limit')::bigint)
 
 -- remote_draft: a remote batch that is being filled
 insert into redrive.batches_remote (id, name, meta, scope, provider, account, price, webhook_url, max_in_flight, created_by)

@@ -94,12 +94,12 @@ update redrive_batches set name = null, key = null, digest = null, meta = null, 
   select b.id from redrive_batches b where b.id in (select id from own) and (b.scope is null or b.scope not like 'erased:%')
   order by b.parent is not null desc limit (?1 ->> 'limit'))
 
--- belonging: tasks of batches of a scope, those that run last, and what customers are told of the remote ones
+-- belonging: tasks of batches of a scope, those that run last, and what customers are told of the remote ones, those of an account too
 with recursive own as (
   select id from redrive_batches where scope = ?1 ->> 'scope'
   union select b.id from own cross join redrive_batches b on b.parent = own.id
 ), rounds as (
-  select id, round from redrive_batches_remote where scope = ?1 ->> 'scope'
+  select id, round from redrive_batches_remote where scope = ?1 ->> 'scope' or account = ?1 ->> 'scope'
   union all select id, round - 1 from rounds where round > 1
 )
 select id from (select h.id from own cross join redrive_history h on h.join_id = own.id where h.erased_at is null limit (?1 ->> 'limit'))

@@ -25,7 +25,7 @@ from redrive.kernel.alerts.rules import (
 )
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.failed import FailedCount, FailureFilter
-from redrive.kernel.operation import Operation, Status
+from redrive.kernel.operation import Action, Operation, Status
 from redrive.kernel.ports.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
 from redrive.ops import approvals, audit_chain, causes, growth, handler_notes, inspect, operations, reaction_conflicts
@@ -496,14 +496,17 @@ async def _bulk(store: Store, overview: Overview) -> list[Finding]:
         operation = Operation.of(record)
         quiet = now - record.updated_at
         late = quiet > SLOW + timedelta(seconds=operation.pause_after_piece)
-        stuck = operation.status is Status.RUNNING and (late or alone)
+        waits = operation.action is Action.ERASE and operation.cursor != "files" and operation.note is not None
+        still = operation.status is Status.RUNNING and (late or alone)
+        stuck = still or (operation.status is Status.RUNNING and waits)
         found.append(
             Finding(
                 Level.WARNING if stuck else Level.NOTE,
                 "operation",
                 f"operation {operation.id} is {operation.status}: {operation.done} of {operation.total}"
-                + (f", without a step for {span(now - record.updated_at)}" if stuck else ""),
-                _unstick(operation) if stuck else f"redrive operations show {operation.id}",
+                + (f", without a step for {span(now - record.updated_at)}" if still else "")
+                + (f"; {operation.note}" if waits else ""),
+                _unstick(operation) if still else f"redrive operations show {operation.id}",
                 ("operation", operation.id),
             )
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Container, Mapping
+from collections.abc import AsyncIterator, Collection, Container, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -51,7 +51,17 @@ PAGES_PER_STEP = 20  # of the audit log, looked through in one step
 QUOTING_COLLECTIONS = (plans.COLLECTION, OPERATIONS, approvals.COLLECTION, causes.COLLECTION, drill.COLLECTION, ALERTS)
 STILL_IN_THE_LOG = "others read meanwhile, so the log of the file may still hold it; the next pruning empties that"
 OUT_OF_DATE = "somebody whom it quotes is erased: ask for it again"
+CANNOT_END = "{} cannot be given up: redrive why says what is wrong with it"
+NOT_LET = (
+    "the database's role of workers may not erase {}: no function of a feature says that it belongs to the scope; run"
+    " redrive migrate, or let a worker with the API's role carry it out"
+)
 NOT_COVERED = "backups, logs, exports and names of accounts in the ledger are not covered: erase there, too"
+
+
+def _named(tasks: Collection[UUID]) -> str:
+    first, *others = tasks
+    return f"task {first}" + (f" and {len(others)} more" if others else "")
 
 
 async def preview(store: Store, scope: str | None, task_id: UUID | None, archive: str | None = None) -> dict[str, int]:
@@ -126,16 +136,11 @@ async def _refuse_unknown_features(store: Store) -> None:
 async def step(store: Store, operation: Operation, driver: str) -> float | None:
     """Does the next piece. Returns after how many seconds there is more to do; None when it has ended."""
     if foreign := (await store.migrations.status()).foreign:
-        logger.warning(
-            "operation %s is left to a worker that knows %s",
-            operation.id,
-            ", ".join(foreign),
-            extra={"event": "operation.left", "operation_id": operation.id},
-        )
-        return LEFT_FOR_S
+        return await _leave(store, operation, f"it waits for a worker that knows {', '.join(foreign)}")
     phase, _, place = str(operation.cursor).partition(" ")
     subject = Subject.of(operation)
-    operation = replace(operation, driver=driver)
+    note = operation.note if phase in ("tasks", "files") else None  # else what it waited for is over
+    operation = replace(operation, driver=driver, note=note)
     match phase:
         case "traces":
             await _find_traces(store, operation, subject, int(place or 0))
@@ -187,6 +192,20 @@ async def _find_traces(store: Store, operation: Operation, subject: Subject, aft
     await store.apply(Commit(puts=[replace(operation, cursor=cursor, traces=tuple(sorted(traces))).put()]))
 
 
+async def _leave(store: Store, operation: Operation, why: str) -> float:
+    """Leaves it for a while, and says in its note why it cannot go on; once, not each time that somebody looks."""
+    logger.warning(
+        "operation %s cannot go on: %s",
+        operation.id,
+        why,
+        extra={"event": "operation.left", "operation_id": operation.id},
+    )
+    found = await store.record(OPERATIONS, operation.id)
+    if found is not None and found.state == Status.RUNNING and found.body["note"] != why:
+        await store.apply(Commit(puts=[replace(Operation.of(found), note=why).put()]))
+    return LEFT_FOR_S
+
+
 async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> float:
     """Erases tasks; those that wait or are failed are given up with it, since without what they carry they cannot
     run. Those of features that are not known here are left to workers that know them."""
@@ -198,10 +217,11 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
         await _erase_rest(store, operation, subject)
         return 0.0
     known = (await store.statuses(ids)).values()
-    foreign = {one.id for one in known if one.state in LIVE and one.feature not in (None, *store.reacting)}
+    foreign = {one.id: one.feature for one in known if one.state in LIVE and one.feature not in (None, *store.reacting)}
     ids = [task_id for task_id in ids if task_id not in foreign]
     if not ids:
-        return LEFT_FOR_S
+        names = ", ".join(sorted(set(filter(None, foreign.values()))))
+        return await _leave(store, operation, f"it waits for a worker that knows {names}, for {_named(foreign)}")
     live = [one.id for one in known if one.state in LIVE and one.state is not State.RUNNING and one.id not in foreign]
     moves = [Transition(task_id, Event.CANCEL, State.CANCELLED) for task_id in live]
     rows = [] if subject.scope is None else [row async for row in _rows(store, AuditFilter(task_ids=tuple(ids)))]
@@ -217,13 +237,16 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
         lambda applied: {"given_up": len(live) - len(applied.lost)},
         ids=ids_of(found),
     )
-    return 0.0 if done.erased else LEFT_FOR_S  # rows that cannot be moved: whoever repairs them is waited for
+    stuck = [task_id for task_id in live if task_id in done.lost]
+    if done.erased or (subject.task_id is not None and not stuck):
+        return 0.0
+    return await _leave(store, operation, CANNOT_END.format(_named(stuck)) if stuck else NOT_LET.format(_named(ids)))
 
 
 async def _erase_rest(store: Store, operation: Operation, subject: Subject, before: int | None = None) -> None:
     """Erases what is found by the scope itself, also when of its tasks nothing is left. Rows of features may take
     several pieces; ``before``: how much was left when the last one began."""
-    operation = replace(operation, cursor="audit 0")
+    operation = replace(operation, cursor="audit 0", note=None)
     if subject.scope is None:
         await store.apply(Commit(puts=[operation.put()]))
         return
@@ -371,12 +394,15 @@ async def _apply(
         return {place: n for place, n in {**applied.erased, **more(applied)}.items() if n}
 
     def told(applied: Applied) -> list[Audit]:
+        if not counted(applied):
+            return []
         after = {"operation": operation.id, "counts": counted(applied), "ids": ids, "replaced": replaced or {}}
         return [Audit(operation.actor, ERASE_SUMMARY, None, None, operation.id, None, after)]
 
     def body(applied: Applied) -> dict[str, Any]:
-        done = operation.done + applied.erased.get("tasks", 0)
-        return replace(operation, done=done, erased=_plus(operation, counted(applied))).body()
+        done, counts = operation.done + applied.erased.get("tasks", 0), counted(applied)
+        note = None if counts else operation.note
+        return replace(operation, done=done, erased=_plus(operation, counts), note=note).body()
 
     put = Put(OPERATIONS, operation.id, body, operation.version, operation.status.value)
     return await apply_sealed(store, replace(commit, puts=[*commit.puts, put], conclusion=told))

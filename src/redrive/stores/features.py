@@ -132,11 +132,11 @@ class Knowing(Protocol):
     async def statuses(self, task_ids: Collection[UUID]) -> dict[UUID, TaskStatus]: ...
 
 
-async def find_belonging(store: Knowing, scope: str, limit: int | None) -> list[UUID]:
-    """Returns tasks that belong to something of a scope, and tasks that belong to those."""
+async def find_belonging(store: Knowing, scope: str, limit: int | None, own: Collection[UUID] = ()) -> list[UUID]:
+    """Returns tasks that belong to something of a scope, and tasks that belong to those or to these of its ``own``."""
     found = dict[UUID, None]()
     for of_scope in (True, False):
-        subject = subject_of(scope, (), rows=limit) if of_scope else subject_of(None, found, rows=limit)
+        subject = subject_of(scope, (), rows=limit) if of_scope else subject_of(None, [*found, *own], rows=limit)
         for name in store.features.belonging:
             found |= {UUID(str(row["id"])): None for row in await store.feature_rows(name, BELONGING, subject)}
     return list(found)
@@ -144,7 +144,7 @@ async def find_belonging(store: Knowing, scope: str, limit: int | None) -> list[
 
 async def more_erasable(store: Knowing, found: list[UUID], scope: str, limit: int) -> list[UUID]:
     """Returns these tasks of a scope, and those that belong to something of it and do not run."""
-    others = [one for one in await find_belonging(store, scope, limit) if one not in found]
+    others = [one for one in await find_belonging(store, scope, limit, found) if one not in found]
     known = await store.statuses(others)
     return [
         *found,

@@ -34,12 +34,14 @@ def event_task(
     account: str = DEFAULT_ACCOUNT,
     event_id: str | None = None,
     url: str | None = None,
+    scope: str | None = None,
 ) -> NewTask:
     """Returns a task that, when it runs, sends an event to the endpoints of an account that want it, or to ``url``
-    alone. Looks at nothing: made for the effects of a reaction. Asked for twice by one id, it is sent once."""
+    alone. Looks at nothing: made for the effects of a reaction. Asked for twice by one id, it is sent once.
+    ``scope``: whom it is about, where that is not the account."""
     event = Event(event_type, data, account) if event_id is None else Event(event_type, data, account, event_id)
     if url is not None:
         check_url(url)
-    return expand.options(scope=account, idempotency_key=f"redrive:webhook-event:{event.id}").new(
+    return expand.options(scope=scope or account, idempotency_key=f"redrive:webhook-event:{event.id}").new(
         event_type=event.type, data=event.data, account=account, event_id=event.id, url=url
     )

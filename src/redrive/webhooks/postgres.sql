@@ -191,10 +191,13 @@ select (select count(*) from redrive.webhooks_endpoint e where e.account = $1::j
       and a.task_id in (select d.task_id from redrive.webhooks_delivery d where d.account = $1::jsonb ->> 'scope'
         union select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t)) as n
 
--- belonging: deliveries of events that were enqueued as tasks of their own
+-- belonging: deliveries of events that were enqueued as tasks of their own; by their keys, since what is completed has no payload
+with meant as (select t.value::uuid as id from jsonb_array_elements_text($1::jsonb -> 'tasks') t)
 select d.task_id as id from redrive.webhooks_delivery d where d.account not like 'erased:%' and d.event_id in (
-  select h.payload ->> 'event_id' from redrive.history h where h.kind = 'WEBHOOK_EVENT'
-    and h.id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t))
+  select substr(e.idempotency_key, 23) from (
+    select h.kind, h.idempotency_key from redrive.history h where h.id in (select id from meant)
+    union all select t.kind, t.idempotency_key from redrive.task t where t.id in (select id from meant)) e
+  where e.kind = 'WEBHOOK_EVENT' and e.idempotency_key like 'redrive:webhook-event:%')
 
 -- erase: what was sent and answered, so many at once; before the deliveries, by which it is found
 update redrive.webhooks_attempt set request = null, response = null, error = null where id = any (array(

@@ -190,10 +190,12 @@ select (select count(*) from redrive_webhooks_endpoint e where e.account = ?1 ->
       and (a.task_id in (select d.task_id from redrive_webhooks_delivery d where d.account = ?1 ->> 'scope')
         or a.task_id in (select value from json_each(?1, '$.tasks')))) as n
 
--- belonging: deliveries of events that were enqueued as tasks of their own
+-- belonging: deliveries of events that were enqueued as tasks of their own; by their keys, since what is completed has no payload
 select d.task_id as id from redrive_webhooks_delivery d where d.account not like 'erased:%' and d.event_id in (
-  select h.payload ->> 'event_id' from redrive_history h where h.kind = 'WEBHOOK_EVENT'
-    and h.id in (select value from json_each(?1, '$.tasks')))
+  select substr(e.idempotency_key, 23) from (
+    select h.kind, h.idempotency_key from redrive_history h where h.id in (select value from json_each(?1, '$.tasks'))
+    union all select t.kind, t.idempotency_key from redrive_task t where t.id in (select value from json_each(?1, '$.tasks'))) e
+  where e.kind = 'WEBHOOK_EVENT' and e.idempotency_key like 'redrive:webhook-event:%')
 
 -- erase: what was sent and answered, so many at once; before the deliveries, by which it is found
 update redrive_webhooks_attempt set request = null, response = null, error = null where id in (

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from redrive.batches.batch import BatchState, ItemState
 from redrive.batches.remote.model import RemoteBatch, no_items
+from redrive.kernel.erase import ERASED
 from redrive.kernel.task import NewTask
 from redrive.webhooks import event_task
+from redrive.webhooks.events import DEFAULT_ACCOUNT
 
 
 def notice(
@@ -36,7 +38,11 @@ def notice(
         "released": released,
         "reason": reason or batch.reason,
     }
-    given = {"account": batch.account} if batch.account else {}
     return event_task(
-        f"batch.{state}", data, event_id=f"batch-{batch.id}-{batch.round}", url=batch.webhook_url, **given
+        f"batch.{state}",
+        data,
+        batch.account or DEFAULT_ACCOUNT,
+        f"batch-{batch.id}-{batch.round}",
+        batch.webhook_url,
+        None if (batch.scope or "").startswith(f"{ERASED}:") else batch.scope,
     )

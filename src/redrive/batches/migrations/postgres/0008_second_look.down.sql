@@ -1,3 +1,9 @@
+drop function redrive.batches_meant(text, uuid[], uuid[]);
+drop index redrive.batches_remote_account;
+drop trigger guard_batch_scope on redrive.batches_remote;
+drop trigger guard_batch_scope on redrive.batches;
+drop trigger guard_batch_new on redrive.batches;
+drop function redrive.guard_batch_scope();
 delete from redrive.reserved_kind where begins = 'BATCH_RECONCILE';
 drop table redrive.batches_flight;
 update redrive.batches_remote set settled_at = coalesce(settled_at, ended_at);

@@ -1,3 +1,4 @@
+drop index redrive_batches_remote_account;
 update redrive_batches_remote set settled_at = coalesce(settled_at, ended_at);
 alter table redrive_batches_remote drop column pruned_at;
 alter table redrive_batches_remote drop column ended_at;

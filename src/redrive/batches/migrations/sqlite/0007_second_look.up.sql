@@ -48,3 +48,5 @@ update redrive_join set
 from redrive_batches b where b.id = redrive_join.id and b.scope is not null and (on_complete is not null or on_success is not null);
 update redrive_task set scope = b.scope from redrive_batches b
 where redrive_task.facts ->> 'batch' = b.id and redrive_task.feature is null and redrive_task.scope is null and b.scope is not null;
+-- Of whose account it is, is asked when that is erased.
+create index redrive_batches_remote_account on redrive_batches_remote (account) where account is not null;

@@ -27,6 +27,37 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
           or p_row.target = 'group:' || n.name)))
 $$;
 
+-- Which of these tasks an erasure that is under way is about: those that it names, those of its scope, and those that belong to something
+-- of its scope, or to one of these. What belongs to what is asked of the functions whose comments begin with "For erasing:", which only
+-- their owner can write. They get the scope, the tasks, and which of these are known to be meant.
+create or replace function redrive.meant_tasks(p_ids uuid[]) returns uuid[]
+language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_own uuid[] := array(
+    select u.id from unnest(p_ids) u(id), redrive.record r
+    where r.collection = 'operation' and r.state = 'running' and r.body ->> 'action' = 'erase'
+      and ((r.body #> '{which,ids}') ? u.id::text
+        or exists (select 1 from redrive.task t where t.id = u.id and t.scope = r.body #>> '{which,scope}')
+        or exists (select 1 from redrive.history h where h.id = u.id and h.scope = r.body #>> '{which,scope}')
+        or exists (select 1 from redrive.dead_letter d where d.task_id = u.id and d.scope = r.body #>> '{which,scope}')));
+  v_scope text;
+  v_function text;
+  v_more uuid[];
+begin
+  for v_scope, v_function in
+    select r.body #>> '{which,scope}', p.oid::regproc::text from generate_series(1, 2) pass, redrive.record r, pg_proc p
+    where r.collection = 'operation' and r.state = 'running' and r.body ->> 'action' = 'erase' and r.body #>> '{which,scope}' is not null
+      and p.pronamespace = 'redrive'::regnamespace and starts_with(obj_description(p.oid, 'pg_proc'), 'For erasing:')
+    order by pass, p.proname
+  loop
+    if not p_ids <@ v_own then
+      execute format('select array(select x from %s($1, $2, $3) x)', v_function) into v_more using v_scope, p_ids, v_own;
+      v_own := v_own || array(select u.id from unnest(p_ids) u(id) where u.id = any (v_more) and u.id <> all (v_own));
+    end if;
+  end loop;
+  return v_own;
+end $$;
+
 -- Personal data goes: of finished tasks what they carried, of their attempts and dead letters what was said, their keys, and
 -- rows of the audit log but for a digest (p_telling: and for what they tell of removals). Live tasks among p_ids are left alone. Returns how many, by place.
 create or replace function redrive.erase(p_ids uuid[], p_tombstone text, p_audit bigint[], p_digests text[], p_scope text,
@@ -49,13 +80,7 @@ declare
 begin
   perform redrive.check_erases(p_scope);
   if not v_any then
-    v_own := array(
-      select u.id from unnest(p_ids) u(id), redrive.record r
-      where r.collection = 'operation' and r.state = 'running' and r.body ->> 'action' = 'erase'
-        and ((r.body #> '{which,ids}') ? u.id::text
-          or exists (select 1 from redrive.task t where t.id = u.id and t.scope = r.body #>> '{which,scope}')
-          or exists (select 1 from redrive.history h where h.id = u.id and h.scope = r.body #>> '{which,scope}')
-          or exists (select 1 from redrive.dead_letter d where d.task_id = u.id and d.scope = r.body #>> '{which,scope}')));
+    v_own := redrive.meant_tasks(p_ids);
     v_ids := array(select u.id from unnest(v_ids) u(id) where u.id = any (v_own));
     v_keys := array(
       select h.idempotency_key from redrive.history h where h.id = any (v_ids) and h.idempotency_key is not null);

@@ -23,6 +23,7 @@ begin
       'prunable',
       'check_erases',
       'is_meant',
+      'meant_tasks',
       'erase_reasons',
       'outside_views',
       'administer',

@@ -1,3 +1,4 @@
+drop function redrive.webhooks_meant(text, uuid[], uuid[]);
 drop function redrive.webhook_secret_forms();
 drop function redrive.erase_webhook_secrets(text);
 drop function redrive.prune_webhook_secrets(timestamptz, bigint);
