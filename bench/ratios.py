@@ -61,8 +61,8 @@ async def starts(made: Servers, backend: str) -> None:
     await app.migrate()
     noted, took = in_flight.take_places, dict[str, list[float]]()
 
-    async def unnoted(store: Any, provider: str, most: int | None, items: Any, *, bounded: bool) -> set[Any]:
-        return set(items)
+    async def unnoted(store: Any, provider: str, most: int | None, starts: Any, *, bounded: bool) -> set[Any]:
+        return {(one.batch, one.n) for one in starts}
 
     try:
         for round_ in range(ROUNDS + 1):

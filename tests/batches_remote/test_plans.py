@@ -26,7 +26,8 @@ KINDS = json.dumps(["BATCH_ITEM_VIDEO"])
 CASES: dict[str, list[Any]] = {
     "items_called": [200],
     "items_overdue": [86_400, KINDS, 200, 21_600, 2],
-    "flight_waiting": [200],
+    "flight_waiting": [1000, 200],
+    "flights": [str(UUID(int=5))],
     "unknown_items": [None],
     "items_unknown": [None, str(UUID(int=0)), 0, 100],
     "items_unwanted": [200, None],

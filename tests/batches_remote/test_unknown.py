@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -14,7 +15,7 @@ from redrive import App
 from redrive.batches.batch import BatchPruned
 from redrive.batches.batch_service import BatchService
 from redrive.batches.metrics import fleet
-from redrive.batches.remote import commits
+from redrive.batches.remote import commits, last_look, step_handlers
 from redrive.batches.remote import service as remote_service
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.doctor import examine_remote
@@ -143,6 +144,12 @@ async def test_a_settlement_waits_for_a_last_look(store_url: str) -> None:
         assert (batch.state, await money(app)) == ("processing", (960, 40, 0)), "nobody may ask: it waits"
         [waits] = await own.waits_for(batch.id)
         assert waits.code == "last_look" and "the circuit of video is open" in waits.text
+        reader = make_app(store_url, last_look_seconds=1.0)
+        until = (await store.now()).replace(microsecond=0) + timedelta(seconds=3600)
+        assert await (await service(reader)).waits_for(batch.id) == [waits], "by the settings of the worker"
+        said = datetime.fromisoformat(waits.text.split(" at ")[-1].split(" UTC")[0]).replace(tzinfo=UTC)
+        assert timedelta(0) <= until - said < timedelta(seconds=600)
+        await reader.close()
         assert not provider.calls
 
         await close_circuit(app)
@@ -217,6 +224,75 @@ async def test_an_answer_that_comes_too_late_changes_nothing(
     assert (items[0].state, items[1].state, items[1].said) == ("completed", "failed", "succeeded")
     assert (await own.charge(batch.id, "it ran"), await money(app)) == (1, (980, 0, 20))
     assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
+
+
+async def test_a_retried_item_whose_task_is_lost_is_found_by_the_key_of_its_start(store_url: str) -> None:
+    """Also where it was retried by itself: that start has a key of its own."""
+    app, provider = make_app(store_url, last_look_seconds=3600.0), Scripted()
+    app.provider("video", provider)
+
+    async def find(key: str) -> str | None:
+        return key if key in provider.jobs else None
+
+    provider.find = find  # type: ignore[attr-defined]
+    async with opened(app):
+        await rich(app)
+        batch = await work(app, await made(app, [{"fail": "bad luck", "once": True}, {"refuse": 429}]))
+        own = await service(app)
+        failed, waiting = await own.items(batch.id)
+        assert (failed.state, failed.unknown, waiting.state) == ("failed", False, "pending")
+        assert failed.task_id is not None and waiting.task_id is not None
+        provider.lost = True  # the start is done, and not answered
+        await app.retry(failed.task_id, actor="ann")
+        await work(app, batch)
+        assert set(provider.jobs) == {f"{batch.id}-1:1", f"{batch.id}-1:1:r1"}
+        await forget_task(app, str(failed.task_id))
+        await app.cancel(waiting.task_id)
+        batch = await work(app, batch)
+        found, _ = await own.items(batch.id)
+        assert (found.state, found.said, found.job) == ("completed", "succeeded", f"{batch.id}-1:1:r1")
+        assert (batch.captured, await money(app)) == (10, (990, 0, 10))
+
+
+async def about_to_be_looked_at(app: App, provider: Scripted) -> Any:
+    """Returns a batch whose item ended without a word, and that is settled next; its provider is there again."""
+    await rich(app)
+    provider.hold = True
+    batch = await work(app, await made(app, [{}]))
+    await open_circuit(app)
+    while not (await counts(app, batch)).get("failed"):
+        await end_overdue(await app.store(), 0.0, never)
+    provider.hold = False
+    await close_circuit(app)
+    return batch
+
+
+async def test_errors_of_ours_settle_nothing_without_a_last_look(
+    app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = await about_to_be_looked_at(app, provider)
+
+    async def breaks(*_: object) -> Any:
+        raise RuntimeError("the disk is full")
+
+    for module, name in ((step_handlers, "find_remote"), (step_handlers, "find_remote"), (last_look, "ask_provider")):
+        with monkeypatch.context() as broken:
+            broken.setattr(module, name, breaks)
+            await drain(app, queues=app.queues())
+        assert await money(app) == (990, 10, 0)
+        await make_due(app, SETTLE)
+    batch = await work(app, batch)
+    assert (batch.state, await money(app)) == ("completed", (990, 0, 10))
+
+
+async def test_a_look_that_workers_die_of_is_not_repeated_for_ever(app: App, provider: Scripted) -> None:
+    batch = await about_to_be_looked_at(app, provider)
+    for _ in range(2):
+        await die_with_it(app, "batches-settle")
+        await make_due(app, SETTLE)
+    batch = await work(app, batch)
+    assert (batch.state, await money(app), provider.calls) == ("failed", (1000, 0, 0), [])
+    assert [one.unknown for one in await (await service(app)).items(batch.id)] == [True]
 
 
 async def test_what_ran_all_the_same_is_charged_once(app: App, provider: Scripted) -> None:
@@ -685,14 +761,15 @@ async def test_only_jobs_are_reconciled_by_operators(app: App, provider: Scripte
 async def _nothing(ctx: Any) -> None: ...
 
 
-async def die_with_it(app: App) -> None:
+async def die_with_it(app: App, queue: str = "batches") -> None:
     """Lets a worker claim what is due, and die; and has it recovered."""
     store = await app.store()
     process = Process("host", 1)
-    await store.beat(Beat("dead", process, ("batches",), 4, 0, "0", 0.0, 1.5, 1.0, JUDGEMENT))
-    cycle = await store.cycle(Commit(), ClaimRequest("dead", ("batches",), 1, 600.0))
+    await store.beat(Beat("dead", process, (queue,), 4, 0, "0", 0.0, 1.5, 1.0, JUDGEMENT))
+    cycle = await store.cycle(Commit(), ClaimRequest("dead", (queue,), 1, 600.0))
     assert len(cycle.claimed) == 1
     assert await store.bury("dead", process) == 1
     worker = app.worker()
     await worker.prepare()
-    await worker.duties["recover:batches"].run(store, worker.id, never)
+    for duty in ("recover", "recover:batches"):
+        await worker.duties[duty].run(store, worker.id, never)

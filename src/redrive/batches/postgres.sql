@@ -152,17 +152,17 @@ update redrive.batches_item i set
   result = coalesce(x.result, i.result), error_code = case when b.state = 'processing' or x.code is not null then x.code else i.error_code end,
   error_message = case when b.state = 'processing' or x.code is not null then x.message else i.error_message end,
   failure_type = case when b.state = 'processing' or x.code is not null then x.type else i.failure_type end,
-  begun = case when x.anew and b.state = 'processing' then i.unknown else coalesce(x.begun, i.begun) end,
+  in_flight = i.in_flight and coalesce(x.unsure, true) and x.anew is not true and x.ended is not true,
   held = x.held is true,
   stepped = x.stepped is true or (i.stepped and x.anew is not true),
-  unknown = case when b.state <> 'processing' then i.unknown else x.ended is true and coalesce(x.unknown, x.wordless and (coalesce(x.job, i.job) is not null or i.begun or x.tried), false) end,
+  unknown = case when b.state <> 'processing' then i.unknown else x.ended is true and coalesce(x.unknown, x.wordless and (coalesce(x.job, i.job) is not null or i.start_key is not null or x.tried), false) end,
   said = case when x.anew and b.state = 'processing' then null else i.said end,
-  -- The key of a start whose job may be there is the one of the next start, too; after the provider's word there is a new one.
-  start_key = case when b.state <> 'processing' then i.start_key when x.anew then case when i.unknown then i.start_key end when x.ended is not true then i.start_key
-    when coalesce(x.unknown, x.wordless and (coalesce(x.job, i.job) is not null or i.begun or x.tried), false) then coalesce(i.start_key, i.batch || '-' || i.n || ':' || i.round || case when x.replays > 0 then ':r' || x.replays else '' end) end
+  -- The key of a start whose job may be there is the one of the next start, too; after the provider's word there is a new one. One that a worker of the version before made is not here yet.
+  start_key = case when b.state <> 'processing' then i.start_key when x.anew then case when i.unknown then i.start_key end when x.ended is not true then case when coalesce(x.unsure, true) then i.start_key end
+    when coalesce(x.unknown, x.wordless and (coalesce(x.job, i.job) is not null or i.start_key is not null or x.tried), false) then coalesce(i.start_key, i.batch || '-' || i.n || ':' || i.round || case when x.replays > 0 then ':r' || x.replays else '' end) end
 from jsonb_to_recordset($1) x(batch uuid, round integer, ordinal integer, state text, job text, progress double precision, polls integer,
     polled boolean, heard boolean, anew boolean, ended boolean, last boolean, result text, code text, message text, type text,
-    begun boolean, held boolean, stepped boolean, unknown boolean, wordless boolean, tried boolean, replays integer)
+    unsure boolean, held boolean, stepped boolean, unknown boolean, wordless boolean, tried boolean, replays integer)
   join redrive.batches_remote b on b.id = x.batch
 where i.batch = x.batch and i.round = x.round and i.ordinal = x.ordinal
 
@@ -242,7 +242,7 @@ order by b.id
 
 -- items_again: failed items in a new round, but for those whose jobs succeeded as their provider said, or were asked to end and may still; of those whose end nobody knows the job is looked at, or asked for by the same key, instead of a second one
 update redrive.batches_item i set round = x.round, ordinal = y.ordinal, state = 'pending', task_id = null, job = case when i.unknown then i.job end, progress = null,
-  begun = i.unknown, held = false, stepped = false, start_key = case when i.unknown then i.start_key end, unknown = false, said = null,
+  in_flight = false, held = false, stepped = false, start_key = case when i.unknown then i.start_key end, unknown = false, said = null,
   poll_count = 0, last_poll_at = null, brought_at = null, started_at = null, ended_at = null, result = null,
   error_code = null, error_message = null, failure_type = null, released = false, late = false, called = 0
 from jsonb_to_recordset($1) x(batch uuid, round integer)
@@ -363,7 +363,7 @@ from redrive.batches_item where task_id = $1::text::uuid
 
 -- items_of: items by their tasks (a JSON array of ids), with what their batches say; payloads only of those to be started
 select i.task_id as task, i.batch, i.n, i.round, i.state, i.job, i.poll_count, i.progress, i.called, case when i.job is null then i.payload end as payload, extract(epoch from clock_timestamp())::double precision as now,
-  extract(epoch from clock_timestamp() - coalesce(i.started_at, i.brought_at))::double precision as age, b.cancelled_at is not null as cancelled, b.state as batch_state, i.begun, i.start_key, i.ordinal, i.stepped, b.max_in_flight, (t.facts ->> 'lanes')::integer as lanes,
+  extract(epoch from clock_timestamp() - coalesce(i.started_at, i.brought_at))::double precision as age, b.cancelled_at is not null as cancelled, b.state as batch_state, i.in_flight, i.start_key, i.ordinal, i.stepped, b.max_in_flight, (t.facts ->> 'lanes')::integer as lanes,
   case when i.job is null then (select jsonb_agg(o.ordinal)::text from redrive.batches_item o where o.batch = i.batch and o.round = i.round and o.stepped and o.state = 'pending' and o.n <> i.n) end as aside,
   (select min(o.n) from redrive.batches_item o where o.batch = i.batch and o.job = i.job and o.round = i.round and o.n <> i.n
     and (o.state = 'completed' or o.started_at < i.started_at or (o.started_at = i.started_at and o.n < i.n))) as shared_with
@@ -414,44 +414,60 @@ where i.batch = x.batch and i.n = x.n
 select i.task_id as task from redrive.batches_remote b
   join redrive.batches_item i on i.batch = b.id and i.round = b.round and i.state = 'pending'
   join redrive.task t on t.id = i.task_id
-where b.state = 'processing' and b.cancelled_at is not null and i.job is null and not i.begun and t.state in ('queued', 'delayed')
+where b.state = 'processing' and b.cancelled_at is not null and i.job is null and i.start_key is null and t.state in ('queued', 'delayed')
   and ($2::text is null or b.id = $2::text::uuid) and t.attempt_count = 0 and (t.memo is null or t.memo::jsonb ->> 'unsure' is null) limit $1
 
--- flight_locked: who takes places at a provider waits for others who do, and not for ever
-insert into redrive.batches_flight (provider)
-select x.provider from (select set_config('lock_timeout', '10s', true) as patience) s, jsonb_to_recordset($1) x(provider text)
+-- flight_locked: who takes places at a provider waits for others who do, and not for ever; and leaves how many there are, for those who are asked what is waited for
+insert into redrive.batches_flight (provider, most)
+select x.provider, x.most from (select set_config('lock_timeout', '10s', true) as patience) s, jsonb_to_recordset($1) x(provider text, most integer)
 where s.patience is not null order by 1
-on conflict (provider) do update set provider = excluded.provider
+on conflict (provider) do update set most = excluded.most
 
 -- items_begun: items that are about to be started, as far as there are places at their provider (most) and of their batch, by their order (place)
-with x as materialized (select * from jsonb_to_recordset($1) x(batch uuid, n integer, place integer, provider text, most integer)
+with x as materialized (select * from jsonb_to_recordset($1) x(batch uuid, n integer, round integer, key text, place integer, provider text, most integer)
 ), own as materialized (
   select b.id, b.max_in_flight, (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'processing')
-    + (select count(*) from redrive.batches_item i where i.batch = b.id and i.begun and i.state = 'pending') as flying
+    + (select count(*) from redrive.batches_item i where i.batch = b.id and i.in_flight and i.state = 'pending') as flying
   from redrive.batches_remote b where b.state = 'processing' and b.state in ('draft', 'queued', 'processing')
     and (b.id in (select x.batch from x) or b.provider in (select x.provider from x where x.most is not null))
 ), fits as (
-  select p.batch, p.n, p.most, row_number() over (order by p.place) as place
+  select p.batch, p.n, p.round, p.key, p.most, row_number() over (order by p.place) as place
   from (select x.*, row_number() over (partition by x.batch order by x.place) as in_batch from x) p join own o on o.id = p.batch
   where o.max_in_flight is null or p.in_batch <= o.max_in_flight - o.flying)
-update redrive.batches_item i set begun = true from fits f
-where i.batch = f.batch and i.n = f.n and (f.most is null or f.place <= f.most - (select sum(o.flying) from own o))
+update redrive.batches_item i set in_flight = true, start_key = coalesce(i.start_key, f.key) from fits f
+where i.batch = f.batch and i.n = f.n and i.round = f.round and i.state = 'pending' and (f.most is null or f.place <= f.most - (select sum(o.flying) from own o))
 
 -- items_unbounded: items that are about to be started, where nothing bounds how many
-update redrive.batches_item i set begun = true from jsonb_to_recordset($1) x(batch uuid, n integer) where i.batch = x.batch and i.n = x.n and i.state = 'pending'
+update redrive.batches_item i set in_flight = true, start_key = coalesce(i.start_key, x.key) from jsonb_to_recordset($1) x(batch uuid, n integer, round integer, key text)
+where i.batch = x.batch and i.n = x.n and i.round = x.round and i.state = 'pending'
 
 -- items_with_place: which of these items (a JSON array) have a place
-select i.batch, i.n from redrive.batches_item i join jsonb_to_recordset($1::jsonb) x(batch uuid, n integer) on i.batch = x.batch and i.n = x.n where i.begun
+select i.batch, i.n from redrive.batches_item i join jsonb_to_recordset($1::jsonb) x(batch uuid, n integer, round integer) on i.batch = x.batch and i.n = x.n and i.round = x.round where i.in_flight and i.state = 'pending'
 
--- flights: how many jobs each provider has, or may have, of batches that run; of them those of each batch that is bounded itself
-select b.provider, b.id, b.max_in_flight, (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'processing')
-  + (select count(*) from redrive.batches_item i where i.batch = b.id and i.begun and i.state = 'pending') as flying
-from redrive.batches_remote b where b.state = 'processing' and b.state in ('draft', 'queued', 'processing') and ($1::text is null or b.provider = $1)
+-- flights: how many jobs the provider of a batch ($1) has, or may have, of batches that run, how many of them are the batch's, and how many workers let it have
+select sum(x.flying)::bigint as flying, sum(case when x.own then x.flying end)::bigint as own, min(x.most) as most from (
+  select b.id = o.id as own, f.most, (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'processing')
+    + (select count(*) from redrive.batches_item i where i.batch = b.id and i.in_flight and i.state = 'pending') as flying
+  from redrive.batches_remote o join redrive.batches_remote b on b.provider = o.provider left join redrive.batches_flight f on f.provider = o.provider
+  where o.id = $1::text::uuid and b.state = 'processing' and b.state in ('draft', 'queued', 'processing')) x
 
--- flight_waiting: items that wait for a place, the longest first, so many ($1)
-select i.task_id as task, i.batch, b.provider from redrive.batches_item i
-  join redrive.batches_remote b on b.id = i.batch and b.round = i.round and b.state = 'processing' join redrive.task t on t.id = i.task_id
-where i.held and i.state = 'pending' and t.state = 'delayed' order by i.brought_at, i.n limit $1
+-- flight_waiting: items that wait for a place and may have one, by the bounds of their provider ($1) and of their batch: the longest first, of each provider in turn, so many ($2)
+with own as materialized (
+  select b.id, b.round, b.provider, b.max_in_flight, (select count(*) from redrive.batches_item i where i.batch = b.id and i.state = 'processing')
+    + (select count(*) from redrive.batches_item i where i.batch = b.id and i.in_flight and i.state = 'pending') as flying
+  from redrive.batches_remote b where b.state = 'processing' and b.state in ('draft', 'queued', 'processing')
+    and exists (select 1 from redrive.batches_item i where i.held and i.state = 'pending')
+), free as materialized (
+  select o.id, o.round, o.provider, o.max_in_flight - o.flying as in_batch, $1::bigint - sum(o.flying) over (partition by o.provider) as places from own o
+), waiting as (
+  select f.*, i.task_id, i.brought_at, i.n, row_number() over (partition by i.batch order by i.brought_at, i.n) as nth
+  from free f join redrive.batches_item i on i.batch = f.id and i.round = f.round and i.held and i.state = 'pending'
+    join redrive.task t on t.id = i.task_id and t.state = 'delayed'
+  where coalesce(f.places, 1) > 0 and coalesce(f.in_batch, 1) > 0
+), fits as (
+  select w.task_id, w.places, row_number() over (partition by w.provider order by w.brought_at, w.n) as place
+  from waiting w where (w.in_batch is null or w.nth <= w.in_batch) and (w.places is null or w.nth <= w.places))
+select task_id as task from fits where places is null or place <= places order by place limit $2
 
 -- remote_waiting: what the items of a batch's round wait for, each sort with how many, the first, and what is said of it
 select x.what, count(*) as n, min(x.n) as first, min(x.message) as message from (

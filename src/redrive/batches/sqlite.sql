@@ -163,17 +163,18 @@ update redrive_batches_item as i set
   result = coalesce(x.result, i.result), error_code = case when x.open or x.code is not null then x.code else i.error_code end,
   error_message = case when x.open or x.code is not null then x.message else i.error_message end,
   failure_type = case when x.open or x.code is not null then x.type else i.failure_type end,
-  begun = case when x.anew then i.unknown else coalesce(x.begun, i.begun) end,
+  in_flight = i.in_flight and coalesce(x.unsure, 1) and not (coalesce(x.anew, 0) or coalesce(x.ended, 0)),
   held = coalesce(x.held, 0),
   stepped = coalesce(x.stepped, 0) or (i.stepped and not coalesce(x.anew, 0)),
-  unknown = case when not x.open then i.unknown else coalesce(x.ended, 0) and coalesce(x.unknown, x.wordless and (coalesce(x.job, i.job) is not null or i.begun or coalesce(x.tried, 0)), 0) end,
+  unknown = case when not x.open then i.unknown else coalesce(x.ended, 0) and coalesce(x.unknown, x.wordless and (coalesce(x.job, i.job) is not null or i.start_key is not null or coalesce(x.tried, 0)), 0) end,
   said = case when x.anew then null else i.said end,
-  start_key = case when not x.open then i.start_key when x.anew then case when i.unknown then i.start_key end when not coalesce(x.ended, 0) then i.start_key
-    when coalesce(x.unknown, x.wordless and (coalesce(x.job, i.job) is not null or i.begun or coalesce(x.tried, 0)), 0) then coalesce(i.start_key, i.batch || '-' || i.n || ':' || i.round || case when x.replays > 0 then ':r' || x.replays else '' end) end
+  -- The key of a start whose job may be there is the one of the next start, too; after the provider's word there is a new one. One that a worker of the version before made is not here yet.
+  start_key = case when not x.open then i.start_key when x.anew then case when i.unknown then i.start_key end when not coalesce(x.ended, 0) then case when coalesce(x.unsure, 1) then i.start_key end
+    when coalesce(x.unknown, x.wordless and (coalesce(x.job, i.job) is not null or i.start_key is not null or coalesce(x.tried, 0)), 0) then coalesce(i.start_key, i.batch || '-' || i.n || ':' || i.round || case when x.replays > 0 then ':r' || x.replays else '' end) end
 from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round, v.value ->> 'ordinal' as ordinal, v.value ->> 'state' as state,
     v.value ->> 'job' as job, v.value ->> 'progress' as progress, v.value ->> 'polls' as polls, v.value ->> 'polled' as polled, v.value ->> 'heard' as heard,
     v.value ->> 'anew' and b.state = 'processing' as anew, v.value ->> 'ended' as ended, v.value ->> 'last' as last, v.value ->> 'result' as result, v.value ->> 'code' as code,
-    v.value ->> 'message' as message, v.value ->> 'type' as type, b.state = 'processing' as open, v.value ->> 'begun' as begun, v.value ->> 'held' as held, v.value ->> 'stepped' as stepped,
+    v.value ->> 'message' as message, v.value ->> 'type' as type, b.state = 'processing' as open, v.value ->> 'unsure' as unsure, v.value ->> 'held' as held, v.value ->> 'stepped' as stepped,
     v.value ->> 'unknown' as unknown, v.value ->> 'wordless' as wordless, v.value ->> 'tried' as tried, v.value ->> 'replays' as replays
   from json_each(?1) v join redrive_batches_remote b on b.id = v.value ->> 'batch') x
 where i.batch = x.batch and i.round = x.round and i.ordinal = x.ordinal
@@ -258,7 +259,7 @@ order by b.id
 
 -- items_again: failed items in a new round, but for those whose jobs succeeded as their provider said, or were asked to end and may still; of those whose end nobody knows the job is looked at, or asked for by the same key, instead of a second one
 update redrive_batches_item set round = x.round, ordinal = y.ordinal, state = 'pending', task_id = null, job = case when unknown then job end, progress = null,
-  begun = unknown, held = 0, stepped = 0, start_key = case when unknown then start_key end, unknown = 0, said = null,
+  in_flight = 0, held = 0, stepped = 0, start_key = case when unknown then start_key end, unknown = 0, said = null,
   poll_count = 0, last_poll_at = null, brought_at = null, started_at = null, ended_at = null, result = null,
   error_code = null, error_message = null, failure_type = null, released = 0, late = 0, called = 0
 from (select v.value ->> 'batch' as batch, v.value ->> 'round' as round from json_each(?1) v) x
@@ -377,7 +378,7 @@ from redrive_batches_item where task_id = ?1
 
 -- items_of: items by their tasks (a JSON array of ids), with what their batches say; payloads only of those to be started
 select i.task_id as task, i.batch, i.n, i.round, i.state, i.job, i.poll_count, i.progress, i.called, case when i.job is null then i.payload end as payload, (julianday('now') - 2440587.5) * 86400.0 as now,
-  (unixepoch() * 1000000 - coalesce(i.started_at, i.brought_at)) / 1000000.0 as age, b.cancelled_at is not null as cancelled, b.state as batch_state, i.begun, i.start_key, i.ordinal, i.stepped, b.max_in_flight, t.facts ->> 'lanes' as lanes,
+  (unixepoch() * 1000000 - coalesce(i.started_at, i.brought_at)) / 1000000.0 as age, b.cancelled_at is not null as cancelled, b.state as batch_state, i.in_flight, i.start_key, i.ordinal, i.stepped, b.max_in_flight, t.facts ->> 'lanes' as lanes,
   case when i.job is null then (select json_group_array(o.ordinal) from redrive_batches_item o where o.batch = i.batch and o.round = i.round and o.stepped and o.state = 'pending' and o.n <> i.n) end as aside,
   (select min(o.n) from redrive_batches_item o where o.batch = i.batch and o.job = i.job and o.round = i.round and o.n <> i.n
     and (o.state = 'completed' or o.started_at < i.started_at or (o.started_at = i.started_at and o.n < i.n))) as shared_with
@@ -428,43 +429,61 @@ where redrive_batches_item.batch = x.batch and redrive_batches_item.n = x.n
 select i.task_id as task from redrive_batches_remote b
   cross join redrive_batches_item i on i.batch = b.id and i.round = b.round and i.state = 'pending'
   cross join redrive_task t on t.id = i.task_id
-where b.state = 'processing' and b.state in ('draft', 'queued', 'processing') and b.cancelled_at is not null and i.job is null and not i.begun and t.state in ('queued', 'delayed')
+where b.state = 'processing' and b.state in ('draft', 'queued', 'processing') and b.cancelled_at is not null and i.job is null and i.start_key is null and t.state in ('queued', 'delayed')
   and (?2 is null or b.id = ?2) and t.attempt_count = 0 and (t.memo is null or t.memo ->> 'unsure' is null) limit ?1
 
--- flight_locked: who takes places at a provider waits for others who do: here all writers do
-select ?1
+-- flight_locked: who takes places at a provider waits for others who do: here all writers do; and leaves how many there are, for those who are asked what is waited for
+insert into redrive_batches_flight (provider, most)
+select v.value ->> 'provider', v.value ->> 'most' from json_each(?1) v where true
+on conflict (provider) do update set most = excluded.most
 
 -- items_begun: items that are about to be started, as far as there are places at their provider (most) and of their batch, by their order (place)
 with x as materialized (
-  select v.value ->> 'batch' as batch, v.value ->> 'n' as n, v.value ->> 'place' as place, v.value ->> 'provider' as provider, v.value ->> 'most' as most from json_each(?1) v
+  select v.value ->> 'batch' as batch, v.value ->> 'n' as n, v.value ->> 'round' as round, v.value ->> 'key' as key, v.value ->> 'place' as place, v.value ->> 'provider' as provider, v.value ->> 'most' as most from json_each(?1) v
 ), own as materialized (
   select b.id, b.max_in_flight, (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'processing')
-    + (select count(*) from redrive_batches_item i where i.batch = b.id and i.begun and i.state = 'pending') as flying
+    + (select count(*) from redrive_batches_item i indexed by redrive_batches_item_in_flight where i.batch = b.id and i.in_flight and i.state = 'pending') as flying
   from redrive_batches_remote b where b.state = 'processing' and b.state in ('draft', 'queued', 'processing')
     and (b.id in (select x.batch from x) or b.provider in (select x.provider from x where x.most is not null))
 ), fits as (
-  select p.batch, p.n, p.most, row_number() over (order by p.place) as place
+  select p.batch, p.n, p.round, p.key, p.most, row_number() over (order by p.place) as place
   from (select x.*, row_number() over (partition by x.batch order by x.place) as in_batch from x) p join own o on o.id = p.batch
   where o.max_in_flight is null or p.in_batch <= o.max_in_flight - o.flying)
-update redrive_batches_item set begun = 1 from fits f
-where redrive_batches_item.batch = f.batch and redrive_batches_item.n = f.n and (f.most is null or f.place <= f.most - (select sum(o.flying) from own o))
+update redrive_batches_item as i set in_flight = 1, start_key = coalesce(i.start_key, f.key) from fits f
+where i.batch = f.batch and i.n = f.n and i.round = f.round and i.state = 'pending' and (f.most is null or f.place <= f.most - (select sum(o.flying) from own o))
 
 -- items_unbounded: items that are about to be started, where nothing bounds how many
-update redrive_batches_item set begun = 1 from (select v.value ->> 'batch' as batch, v.value ->> 'n' as n from json_each(?1) v) x
-where redrive_batches_item.batch = x.batch and redrive_batches_item.n = x.n and redrive_batches_item.state = 'pending'
+update redrive_batches_item as i set in_flight = 1, start_key = coalesce(i.start_key, x.key)
+from (select v.value ->> 'batch' as batch, v.value ->> 'n' as n, v.value ->> 'round' as round, v.value ->> 'key' as key from json_each(?1) v) x
+where i.batch = x.batch and i.n = x.n and i.round = x.round and i.state = 'pending'
 
 -- items_with_place: which of these items (a JSON array) have a place
-select i.batch, i.n from json_each(?1) v cross join redrive_batches_item i on i.batch = v.value ->> 'batch' and i.n = v.value ->> 'n' where i.begun
+select i.batch, i.n from json_each(?1) v cross join redrive_batches_item i on i.batch = v.value ->> 'batch' and i.n = v.value ->> 'n' and i.round = v.value ->> 'round' where i.in_flight and i.state = 'pending'
 
--- flights: how many jobs each provider has, or may have, of batches that run; of them those of each batch that is bounded itself
-select b.provider, b.id, b.max_in_flight, (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'processing')
-  + (select count(*) from redrive_batches_item i where i.batch = b.id and i.begun and i.state = 'pending') as flying
-from redrive_batches_remote b where b.state = 'processing' and b.state in ('draft', 'queued', 'processing') and (?1 is null or b.provider = ?1)
+-- flights: how many jobs the provider of a batch (?1) has, or may have, of batches that run, how many of them are the batch's, and how many workers let it have
+select sum(x.flying) as flying, sum(case when x.own then x.flying end) as own, min(x.most) as most from (
+  select b.id = o.id as own, f.most, (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'processing')
+    + (select count(*) from redrive_batches_item i indexed by redrive_batches_item_in_flight where i.batch = b.id and i.in_flight and i.state = 'pending') as flying
+  from redrive_batches_remote o join redrive_batches_remote b on b.provider = o.provider left join redrive_batches_flight f on f.provider = o.provider
+  where o.id = ?1 and b.state = 'processing' and b.state in ('draft', 'queued', 'processing')) x
 
--- flight_waiting: items that wait for a place, the longest first, so many (?1)
-select i.task_id as task, i.batch, b.provider from redrive_batches_item i
-  join redrive_batches_remote b on b.id = i.batch and b.round = i.round and b.state = 'processing' join redrive_task t on t.id = i.task_id
-where i.held and i.state = 'pending' and t.state = 'delayed' order by i.brought_at, i.n limit ?1
+-- flight_waiting: items that wait for a place and may have one, by the bounds of their provider (?1) and of their batch: the longest first, of each provider in turn, so many (?2)
+with own as materialized (
+  select b.id, b.round, b.provider, b.max_in_flight, (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'processing')
+    + (select count(*) from redrive_batches_item i indexed by redrive_batches_item_in_flight where i.batch = b.id and i.in_flight and i.state = 'pending') as flying
+  from redrive_batches_remote b where b.state = 'processing' and b.state in ('draft', 'queued', 'processing')
+    and exists (select 1 from redrive_batches_item i indexed by redrive_batches_item_held where i.held and i.state = 'pending')
+), free as materialized (
+  select o.id, o.round, o.provider, o.max_in_flight - o.flying as in_batch, ?1 - sum(o.flying) over (partition by o.provider) as places from own o
+), waiting as (
+  select f.*, i.task_id, i.brought_at, i.n, row_number() over (partition by i.batch order by i.brought_at, i.n) as nth
+  from free f cross join redrive_batches_item i indexed by redrive_batches_item_held on i.batch = f.id and i.round = f.round and i.held and i.state = 'pending'
+    cross join redrive_task t on t.id = i.task_id and t.state = 'delayed'
+  where coalesce(f.places, 1) > 0 and coalesce(f.in_batch, 1) > 0
+), fits as (
+  select w.task_id, w.places, row_number() over (partition by w.provider order by w.brought_at, w.n) as place
+  from waiting w where (w.in_batch is null or w.nth <= w.in_batch) and (w.places is null or w.nth <= w.places))
+select task_id as task from fits where places is null or place <= places order by place limit ?2
 
 -- remote_waiting: what the items of a batch's round wait for, each sort with how many, the first, and what is said of it
 select x.what, count(*) as n, min(x.n) as first, min(x.message) as message from (

@@ -2,16 +2,17 @@
 
 An item takes its place before it is started, in a transaction that counts what is there, one at a time for each
 provider: so the bound holds over all workers. It has the place until it has ended, or its provider has said that the
-start did not come about. Those that find none wait, and a duty makes as many due as places are free. Where nothing is
-bounded the place is noted all the same: a worker that dies leaves behind that a start may have gone out.
+start did not come about: one that is retried takes another, also where an earlier start of it may have gone out. Those
+that find none wait, and a duty makes as many due as places are free. Where nothing is bounded the place is noted all
+the same, with the key of the start: a worker that dies leaves behind that it may have gone out.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE
@@ -26,59 +27,54 @@ from redrive.kernel.task import State
 PAGE = 200
 # A document that is there once an item has waited for a place: before, nobody has to look for such items.
 COLLECTION, WAITED = "batch_places", "waited"
-Place = tuple[str, int]  # a batch, and the place of an item in it
+
+
+class Start(NamedTuple):
+    """An item that is about to be started, and the key by which its provider knows that."""
+
+    batch: str
+    n: int
+    round: int
+    key: str
 
 
 async def take_places(
-    store: Store, provider: str, most: int | None, items: Sequence[Place], *, bounded: bool
-) -> set[Place]:
-    """Notes that these items are about to be started; returns those that may be, by the bounds of their provider and of
-    their batches. Where none is ``bounded``, that is all of them."""
-    wanted = tuple(
-        {"batch": batch, "n": n, "place": at, "provider": provider, "most": most} for at, (batch, n) in enumerate(items)
-    )
+    store: Store, provider: str, most: int | None, starts: Sequence[Start], *, bounded: bool
+) -> set[tuple[str, int]]:
+    """Notes that these items are about to be started; returns those that may be, each by its batch and place in it, by
+    the bounds of their provider and of their batches. Where none is ``bounded``, that is all of them."""
+    wanted = tuple({**one._asdict(), "place": at, "provider": provider, "most": most} for at, one in enumerate(starts))
     if not bounded:
         await store.apply(Commit(rows=[Rows(FEATURE, "items_unbounded", wanted)]))
-        return set(items)
-    locked = Rows(FEATURE, "flight_locked", ({"provider": provider},))
+        return {(one.batch, one.n) for one in starts}
+    locked = Rows(FEATURE, "flight_locked", ({"provider": provider, "most": most},))
     await store.apply(Commit(rows=[locked, Rows(FEATURE, "items_begun", wanted)]))
     rows = await store.feature_rows(FEATURE, "items_with_place", json.dumps(wanted))
     taken = {(str(row["batch"]), row["n"]) for row in rows}
-    if len(taken) < len(items) and await store.record(COLLECTION, WAITED) is None:
+    if len(taken) < len(starts) and await store.record(COLLECTION, WAITED) is None:
         with suppress(ChangedMeanwhile):  # another worker has
             await store.apply(Commit(puts=[Put(COLLECTION, WAITED, {}, state=WAITED)]))
     return taken
 
 
 async def fill_places(store: Store, most: int | None, stopping: Callable[[], bool]) -> None:
-    """Makes items due that wait for a place, as many as there are places, the longest first."""
-    waiting = await store.feature_rows(FEATURE, "flight_waiting", PAGE)
-    if not waiting or stopping():
-        return
-    free = await _free(store, most)
-    due = []
-    for row in waiting:
-        names = [name for name in (row["provider"], str(row["batch"])) if name in free]
-        if all(free[name] > 0 for name in names):
-            due.append(Transition(UUID(str(row["task"])), Event.DUE, State.QUEUED))
-            free.subtract(names)
-    if due:
+    """Makes items due that wait for a place, as many as there are places, the longest first: a provider or a batch that
+    has none holds up no other."""
+    waiting = [] if stopping() else await store.feature_rows(FEATURE, "flight_waiting", most, PAGE)
+    if waiting:
+        due = [Transition(UUID(str(row["task"])), Event.DUE, State.QUEUED) for row in waiting]
         await store.apply(Commit(transitions=due))
 
 
-async def in_flight(store: Store, provider: str) -> tuple[int, dict[str, int]]:
-    """Returns how many jobs a provider has, or may have, and how many of them each batch."""
-    rows = await store.feature_rows(FEATURE, "flights", provider)
-    return sum(row["flying"] for row in rows), {str(row["id"]): row["flying"] for row in rows}
+class Flights(NamedTuple):
+    """How many jobs a provider has, or may have, and how many of them a batch; and how many its workers let it have."""
+
+    of_provider: int
+    of_batch: int
+    most: int | None
 
 
-async def _free(store: Store, most: int | None) -> Counter[str]:
-    """Returns the places that are free, of providers and of batches that are bounded."""
-    free = Counter[str]()
-    for row in await store.feature_rows(FEATURE, "flights", None):
-        if row["max_in_flight"] is not None:
-            free[str(row["id"])] = row["max_in_flight"] - row["flying"]
-        if most is not None:
-            free.setdefault(row["provider"], most)
-            free[row["provider"]] -= row["flying"]
-    return free
+async def in_flight(store: Store, batch: UUID) -> Flights:
+    """Returns what is in flight at the provider of a batch that runs."""
+    [row] = await store.feature_rows(FEATURE, "flights", str(batch))
+    return Flights(row["flying"] or 0, row["own"] or 0, row["most"])

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from redrive.batches.batch import FEATURE, BatchState, ItemState
 from redrive.batches.remote import polling_policy
-from redrive.batches.remote.in_flight import take_places
+from redrive.batches.remote.in_flight import Start, take_places
 from redrive.batches.remote.item_memo import ItemMemo
 from redrive.batches.remote.lanes import BATCH_CANCELLED, BATCH_SETTLED
 from redrive.batches.remote.names import CALLBACK_PATH, item_kind
@@ -53,8 +53,8 @@ class Row:
     shared_with: int | None  # the item whose job it is: a provider gave the same id to both
     called: bool  # its provider has said that it has ended, and nobody has looked since
     now: float  # by the store's clock
-    begun: bool  # a start of it may have reached the provider
-    start_key: str | None  # of an earlier start whose job may be there
+    in_flight: bool  # it has a place
+    start_key: str | None  # of a start that may have reached the provider
     bounded: bool  # its batch says how many of its jobs may run at once
     in_lane: bool  # of a task of the version before, nobody knows its lane
     may_step: bool  # no other item has stepped out of its lane either
@@ -78,7 +78,7 @@ class Row:
             row["shared_with"],
             row["called"] == 1,
             float(row["now"]),
-            bool(row["begun"]),
+            bool(row["in_flight"]),
             row["start_key"],
             row["max_in_flight"] is not None,
             bool(row["lanes"]) and not row["stepped"],
@@ -160,17 +160,21 @@ class ItemHandler:
     async def _with_places(self, store: Store, new: list[tuple[BulkItem, Row]]) -> list[tuple[BulkItem, Row]]:
         """Returns those that may be started now, as far as the number of jobs in flight is bounded; the others wait.
         That they are about to be is in the store before their requests go out: whatever becomes of this worker."""
-        places = [(row.batch, row.n) for _, row in new if not row.begun]
-        if not places:
+        starts = [
+            Start(row.batch, row.n, row.round, row.key(item.context.task.replay_count))
+            for item, row in new
+            if not row.in_flight
+        ]
+        if not starts:
             return new
         bounded = self._max_in_flight is not None or any(row.bounded for _, row in new)
-        taken = await take_places(store, self._name, self._max_in_flight, places, bounded=bounded)
+        taken = await take_places(store, self._name, self._max_in_flight, starts, bounded=bounded)
         found = []
         for item, row in new:
-            if row.begun or (row.batch, row.n) in taken:
+            if row.in_flight or (row.batch, row.n) in taken:
                 found.append((item, row))
             else:
-                item.answer(polling_policy.no_place(_memo(item), self._policy))
+                item.answer(polling_policy.no_place(_memo(item), self._policy, unsure=_unsure(item, row)))
         return found
 
     async def _start(self, provider: RemoteProvider, item: BulkItem, row: Row) -> bool | _Failed:
@@ -297,7 +301,7 @@ async def _rows(store: Store, bulk: Bulk) -> dict[str, Row]:
 
 def _unsure(item: BulkItem, row: Row) -> bool:
     """Returns whether an item without a job may have one all the same: a second attempt follows a worker that died."""
-    return row.begun or item.context.task.attempt > 1 or _memo(item).unsure
+    return row.start_key is not None or item.context.task.attempt > 1 or _memo(item).unsure
 
 
 def _allowed(own: Pass, item: BulkItem, row: Row) -> bool:

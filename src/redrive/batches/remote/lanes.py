@@ -136,7 +136,7 @@ def _change(transition: Transition, landed: Landed, memo: ItemMemo) -> dict[str,
     if transition.event is not Event.SNOOZE:
         return None
     if memo.job is None:  # it could not be started yet
-        waits = {"begun": memo.unsure, "held": memo.flight, "stepped": memo.stepped, "message": memo.why}
+        waits = {"unsure": memo.unsure, "held": memo.flight, "stepped": memo.stepped, "message": memo.why}
         return {"state": ItemState.PENDING, **waits} if memo.why or memo.unsure else None
     named = {name: getattr(memo, name) for name in ("job", "polls", "polled", "heard", "progress")}
     return {"state": ItemState.PROCESSING, **named, "message": memo.why}

@@ -8,14 +8,17 @@ are settled as unknown, and ``redrive batch reconcile`` asks about them.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE, ItemState
 from redrive.batches.remote.end_items import lost_items
 from redrive.batches.remote.job_result import kept_result
+from redrive.batches.remote.model import find_remote
 from redrive.batches.remote.names import item_kind
 from redrive.batches.remote.polling_policy import JOB_FAILED, provider_code
 from redrive.batches.remote.reconcile import MISSING, UNANSWERED, Said, ask_provider
@@ -35,7 +38,9 @@ if TYPE_CHECKING:
 
 PAGE = 100
 AGAIN_S = 15.0  # until a provider that could not be asked is asked again
+LEAST_S = 60.0  # for which a look that failed by itself is repeated, also where nobody waits for a provider
 WORKER = "worker"
+logger = logging.getLogger("redrive.batches")
 
 
 async def last_look(
@@ -44,9 +49,23 @@ async def last_look(
     """Asks about a page of such items. Returns that there is more to ask, or that the provider could not be asked and
     is asked again; None when the batch can be settled. ``unended``: items that nobody will run any more; ``state``:
     what was left by the look before."""
+    seen = {"after": 0, "since": None, "unanswered": 0, **(state or {})}
+    try:
+        return await _look(app, store, batch, unended, seen, seconds)
+    except Exception as error:  # ours: what the provider would have said is not known for that
+        if (await find_remote(store, batch.id)).version != batch.version:
+            raise  # somebody else has moved it: it is looked at anew
+        text = "the last look at batch %s failed, and is repeated: %s: %s"
+        told = {"event": "batch.last_look_failed"}
+        logger.warning(text, batch.id, type(error).__name__, error, extra=told)
+        return await _again(store, seen, max(seconds, LEAST_S))
+
+
+async def _look(
+    app: App, store: Store, batch: RemoteBatch, unended: int, seen: Mapping[str, Any], seconds: float
+) -> Snooze | None:
     if unended:
         await store.apply(Commit(rows=lost_items(batch, unended)))
-    seen = {"after": 0, "since": None, "unanswered": 0, **(state or {})}
     rows = await store.feature_rows(FEATURE, "items_unseen", str(batch.id), batch.round, seen["after"], PAGE)
     if rows and await _circuit_open(store, batch):
         return await _again(store, seen, seconds)
@@ -70,7 +89,13 @@ async def _again(store: Store, seen: Mapping[str, Any], seconds: float) -> Snooz
     now = (await store.now()).timestamp()
     since = now if seen["since"] is None else seen["since"]
     left = since + seconds - now
-    return Snooze(min(AGAIN_S, left), state={"since": since}) if left > 0 else None
+    return Snooze(min(AGAIN_S, left), state={"since": since, "until": since + seconds}) if left > 0 else None
+
+
+def last_look_until(state: Mapping[str, Any] | None) -> datetime | None:
+    """Returns until when a settlement asks again, by what its last look has left; None before the first one."""
+    until = (state or {}).get("until")
+    return None if until is None else datetime.fromtimestamp(until, UTC)
 
 
 def _answer(one: Said) -> dict[str, Any] | None:

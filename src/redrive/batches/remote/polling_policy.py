@@ -113,19 +113,19 @@ def put_off(memo: ItemMemo, *, unsure: bool = False) -> Snooze:
     return Snooze(0.0, state=kept.state() or None, evidence=False)
 
 
-def no_place(memo: ItemMemo, policy: PollingPolicy) -> Snooze:
+def no_place(memo: ItemMemo, policy: PollingPolicy, *, unsure: bool = False) -> Snooze:
     """Returns what becomes of an item that may not be started, since as many jobs run as may: when one has ended, it is
-    made due; else it looks by itself after a while."""
+    made due; else it looks by itself after a while. ``unsure``: an earlier start of it may have come about."""
     why = "as many jobs are in flight as may be (BATCH_MAX_IN_FLIGHT, or the batch's own bound)"
-    return Snooze(
-        max(policy.later, 1.0), state=replace(memo, stepped=False, flight=True, why=why).state(), evidence=False
-    )
+    kept = replace(memo, stepped=False, flight=True, why=why, unsure=memo.unsure or unsure)
+    return Snooze(max(policy.later, 1.0), state=kept.state(), evidence=False)
 
 
 def interrupted(memo: ItemMemo) -> Snooze:
     """Returns what becomes of an item whose start was cut short: it goes back to its queue, as one that may have a
     job."""
-    return Snooze(0.0, state=replace(memo, stepped=False, unsure=True).state(), evidence=False)
+    kept = replace(memo, stepped=False, flight=False, why=None, unsure=True)
+    return Snooze(0.0, state=kept.state(), evidence=False)
 
 
 def start_again(failed: FailedStart, policy: PollingPolicy) -> Snooze:

@@ -25,7 +25,6 @@ from redrive.batches.remote.model import (
     no_items,
 )
 from redrive.batches.remote.wait_reasons import remote_waits_for
-from redrive.batches.settings import BatchSettings
 from redrive.feature import InvalidInput, Role, Service
 from redrive.kernel.classify import FailureType
 from redrive.kernel.task import check_int
@@ -136,8 +135,7 @@ class RemoteBatchReads(Service):
     async def waits_for(self, batch: UUID | str) -> builtins.list[Reason]:
         """Returns what it waits for, and each of its items that has not ended."""
         words = self._session.caller.role >= Role.OPERATOR
-        own = self._session.settings.of(BatchSettings)
-        return await remote_waits_for(self._store, await self.show(batch), own, words=words)
+        return await remote_waits_for(self._store, await self.show(batch), words=words)
 
     async def history(self, batch: RemoteBatch) -> history.History | None:
         """Returns how the items of its last round ended over time; None while that has not begun."""

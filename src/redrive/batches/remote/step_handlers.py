@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 Step = Callable[["Store", RemoteBatch, "Context"], Awaitable[Any]]
 TRIES = 5  # where somebody else changes the same batch
 AGAIN_S = 5.0  # until a settlement looks again at items that somebody retried at the last moment
-LOOKS = 2  # attempts of a settlement that ask the provider: where workers die of that, it is settled without
+LOOKS = 2  # that did not end: where workers die or hang of asking the provider, a batch is settled without
+UNENDED = ("lease_expired", "worker_lost", "timeout")
 
 
 class StepHandlers:
@@ -125,7 +126,7 @@ class StepHandlers:
             return {"state": batch.state, "waits": left["n"]}  # the end of the last item brings another settlement
         if left["alive"]:
             return Snooze(AGAIN_S)
-        if context.task.attempt <= LOOKS:
+        if await _may_look(store, context):
             bound = self._settings.last_look_seconds
             waits = await last_look(self._app, store, batch, left["n"], context.state, bound)
             if waits is not None:
@@ -141,6 +142,14 @@ class StepHandlers:
         if counts.unreleased:
             await store.apply(commits.released(batch, counts.unreleased))
         return {"released": counts.unreleased}
+
+
+async def _may_look(store: Store, context: Context) -> bool:
+    """Returns whether a settlement asks the provider once more. An attempt that failed says nothing against it."""
+    if context.task.attempt <= LOOKS:
+        return True
+    found = await store.timeline(context.task.id, documents=0)
+    return found is None or sum(one.reason in UNENDED for one in found.attempts) < LOOKS
 
 
 async def _taken(

@@ -8,11 +8,12 @@ from typing import Any
 
 from redrive.batches.batch import FEATURE, BatchState
 from redrive.batches.remote.in_flight import in_flight
+from redrive.batches.remote.last_look import last_look_until
 from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.names import DISPATCH, RELEASE, SETTLE, item_kind
-from redrive.batches.settings import BatchSettings
 from redrive.batches.wait_reasons import WAITING, reasons_of
 from redrive.feature import Store
+from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.reads import Query
 from redrive.ledger.accounts import available
 from redrive.ops.why import Reason
@@ -23,9 +24,10 @@ LAST_LOOK = "last_look"
 ORDINARY = (TURN, JOB)  # what time alone cures
 
 
-async def remote_waits_for(store: Store, batch: RemoteBatch, own: BatchSettings, *, words: bool) -> list[Reason]:
+async def remote_waits_for(store: Store, batch: RemoteBatch, *, words: bool) -> list[Reason]:
     """Returns what its items wait for, each of them, or the step that is next. Of a step one task is looked at, perhaps
-    of another batch: what holds up one of its kind holds up all. ``words``: what the provider said is quoted."""
+    of another batch: what holds up one of its kind holds up all. ``words``: what the provider said is quoted. Figures
+    are those that workers left in the store: whoever asks may have other settings."""
     short = await _money(store, batch)
     if batch.settled:
         return short
@@ -35,23 +37,23 @@ async def remote_waits_for(store: Store, batch: RemoteBatch, own: BatchSettings,
     elif batch.join_id is not None:
         queries.append(Query(WAITING, item_kind(batch.provider), join=str(batch.join_id), limit=1, documents=0))
     held = await reasons_of(store, [task for query in queries for task in await store.find(query)])
-    return [*short, *held, *await _items(store, batch, own, words)]
+    return [*short, *held, *await _items(store, batch, words)]
 
 
-async def _items(store: Store, batch: RemoteBatch, own: BatchSettings, words: bool) -> list[Reason]:
+async def _items(store: Store, batch: RemoteBatch, words: bool) -> list[Reason]:
     """Returns what the items wait for that have not ended, those that stand still first."""
     rows = await store.feature_rows(FEATURE, "remote_waiting", str(batch.id), batch.round)
     if batch.state is BatchState.QUEUED:
         return []
     if not rows:
-        return await _last_look(store, batch, own)
+        return await _last_look(store, batch)
     found = {row["what"]: row for row in rows}
     told = {
         "start": (START, "{n} could not be started yet, the first is item {first}{message}"),
         "unseen": (UNSEEN, "{n} could not be looked at the last time, the first is item {first}{message}"),
-        "flight": (IN_FLIGHT, "{n} for a place: " + (await _flight(store, batch, own) if "flight" in found else "")),
+        "flight": (IN_FLIGHT, "{n} for a place: " + (await _flight(store, batch) if "flight" in found else "")),
         "due": (TURN, "{n} to be started"),
-        "turn": (TURN, f"{{n}} for their turn: at most {own.max_start} of a batch wait to be started at once"),
+        "turn": (TURN, "{n} for their turn: they come as others are started (BATCH_WORKER_MAX_START_TASKS_PER_BATCH)"),
         "job": (JOB, f"{{n}} for their jobs at {batch.provider}"),
     }
     return [
@@ -61,7 +63,7 @@ async def _items(store: Store, batch: RemoteBatch, own: BatchSettings, words: bo
     ]
 
 
-async def _last_look(store: Store, batch: RemoteBatch, own: BatchSettings) -> list[Reason]:
+async def _last_look(store: Store, batch: RemoteBatch) -> list[Reason]:
     """Returns that the settlement waits for the provider's word about items that have ended without it."""
     (row,) = await store.feature_rows(FEATURE, "unknown_items", str(batch.id))
     if not row["n"]:
@@ -69,7 +71,10 @@ async def _last_look(store: Store, batch: RemoteBatch, own: BatchSettings) -> li
     kind = item_kind(batch.provider)
     down = any(one.open and kind in one.kinds for one in await store.circuits())
     why = f"the circuit of {batch.provider} is open" if down else f"{batch.provider} is asked once more"
-    then = f"after {own.last_look_seconds:g} seconds it is settled without (BATCH_LAST_LOOK_SECONDS)"
+    step = None if batch.step_task is None else await get_task(store, batch.step_task)
+    until = last_look_until(None if step is None else step.memo)
+    when = "in the end" if until is None else f"at {until:%Y-%m-%d %H:%M:%S} UTC"
+    then = f"{when} it is settled without (BATCH_LAST_LOOK_SECONDS)"
     return [Reason(LAST_LOOK, f"a last look at {row['n']} that ended without the provider's word: {why}; {then}")]
 
 
@@ -77,14 +82,13 @@ def _quoted(row: Mapping[str, Any], words: bool) -> str:
     return f": {row['message']}" if words and row["message"] else ""
 
 
-async def _flight(store: Store, batch: RemoteBatch, own: BatchSettings) -> str:
-    flying, of_batch = await in_flight(store, batch.provider)
-    here = of_batch.get(str(batch.id), 0)
+async def _flight(store: Store, batch: RemoteBatch) -> str:
+    flying, here, most = await in_flight(store, batch.id)
     bounds = []
     if batch.max_in_flight is not None and here >= batch.max_in_flight:
         bounds.append(f"{here} of {batch.max_in_flight} jobs of this batch are in flight (max_in_flight)")
-    if own.max_in_flight is not None and flying >= own.max_in_flight:
-        bounds.append(f"{flying} of {own.max_in_flight} jobs at {batch.provider} are in flight (BATCH_MAX_IN_FLIGHT)")
+    if most is not None and flying >= most:
+        bounds.append(f"{flying} of {most} jobs at {batch.provider} are in flight (BATCH_MAX_IN_FLIGHT)")
     return " and ".join(bounds).replace("{", "{{").replace("}", "}}") or "one has just become free"
 
 

@@ -21,18 +21,18 @@ end $$;
 revoke all on function redrive.batches_keep_paid() from public;
 create trigger batches_keep_paid before delete on redrive.batches_remote for each row
   when (old.account is not null and old.state <> 'draft') execute function redrive.batches_keep_paid();
--- That an item may be at its provider, though nobody has its job's id; that it waits for a place, as many jobs run as may,
--- or has stepped out of its lane, since its start fails; and that it has ended here without the provider's word, with the key by which a later start finds its job, and
+-- That an item takes a place at its provider, though nobody has its job's id yet; that it waits for a place, as many jobs run as may,
+-- or has stepped out of its lane, since its start fails; and that it has ended here without the provider's word, and the key of a start that may have gone out, by which a later one finds its job, and
 -- with what the provider said when somebody asked afterwards.
 alter table redrive.batches_item
-  add column begun boolean not null default false,
+  add column in_flight boolean not null default false,
   add column held boolean not null default false,
   add column stepped boolean not null default false,
   add column unknown boolean not null default false,
   add column start_key text,
   add column said text;
-create index batches_item_begun on redrive.batches_item (batch) where begun and state = 'pending';
-create index batches_item_held on redrive.batches_item (brought_at, n) where held and state = 'pending';
+create index batches_item_in_flight on redrive.batches_item (batch) where in_flight and state = 'pending';
+create index batches_item_held on redrive.batches_item (batch, brought_at, n) where held and state = 'pending';
 create index batches_item_stepped on redrive.batches_item (batch, ordinal) where stepped and state = 'pending';
 create index batches_item_unknown on redrive.batches_item (batch, n) where unknown;
 -- What ran all the same, and nobody has paid for.
@@ -45,8 +45,9 @@ alter table redrive.batches_remote
 alter table redrive.batches_remote add column pruned_at timestamptz;
 update redrive.batches_remote set ended_at = settled_at, settled_at = case when state = 'failed' and dispatched_at is null then null else settled_at end
 where settled_at is not null;
--- Who takes places at a provider holds its row: a lock that needs no right would let anybody keep everyone waiting.
-create table redrive.batches_flight (provider text primary key) with (fillfactor = 50);
+-- Who takes places at a provider holds its row: a lock that needs no right would let anybody keep everyone waiting. It says how many
+-- there are (null: any number), since whoever is asked what a batch waits for may have other settings than the workers.
+create table redrive.batches_flight (provider text primary key, most integer) with (fillfactor = 50);
 -- Asks the provider about items that ended without its word.
 insert into redrive.reserved_kind (begins, feature) values ('BATCH_RECONCILE', 'batches');
 -- What was made before knows whom it is about, too: inner batches, and what follows the end of one.

@@ -17,17 +17,17 @@ begin
   insert or ignore into redrive_batches_paid (id, account, price, round, completed, captured, released)
   values (old.id, old.account, old.price, old.round, old.completed, old.captured, old.released);
 end;
--- That an item may be at its provider, though nobody has its job's id; that it waits for a place, as many jobs run as may,
--- or has stepped out of its lane, since its start fails; and that it has ended here without the provider's word, with the key by which a later start finds its job, and
+-- That an item takes a place at its provider, though nobody has its job's id yet; that it waits for a place, as many jobs run as may,
+-- or has stepped out of its lane, since its start fails; and that it has ended here without the provider's word, and the key of a start that may have gone out, by which a later one finds its job, and
 -- with what the provider said when somebody asked afterwards.
-alter table redrive_batches_item add column begun integer not null default 0;
+alter table redrive_batches_item add column in_flight integer not null default 0;
 alter table redrive_batches_item add column held integer not null default 0;
 alter table redrive_batches_item add column stepped integer not null default 0;
 alter table redrive_batches_item add column unknown integer not null default 0;
 alter table redrive_batches_item add column start_key text;
 alter table redrive_batches_item add column said text;
-create index redrive_batches_item_begun on redrive_batches_item (batch) where begun and state = 'pending';
-create index redrive_batches_item_held on redrive_batches_item (brought_at, n) where held and state = 'pending';
+create index redrive_batches_item_in_flight on redrive_batches_item (batch) where in_flight and state = 'pending';
+create index redrive_batches_item_held on redrive_batches_item (batch, brought_at, n) where held and state = 'pending';
 create index redrive_batches_item_stepped on redrive_batches_item (batch, ordinal) where stepped and state = 'pending';
 create index redrive_batches_item_unknown on redrive_batches_item (batch, n) where unknown;
 -- What ran all the same, and nobody has paid for.
@@ -39,6 +39,9 @@ alter table redrive_batches_remote add column ended_at integer;
 alter table redrive_batches_remote add column pruned_at integer;
 update redrive_batches_remote set ended_at = settled_at, settled_at = case when state = 'failed' and dispatched_at is null then null else settled_at end
 where settled_at is not null;
+-- How many places a provider has, as its workers were told (null: any number): whoever is asked what a batch waits for may have other
+-- settings.
+create table redrive_batches_flight (provider text primary key, most integer) without rowid;
 -- What was made before knows whom it is about, too: inner batches, and what follows the end of one.
 update redrive_batches set parent = j.on_complete ->> 'join'
 from redrive_join j where j.id = redrive_batches.id and j.on_complete ->> 'join' is not null;
