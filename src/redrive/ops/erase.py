@@ -51,10 +51,10 @@ PAGES_PER_STEP = 20  # of the audit log, looked through in one step
 QUOTING_COLLECTIONS = (plans.COLLECTION, OPERATIONS, approvals.COLLECTION, causes.COLLECTION, drill.COLLECTION, ALERTS)
 STILL_IN_THE_LOG = "others read meanwhile, so the log of the file may still hold it; the next pruning empties that"
 OUT_OF_DATE = "somebody whom it quotes is erased: ask for it again"
-CANNOT_END = "{} cannot be given up: redrive why says what is wrong with it"
+CANNOT_END = "not all of its tasks can be given up: {}"
 NOT_LET = (
-    "the database's role of workers may not erase {}: no function of a feature says that it belongs to the scope; run"
-    " redrive migrate, or let a worker with the API's role carry it out"
+    "the database's role of workers may not erase tasks of which no feature's function says that they belong to it;"
+    " run redrive migrate, or let a worker with the API's role carry it out: {}"
 )
 NOT_COVERED = "backups, logs, exports and names of accounts in the ledger are not covered: erase there, too"
 
@@ -221,7 +221,7 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
     ids = [task_id for task_id in ids if task_id not in foreign]
     if not ids:
         names = ", ".join(sorted(set(filter(None, foreign.values()))))
-        return await _leave(store, operation, f"it waits for a worker that knows {names}, for {_named(foreign)}")
+        return await _leave(store, operation, f"it waits for a worker that knows {names}: {_named(foreign)}")
     live = [one.id for one in known if one.state in LIVE and one.state is not State.RUNNING and one.id not in foreign]
     moves = [Transition(task_id, Event.CANCEL, State.CANCELLED) for task_id in live]
     rows = [] if subject.scope is None else [row async for row in _rows(store, AuditFilter(task_ids=tuple(ids)))]
