@@ -40,8 +40,13 @@ async def said_by_all(app: App, batch: RemoteBatch, words: str) -> None:
     assert words in " ".join(shown.split())
     documents = json.loads(_command("batch", "show", str(batch.id), "--json", "--url", app.settings.url))
     assert words in "; ".join(one["text"] for one in documents["waits_for"])
-    [item, *_] = await _items(app)
-    assert words in "; ".join(one.text for one in await app.why(item.id))
+
+    async def why() -> bool:
+        """An item that a worker has just claimed, to hand it back, waits for nothing."""
+        found = [one.text for item in await _items(app) for one in await app.why(item.id)]
+        return words in "; ".join(found)
+
+    await until(why)
 
 
 async def _waits(app: App, batch: RemoteBatch) -> list[Any]:
