@@ -196,7 +196,7 @@ async def test_erasing_leaves_the_codes_by_which_items_are_accepted_and_charged(
 
     async def look() -> tuple[int, int]:
         [unknown] = await store.feature_rows(FEATURE, "unknown_items", None)
-        return unknown["n"], len(await store.feature_rows(FEATURE, "items_ran", str(batch.id), 0, 10))
+        return unknown["n"], len(await store.feature_rows(FEATURE, "items_ran", str(batch.id), 10, None))
 
     assert await look() == (0, 1)
     await store.apply(Commit(erase=Erase("erased:1", scope="bob", rows=1000)))
