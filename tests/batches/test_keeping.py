@@ -100,7 +100,12 @@ async def test_what_was_made_before_learns_whom_it_is_about(app: Any) -> None:
     dialect = "sqlite" if app.url.startswith("sqlite") else "postgres"
     folder = files("redrive.batches") / "migrations" / dialect
     [step] = [path for path in folder.iterdir() if path.name.endswith("second_look.up.sql")]
-    learn = step.read_text().partition("-- What was made before knows whom it is about, too")[2].partition("\n")[2].partition("\n--")[0]
+    learn = (
+        step.read_text()
+        .partition("-- What was made before knows whom it is about, too")[2]
+        .partition("\n")[2]
+        .partition("\n--")[0]
+    )
     if dialect == "sqlite":
         database = sqlite3.connect(app.url.removeprefix("sqlite:///"), isolation_level=None)
         batches, joins, tasks, less = "redrive_batches", "redrive_join", "redrive_task", "json_remove({}, '$.scope')"
