@@ -13,8 +13,9 @@ from redrive import App, State
 from redrive.batches.duties import duties
 from redrive.batches.remote import in_flight
 from redrive.batches.remote.application import RemoteBatches
-from redrive.batches.remote.in_flight import COLLECTION, WAITED, Start, fill_places, take_places
+from redrive.batches.remote.in_flight import Start, fill_places, take_places
 from redrive.batches.remote.model import RemoteBatch
+from redrive.batches.remote.names import PLACES, WAITED
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.reads import Query
@@ -275,7 +276,7 @@ async def test_nobody_looks_for_items_that_wait_before_one_has(app: App, provide
     [places] = [one for one in duties(app.settings) if one.name == "batches:places"]
     store = await app.store()
     collection, state = places.while_record or ("", "")
-    assert (collection, state) == (COLLECTION, WAITED)
+    assert (collection, state) == (PLACES, WAITED)
     await rich(app)
     few = await made(app, [{}] * MOST)
     await work(app, few)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from redrive.batches.remote.names import PLACES, WAITED
 from redrive.batches.settings import BatchSettings
 from redrive.kernel.duty import Duty
 
@@ -16,7 +17,6 @@ LOOK_EVERY_S = 60.0
 CALLED_EVERY_S = 3.0
 PLACES_EVERY_S = 2.0
 MOVING_EVERY_S = 300.0
-ONCE_WAITED = ("batch_places", "waited")  # as ``remote.in_flight`` writes it, which is imported where it is needed
 
 
 def duties(settings: Settings) -> list[Duty]:
@@ -61,7 +61,7 @@ def duties(settings: Settings) -> list[Duty]:
         Duty("batches:look", LOOK_EVERY_S, look, by_time=True),
         Duty("batches:overdue", LOOK_EVERY_S, ends, by_time=True),
         Duty("batches:moving", MOVING_EVERY_S, moving),
-        Duty("batches:places", PLACES_EVERY_S, places, while_record=ONCE_WAITED, by_time=True),
+        Duty("batches:places", PLACES_EVERY_S, places, while_record=(PLACES, WAITED), by_time=True),
     ]
     if settings.callback_base_url is not None:
         found.append(Duty("batches:called", CALLED_EVERY_S, called, any_called))

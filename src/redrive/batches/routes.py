@@ -186,9 +186,18 @@ async def _reconcile(operator: Operator, batch: UUID | None, body: ReconcileIn |
 
 async def _respond_preview(seen: Preview, own: Operator, batch: UUID) -> Response:
     shown = batch_document(await own.of(BatchService).show(batch))
-    about = View(matched=seen.matched, needs_approval=seen.approval, charge=seen.charge, dry_run=True)
-    about = View(**about, skipped=seen.skipped, notes=list(seen.notes))
-    return await respond(View(operation=None, approval=None, **about, batch=shown), 202)
+    about = View(
+        operation=None,
+        approval=None,
+        matched=seen.matched,
+        needs_approval=seen.approval,
+        charge=seen.charge,
+        skipped=seen.skipped,
+        notes=list(seen.notes),
+        dry_run=True,
+        batch=shown,
+    )
+    return await respond(about, 202)
 
 
 async def _respond_acted(done: Acted, own: Operator) -> Response:

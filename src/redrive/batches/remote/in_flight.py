@@ -16,6 +16,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE
+from redrive.batches.remote.names import PLACES, WAITED
 from redrive.errors import ChangedMeanwhile
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event, Transition
@@ -25,8 +26,6 @@ from redrive.kernel.records import Put
 from redrive.kernel.task import State
 
 PAGE = 200
-# A document that is there once an item has waited for a place: before, nobody has to look for such items.
-COLLECTION, WAITED = "batch_places", "waited"
 
 
 class Start(NamedTuple):
@@ -51,9 +50,9 @@ async def take_places(
     await store.apply(Commit(rows=[locked, Rows(FEATURE, "items_begun", wanted)]))
     rows = await store.feature_rows(FEATURE, "items_with_place", json.dumps(wanted))
     taken = {(str(row["batch"]), row["n"]) for row in rows}
-    if len(taken) < len(starts) and await store.record(COLLECTION, WAITED) is None:
+    if len(taken) < len(starts) and await store.record(PLACES, WAITED) is None:
         with suppress(ChangedMeanwhile):  # another worker has
-            await store.apply(Commit(puts=[Put(COLLECTION, WAITED, {}, state=WAITED)]))
+            await store.apply(Commit(puts=[Put(PLACES, WAITED, {}, state=WAITED)]))
     return taken
 
 

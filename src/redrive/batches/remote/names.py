@@ -1,4 +1,4 @@
-"""The names of the kinds and queues of remote batches."""
+"""The names of the kinds, queues and documents of remote batches."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ RECONCILE = "BATCH_RECONCILE"
 DISPATCH_QUEUE, QUEUE, SETTLE_QUEUE = "batches-dispatch", "batches", "batches-settle"
 TOO_LONG = "BATCH_MAX_ITEM_SECONDS"  # the code of what takes too long
 CALLBACK_PATH = "api/batches/callback"
+# A document that is there once an item has waited for a place: before, nobody has to look for such items.
+PLACES, WAITED = "batch_places", "waited"
 STEP_ATTEMPTS = 25  # none of the steps depends on anybody but the store
 ITEM_ATTEMPTS = 100_000  # what bounds an item is time, and the provider: a job that runs is not given up for our errors
 
