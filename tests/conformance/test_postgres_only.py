@@ -235,7 +235,7 @@ class TestOwnIds:
 class TestLateCommits:
     async def test_a_producer_that_commits_late_is_announced(self, harness: PostgresHarness) -> None:
         """Its task has an older position than what this worker has already read past."""
-        heard = await ears(harness.store)
+        heard = await ears(harness.store, "default", "marker")
         slow = await asyncpg.connect(harness.url)
         transaction = slow.transaction()
         await transaction.start()
@@ -245,6 +245,11 @@ class TestLateCommits:
         # Full claims: the worker is busy and has no reason to sweep.
         await harness.enqueue_many(3)
         assert len(await harness.claim(3)) == 3
+        # Hints arrive in the order of commits: behind this one, none of the six can be taken for the late one's.
+        other = await asyncpg.connect(harness.url)
+        await other.fetchval("select redrive.enqueue('MARKER', '{}', queue => 'marker')")
+        await other.close()
+        await heard.hear(lambda wake: wake.queue == "marker")
         heard.forget()
         await transaction.commit()
         await heard.hear(ready("default"))
