@@ -22,6 +22,7 @@ with names as (
     from pg_proc p where p.pronamespace in (select oid from names)
   union all select concat_ws(' ', 'type', y.typname, y.typacl) from pg_type y where y.typnamespace in (select oid from names) and y.typtype in ('d', 'e')
   union all select concat_ws(' ', 'step', to_jsonb(m)) from redrive.migration m
+  union all select concat_ws(' ', 'functions', to_jsonb(f)) from redrive.function_set f
   union all select concat_ws(' ', 'extension', extname) from pg_extension
   union all select concat_ws(' ', 'setting', s.setconfig) from pg_db_role_setting s join pg_database d on d.oid = s.setdatabase
     where d.datname = current_database()

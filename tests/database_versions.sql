@@ -13,6 +13,7 @@ select concat_ws(' ',
   (select concat_ws('/', count(*), max(xmin::text::bigint)) from pg_type),
   (select concat_ws('/', count(*), max(xmin::text::bigint)) from pg_extension),
   (select concat_ws('/', count(*), max(xmin::text::bigint)) from redrive.migration),
+  (select concat_ws('/', count(*), max(xmin::text::bigint)) from redrive.function_set),
   (select concat_ws('/', count(*), max(s.xmin::text::bigint)) from pg_db_role_setting s
     join pg_database d on d.oid = s.setdatabase where d.datname = current_database())
 );

@@ -27,7 +27,8 @@ declare
 begin
   for v_table in
     select format('%I.%I', t.schemaname, t.tablename) from pg_tables t
-    where t.schemaname = 'redrive' and t.tablename not in ('migration', 'reserved_kind') and t.tablename !~ '^history_'
+    where t.schemaname = 'redrive' and t.tablename not in ('migration', 'function_set', 'reserved_kind')
+      and t.tablename !~ '^history_'
     -- rows of entries refer to others, and removing a dead letter or a batch leaves a row elsewhere
     order by t.tablename <> 'entry', t.tablename <> 'dead_letter', t.tablename <> 'batches_remote'
   loop
@@ -46,6 +47,7 @@ begin
     execute 'drop table if exists ' || v_table;
   end loop;
   delete from redrive.migration where feature <> all (KEPT);
+  delete from redrive.function_set where feature <> all (KEPT);
   delete from redrive.reserved_kind where feature <> all (KEPT);
   perform setval(seqrelid, seqstart, false) from pg_sequence s join pg_class c on c.oid = s.seqrelid
   where c.relnamespace = 'redrive'::regnamespace;

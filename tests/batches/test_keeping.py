@@ -8,11 +8,9 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from redrive.batches import BatchState, metrics
@@ -90,41 +88,6 @@ async def test_what_it_knows_about_somebody_is_erased(app: Any) -> None:
     await store.apply(Commit(erase=Erase("erased:1", scope="bob")))
     after = await app.batch.get(batch.id)
     assert (after.name, after.meta, after.key, after.scope) == (None, None, None, "erased:1")
-
-
-async def test_what_was_made_before_learns_whom_it_is_about(app: Any) -> None:
-    """The step gives it to what follows a batch, whether its task is there already or not, and to inner batches."""
-    waits = await app.batch([("WORK", {"n": 1})], on_complete=("ENDED", {}), scope="bob")
-    await app.batch([("WORK", {"n": 2})], parent=waits.id, on_success=("SUCCEEDED", {}))
-    over = await app.batch([], on_complete=("ENDED", {"batch": "over"}), scope="bob")
-    dialect = "sqlite" if app.url.startswith("sqlite") else "postgres"
-    folder = files("redrive.batches") / "migrations" / dialect
-    [step] = [path for path in folder.iterdir() if path.name.endswith("second_look.up.sql")]
-    learn = (
-        step.read_text()
-        .partition("-- What was made before knows whom it is about, too")[2]
-        .partition("\n")[2]
-        .partition("\n--")[0]
-    )
-    if dialect == "sqlite":
-        database = sqlite3.connect(app.url.removeprefix("sqlite:///"), isolation_level=None)
-        batches, joins, tasks, less = "redrive_batches", "redrive_join", "redrive_task", "json_remove({}, '$.scope')"
-        run = database.executescript
-    else:
-        database = psycopg.connect(app.url, autocommit=True)
-        batches, joins, tasks, less = "redrive.batches", "redrive.task_join", "redrive.task", "{} - 'scope'"
-        run = database.execute
-    run(f"update {joins} set on_complete = {less.format('on_complete')}, on_success = {less.format('on_success')}")
-    run(f"update {batches} set parent = null")
-    run(f"update {tasks} set scope = null")
-    run(learn)
-    about = dict(database.execute(f"select id, on_complete ->> 'scope' from {joins}").fetchall())
-    assert {str(name): scope for name, scope in about.items()}[str(waits.id)] == "bob"
-    [[parent]] = database.execute(f"select parent from {batches} where parent is not null").fetchall()
-    assert str(parent) == str(waits.id)
-    [[kind, facts]] = database.execute(f"select kind, facts from {tasks} where scope = 'bob'").fetchall()
-    assert kind == "ENDED" and str(over.id) in str(facts)
-    database.close()
 
 
 async def test_what_a_batch_consists_of_is_about_whom_it_is_about(app: Any) -> None:

@@ -88,7 +88,7 @@ async def test_a_step_without_its_other_half(package: Package, half: str) -> Non
 async def test_a_table_that_is_not_named_after_its_feature(package: Package, dialect: str, made: str) -> None:
     package.write(f"migrations/{dialect}/0001_letters.up.sql", f"-- create table one\nCREATE TABLE {made} (id text);\n")
     with pytest.raises(SchemaError, match=f"{package.name}/0001_letters makes the table .*not named after") as refused:
-        schema.lines_of((), [package.feature], dialect)
+        schema.lines_of((), None, [package.feature], dialect)
     table = TABLES[dialect].format(name=package.name)
     assert refused.value.hint == f"call it {table.removesuffix('_letter')}, or {table.removesuffix('letter')}…"
 

@@ -501,6 +501,7 @@ async def test_migrate_takes_back_what_was_granted_before(databases: Databases, 
         assert not may(worker, secrets) and not may(worker, "delete from redrive.ledger_account")
         owner.execute(wide)
         owner.execute("update redrive.migration set applied_at = applied_at - interval '2 days'")
+        owner.execute("update redrive.function_set set loaded_at = loaded_at - interval '2 days'")
         owner.execute("update redrive.worker set started_at = 'epoch', seen_at = clock_timestamp()")
         await app.migrate()
         assert not may(worker, secrets) and not may(worker, "delete from redrive.ledger_account")

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import psycopg
 import pytest
-from tools import functions_step
+from tools import functions_number
 
 from redrive.errors import InvalidInput, RedriveError, SchemaError, StoreError
 from redrive.ids import new_id
@@ -26,14 +26,26 @@ from redrive.kernel.ports.store import Query
 from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import NewTask, State
+from redrive.stores.joined_steps import LAST
+from redrive.stores.postgres import migrate
 from redrive.stores.postgres.migrate import STEPS
 from redrive.stores.postgres.store import PostgresStore
+from redrive.stores.schema import Functions, Migration
 from redrive.testing.conformance.harness import FEATURES, LEASE, TERMINAL, failing
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.databases import Databases
 
 pytestmark = pytest.mark.anyio
 LATEST = len(STEPS)
+assert migrate.FUNCTIONS is not None
+FUNCTIONS = migrate.FUNCTIONS
+MORE = Migration(
+    LATEST + 1,
+    "more",
+    "alter table redrive.history add column if not exists more integer;"
+    "alter table redrive.task add column if not exists more integer;",
+    "",
+)
 
 CATALOG = """
 select 'column', c.table_name || '.' || c.column_name, concat_ws(' ', c.data_type, c.udt_name, c.is_nullable,
@@ -108,52 +120,43 @@ async def opened(url: str) -> AsyncIterator[PostgresStore]:
 
 
 class TestUpAndDown:
-    async def test_step_by_step_equals_all_at_once(self, empty_postgres_url: str, postgres_url: str) -> None:
-        async with opened(empty_postgres_url) as store:
-            for version in range(1, LATEST + 1):
-                assert await store.migrations.up(version) == [STEPS[version - 1].label]
-            await store.open()
-        assert await catalog(empty_postgres_url) == await catalog(postgres_url)
-
-    async def test_each_down_then_up_is_the_same_schema(self, postgres_url: str) -> None:
+    async def test_down_to_nothing_and_up_is_the_same_schema(self, postgres_url: str) -> None:
         before = await catalog(postgres_url)
         async with opened(postgres_url) as store:
-            for version in reversed(range(LATEST)):
-                down = await store.migrations.down(version)
-                assert [label[:4] for label in down] == [f"{n:04d}" for n in range(LATEST, version, -1)]
-                await store.migrations.up()
-                assert await catalog(postgres_url) == before, f"after going down to {version}"
-
-    async def test_down_then_up_loses_no_task(self, postgres_url: str) -> None:
-        """All the way down to the tables themselves; only version 0 is without tasks."""
-        harness = PostgresHarness(postgres_url)
-        ids = [await harness.failed(), await harness.cancelled(), await harness.enqueue(delay=60.0)]
-        done = await harness.running()
-        await harness.settle(done, Completed('{"ok":1}'))
-        running = await harness.running(idempotency_key="k")
-        ids += [done.id, running.id, *await harness.enqueue_many(5, payload='{"keep":"me"}')]
-        before = {i: await harness.store.timeline(i) for i in ids}
-        totals = await harness.totals()
-        for version in reversed(range(1, LATEST)):
-            await harness.store.migrations.down(version)
-            await harness.store.migrations.up()
-            await harness.store.open()
-            assert {i: await harness.store.timeline(i) for i in ids} == before
-            assert await harness.totals() == totals
-        assert await harness.settle(running, Completed())
-        assert len(await harness.claim(9)) == 5
-        await harness.check_totals()
-        await harness.close()
-
-    async def test_down_to_nothing_and_up_again(self, postgres_url: str) -> None:
-        async with opened(postgres_url) as store:
-            await store.migrations.down(0)
+            assert await store.migrations.down(0) == [STEPS[0].label]
+            left = {name for kind, name, _ in await catalog(postgres_url) if kind in ("table", "function", "type")}
+            assert left == {"migration", "function_set"}
             status = await store.migrations.status()
-            assert (status.version, len(status.pending)) == (0, LATEST)
+            assert (status.version, status.pending) == (0, (*(step.label for step in STEPS), FUNCTIONS.label))
             with pytest.raises(SchemaError, match="redrive migrate"):
                 await store.open()
             await store.migrations.up()
             await store.open()
+        assert await catalog(postgres_url) == before
+
+    async def test_down_to_nothing_is_refused_while_anybody_is_connected(self, postgres_url: str) -> None:
+        before = await catalog(postgres_url)
+        async with opened(postgres_url) as store, opened(postgres_url) as worker:
+            await worker.open()
+            with psycopg.connect(postgres_url, application_name="billing"):
+                with pytest.raises(
+                    SchemaError, match=r"in use by 2 other connections: \w+ redrive from .*, \w+ billing"
+                ):
+                    await store.migrations.down(0)
+            assert await catalog(postgres_url) == before
+            await worker.close()
+            await store.migrations.down(0)
+
+    async def test_a_step_down_leaves_what_calls_in_flight_name(
+        self, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Steps add, and their way back only says so: the functions of both versions go on with what is there."""
+        monkeypatch.setattr(migrate, "STEPS", (*STEPS, MORE))
+        async with opened(postgres_url) as store:
+            assert await store.migrations.up() == [MORE.label]
+            assert await store.migrations.down(LATEST) == [MORE.label]
+            assert (await store.migrations.status()).pending == (MORE.label, FUNCTIONS.label)
+            assert await store.migrations.up() == [MORE.label, FUNCTIONS.label]
 
     async def test_up_is_idempotent(self, postgres_url: str) -> None:
         async with opened(postgres_url) as store:
@@ -172,7 +175,7 @@ class TestUpAndDown:
     async def test_five_hosts_at_once(self, empty_postgres_url: str, postgres_url: str) -> None:
         stores = [PostgresStore(empty_postgres_url) for _ in range(5)]
         done = await asyncio.gather(*(store.migrations.up() for store in stores))
-        assert sorted(label for labels in done for label in labels) == [step.label for step in STEPS]
+        assert [label for labels in done for label in labels] == [*(step.label for step in STEPS), FUNCTIONS.label]
         for store in stores:
             await store.open()
             await store.close()
@@ -181,9 +184,6 @@ class TestUpAndDown:
     async def test_a_failing_step_leaves_nothing_behind(
         self, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from redrive.stores.postgres import migrate
-        from redrive.stores.schema import Migration
-
         broken = (*STEPS[:1], Migration(2, "broken", "create table redrive.half (n integer); select 1/0;", ""))
         monkeypatch.setattr(migrate, "STEPS", broken)
         async with opened(empty_postgres_url) as store:
@@ -193,15 +193,17 @@ class TestUpAndDown:
         names = [name for kind, name, _ in await catalog(empty_postgres_url) if kind == "table"]
         assert "task" in names and "half" not in names
 
-    async def test_a_step_that_is_undone_to_end_a_deadlock_is_taken_again(self, postgres_url: str) -> None:
+    async def test_a_step_that_is_undone_to_end_a_deadlock_is_taken_again(
+        self, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Workers go on meanwhile, and lock tables in an order of their own."""
         waits = "select 1 from pg_locks where not granted and relation = 'redrive.task'::regclass"
         with psycopg.connect(postgres_url, autocommit=True) as look, psycopg.connect(postgres_url) as worker:
             name = look.execute("select current_database()").fetchone()
             assert name is not None
             look.execute(f"alter database \"{name[0]}\" set deadlock_timeout = '3s'")
+            monkeypatch.setattr(migrate, "STEPS", (*STEPS, MORE))
             async with opened(postgres_url) as store:
-                await store.migrations.down(LATEST - 1)
                 worker.execute("set deadlock_timeout = '10min'")  # whoever looks first is the one that is undone
                 worker.execute("lock table redrive.task in row exclusive mode")
                 up = asyncio.create_task(store.migrations.up())
@@ -210,7 +212,7 @@ class TestUpAndDown:
                         await asyncio.sleep(0.01)
                 await asyncio.to_thread(worker.execute, "lock table redrive.history in row exclusive mode")
                 worker.commit()
-                assert await up == [STEPS[-1].label]
+                assert await up == [MORE.label]
 
     async def test_migrating_while_workers_work(self, postgres_url: str) -> None:
         harness = PostgresHarness(postgres_url)
@@ -230,34 +232,85 @@ class TestUpAndDown:
 
 
 class TestFunctions:
-    """``functions/*.sql`` are what people read and edit; the migrations must make the same of a database."""
+    """Read from ``functions/*.sql`` as one set, under a number that rises."""
 
-    async def test_steps_carry_what_the_files_say(self, postgres_url: str) -> None:
-        """Running every file over a migrated database changes nothing in it."""
+    @staticmethod
+    def numbered(number: int, returns: str) -> Functions:
+        """Another version's set: ours, and a function that says whose it is."""
+        script = "create or replace function redrive.whose() returns text language sql as $$ select '%s' $$;\n"
+        return Functions(number, FUNCTIONS.script + script % returns)
+
+    async def test_only_a_newer_set_replaces_another(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def loads(functions: Functions) -> list[str]:
+            monkeypatch.setattr(migrate, "FUNCTIONS", functions)
+            async with opened(postgres_url) as store:
+                done = await store.migrations.up()
+                await store.open()
+                return done
+
+        older, newer = self.numbered(FUNCTIONS.number + 1, "older"), self.numbered(FUNCTIONS.number + 2, "newer")
+        assert await loads(older) == [older.label]
+        assert await loads(newer) == [newer.label]
+        for _ in range(2):  # two hosts of different versions, in turn
+            assert await loads(older) == await loads(newer) == []
+        with psycopg.connect(postgres_url) as connection:
+            assert connection.execute("select redrive.whose()").fetchone() == ("newer",)
+
+    async def test_a_set_can_be_loaded_over_itself(self, postgres_url: str) -> None:
         before = await catalog(postgres_url)
-        connection = await asyncpg.connect(postgres_url)
-        for name in functions_step.SOURCES:
-            await connection.execute(functions_step.source(name))
-        await connection.close()
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute(FUNCTIONS.script)
         assert await catalog(postgres_url) == before
 
-    async def test_the_way_down_drops_every_function(self, postgres_url: str) -> None:
+    def test_files_hold_what_can_be_replaced(self) -> None:
+        replaceable = re.compile(
+            r"create or replace (function|view|trigger)|comment on|do \$\$|select redrive\.partitions"
+        )
+        for folder in functions_number.function_folders():
+            for path in folder.glob("*.sql"):
+                code = re.sub(r"(?<=\$\$).*?(?=\$\$)|--[^\n]*", "", path.read_text(), flags=re.DOTALL)
+                found = [statement.strip() for statement in code.split(";")]
+                assert found.pop() == "" and found, path
+                assert all(replaceable.match(statement) for statement in found), path
+
+
+class TestJoinedSteps:
+    """Databases from before the steps were joined."""
+
+    async def made_before(self, url: str, missing: int = 0) -> None:
+        """Writes the record that such a database has; its tables are the same."""
+        connection = await asyncpg.connect(url)
+        await connection.execute("drop table redrive.function_set; delete from redrive.migration")
+        for (dialect, feature), (last, digest) in LAST.items():
+            for version in range(1, last + 1 - missing) if dialect == "postgres" else ():
+                await connection.execute(
+                    "insert into redrive.migration (feature, version, name, needs, digest) values ($1, $2, 'x', 1, $3)",
+                    feature,
+                    version,
+                    digest if version == last else f"digest {version}",
+                )
+        await connection.close()
+
+    async def test_they_are_taken_over(self, postgres_url: str) -> None:
+        before = await catalog(postgres_url)
+        harness = PostgresHarness(postgres_url)
+        task = await harness.enqueue()
+        await harness.close()
+        await self.made_before(postgres_url)
         async with opened(postgres_url) as store:
-            await store.migrations.down(1)
-        left = [name for kind, name, _ in await catalog(postgres_url) if kind == "function"]
-        assert left == ["redrive.check_payload(jsonb)"]  # of a domain, and so of the tables
+            with pytest.raises(SchemaError, match="functions of an older redrive"):
+                await store.open()
+            assert await store.migrations.up() == [FUNCTIONS.label]
+            await store.open()
+            assert [(row[0], row[1]) for row in (await store.migrations.status()).applied] == [(1, "tables")]
+            assert await get_task(store, task) is not None
+        assert await catalog(postgres_url) == before
 
-    def test_each_source_has_its_place(self) -> None:
-        found = {path.stem for path in (functions_step.POSTGRES / "functions").iterdir()}
-        assert found == set(functions_step.SOURCES) and len(found) == len(functions_step.SOURCES)
-
-    def test_sources_hold_functions_only(self) -> None:
-        """Each can be run again over the last version of itself, which is what a later step does."""
-        for name in functions_step.SOURCES:
-            code = re.sub(r"\$\$.*?\$\$|--[^\n]*", "", functions_step.source(name), flags=re.DOTALL)
-            found = [statement.strip() for statement in code.split(";")]
-            assert found.pop() == "" and found, name
-            assert all(statement.startswith("create or replace function redrive.") for statement in found), name
+    async def test_one_that_is_not_at_its_end_is_refused(self, postgres_url: str) -> None:
+        await self.made_before(postgres_url, missing=1)
+        async with opened(postgres_url) as store:
+            with pytest.raises(SchemaError, match="another 0001_tables than this version's"):
+                await store.migrations.up()
 
 
 class TestCompatibility:
@@ -290,10 +343,10 @@ class TestCompatibility:
                 with pytest.raises(SchemaError, match="another 0001_tables than this version's"):
                     await work()
 
-    async def test_an_older_schema_is_refused(self, postgres_url: str) -> None:
+    async def test_an_older_schema_is_refused(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(migrate, "STEPS", (*STEPS, MORE))
         async with opened(postgres_url) as store:
-            await store.migrations.down(LATEST - 1)
-            with pytest.raises(SchemaError, match=f"has schema version {LATEST - 1}, this redrive needs {LATEST}"):
+            with pytest.raises(SchemaError, match=f"has schema version {LATEST}, this redrive needs {LATEST + 1}"):
                 await store.open()
 
     async def test_no_schema_at_all(self, empty_postgres_url: str) -> None:
@@ -318,15 +371,16 @@ class TestScript:
     async def test_the_printed_script_goes_down_too(self, postgres_url: str) -> None:
         store = PostgresStore(postgres_url)
         with psycopg.connect(postgres_url, autocommit=True) as connection:
-            connection.execute(store.migrations.sql(down=True, to=LATEST - 1))
-        assert (await store.migrations.status()).version == LATEST - 1
-        assert await store.migrations.up() == [STEPS[-1].label]
+            connection.execute(store.migrations.sql(down=True, to=0))
+        assert (await store.migrations.status()).version == 0
+        assert await store.migrations.up() == [*(step.label for step in STEPS), FUNCTIONS.label]
         await store.open()
         await store.close()
 
-    async def test_part_of_the_script(self, postgres_url: str) -> None:
-        script = PostgresStore(postgres_url).migrations.sql(to=2)
-        assert STEPS[1].label in script and STEPS[2].label not in script
+    async def test_part_of_the_script(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(migrate, "STEPS", (*STEPS, MORE))
+        script = PostgresStore(postgres_url).migrations.sql(to=LATEST)
+        assert STEPS[-1].label in script and MORE.label not in script and FUNCTIONS.label not in script
 
 
 class TestRoles:

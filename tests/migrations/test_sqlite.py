@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from redrive.errors import InvalidInput, SchemaError
-from redrive.kernel.outcome import Completed
+from redrive.stores.joined_steps import LAST
 from redrive.stores.sqlite.migrate import STEPS
 from redrive.stores.sqlite.store import SqliteStore
-from tests.conformance.harness_sqlite import SqliteHarness
 
 pytestmark = pytest.mark.anyio
 LATEST = len(STEPS)
@@ -43,39 +42,36 @@ async def migrated(tmp_path: Path) -> Path:
     return path
 
 
-async def test_step_by_step_equals_all_at_once(tmp_path: Path, migrated: Path) -> None:
-    path = tmp_path / "steps.db"
-    async with opened(path) as store:
-        for version in range(1, LATEST + 1):
-            assert await store.migrations.up(version) == [STEPS[version - 1].label]
-    assert catalog(path) == catalog(migrated)
-
-
-async def test_each_down_then_up_is_the_same_schema(migrated: Path) -> None:
+async def test_down_to_nothing_and_up_is_the_same_schema(migrated: Path) -> None:
     before = catalog(migrated)
     async with opened(migrated) as store:
-        for version in reversed(range(LATEST)):
-            await store.migrations.down(version)
-            await store.migrations.up()
-            assert catalog(migrated) == before
+        assert await store.migrations.down(0) == [step.label for step in reversed(STEPS)]
+        assert [name for _, name, *_ in catalog(migrated) if not name.startswith("sqlite_")] == ["redrive_migration"]
+        await store.migrations.up()
+    assert catalog(migrated) == before
 
 
-async def test_down_then_up_loses_no_task(migrated: Path) -> None:
-    harness = SqliteHarness(migrated)
-    ids = [await harness.failed(), await harness.cancelled(), await harness.enqueue(delay=60.0)]
-    done = await harness.running()
-    await harness.settle(done, Completed('{"ok":1}'))
-    running = await harness.running()
-    ids += [done.id, running.id, *await harness.enqueue_many(5)]
-    before = {i: await harness.store.timeline(i) for i in ids}
-    for version in reversed(range(1, LATEST)):
-        await harness.store.migrations.down(version)
-        await harness.store.migrations.up()
-        assert {i: await harness.store.timeline(i) for i in ids} == before
-    assert await harness.settle(running, Completed())
-    assert len(await harness.claim(9)) == 5
-    await harness.check_totals()
-    await harness.close()
+async def test_down_to_nothing_is_refused_while_somebody_has_the_file_open(migrated: Path) -> None:
+    before = catalog(migrated)
+    async with opened(migrated) as store:
+        with closing(sqlite3.connect(migrated)) as other:
+            other.execute("select count(*) from redrive_task").fetchone()
+            with pytest.raises(SchemaError, match="is open elsewhere"):
+                await store.migrations.down(0)
+        assert catalog(migrated) == before
+        await store.migrations.down(0)
+
+
+async def test_a_file_from_before_the_steps_were_joined_is_taken_over(migrated: Path) -> None:
+    last, digest = LAST["sqlite", ""]
+    with closing(sqlite3.connect(migrated)) as connection, connection:
+        connection.execute("delete from redrive_migration")
+        steps = [("", n, "x", 0, 1, digest if n == last else f"digest {n}") for n in range(1, last + 1)]
+        connection.executemany("insert into redrive_migration values (?, ?, ?, ?, ?, ?)", steps)
+    async with opened(migrated) as store:
+        assert await store.migrations.up() == []
+        await store.open()
+        assert [(version, name) for version, name, _ in (await store.migrations.status()).applied] == [(1, "tables")]
 
 
 async def test_five_at_once(tmp_path: Path, migrated: Path) -> None:
@@ -125,8 +121,8 @@ async def test_the_printed_script_makes_the_same_schema(tmp_path: Path, migrated
 async def test_the_printed_script_goes_down_too(migrated: Path) -> None:
     async with opened(migrated) as store:
         with closing(sqlite3.connect(migrated)) as connection:
-            connection.executescript(store.migrations.sql(down=True, to=LATEST - 1))
-        assert await store.migrations.up() == [STEPS[-1].label]
+            connection.executescript(store.migrations.sql(down=True, to=0))
+        assert await store.migrations.up() == [step.label for step in STEPS]
 
 
 async def test_a_database_of_a_development_version_is_refused(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """An upgrade under load: workers of the version before run while the database is migrated, and every task is found.
 
-The version before is the last commit whose store had fewer migration steps and whose commands start, taken from this
-repository's history. Where that is absent (a copy without history, a shallow clone) nothing of this can be tested, and
-the test says so.
+The version before is the last one that was tagged; as long as there is none, the last commit before the steps were
+joined into one. Both are taken from this repository's history: where that is absent (a copy without history, a shallow
+clone) nothing of this can be tested, and the test says so.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from redrive.stores import make_store
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
-STORES = "src/redrive/stores"
+BEFORE_JOINED_STEPS = "b39408c8032e2bb752336e51e15301950045cb0a"
 APP = """
 import asyncio, os, time
 from redrive import App, Context, Fail
@@ -85,26 +85,15 @@ def git(*args: str) -> bytes:
     return subprocess.run(["git", "-C", str(ROOT), *args], check=True, capture_output=True).stdout
 
 
-def commits_before_the_newest_step(store: str) -> list[str]:
-    """Returns the commits that lack the store's newest step, the latest first."""
-    newest = max((ROOT / STORES / store / "migrations").glob("*.up.sql"))
-    added = git("log", "--format=%H", "--diff-filter=A", "--", str(newest.relative_to(ROOT))).decode().split()[-1:]
-    if not added:
-        raise LookupError("this repository's history does not reach back to the version before")
-    return git("rev-list", "--first-parent", "--max-count=20", f"{added[0]}^").decode().split()
-
-
-def sources_before(store: str, folder: Path) -> Path:
-    """Returns the sources of the version before. Of changes that were taken apart into several commits not each one
-    starts: then it is the one before them."""
-    for commit in commits_before_the_newest_step(store):
-        with zipfile.ZipFile(BytesIO(git("archive", "--format=zip", commit, "src"))) as files:
-            files.extractall(folder / commit)
-        sources = folder / commit / "src"
-        loads = "from redrive.features import installed; installed(); import redrive.cli.entry"
-        if subprocess.run([sys.executable, "-c", loads], env=environment(sources), capture_output=True).returncode == 0:
-            return sources
-    raise LookupError("none of the last commits before the newest step starts")
+def sources_before(folder: Path) -> Path:
+    """Returns the sources of the version before."""
+    tag = subprocess.run(
+        ["git", "-C", str(ROOT), "describe", "--tags", "--abbrev=0", "--match", "v*"], capture_output=True
+    )
+    commit = tag.stdout.decode().strip() or BEFORE_JOINED_STEPS
+    with zipfile.ZipFile(BytesIO(git("archive", "--format=zip", commit, "src"))) as files:
+        files.extractall(folder / "before")
+    return folder / "before" / "src"
 
 
 def environment(*sources: Path) -> dict[str, str]:
@@ -113,11 +102,11 @@ def environment(*sources: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def version_before(url: str, tmp_path: Path) -> Path:
+def version_before(tmp_path: Path) -> Path:
     """The sources of the version before."""
     try:
-        return sources_before("sqlite" if url.startswith("sqlite") else "postgres", tmp_path / "before")
-    except (LookupError, OSError, subprocess.CalledProcessError) as error:
+        return sources_before(tmp_path)
+    except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"UPGRADES WERE NOT TESTED: {error}")
 
 

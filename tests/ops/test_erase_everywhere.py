@@ -102,6 +102,7 @@ STRUCTURE = {
     ("audit", "erased"),
     ("migration", "feature"),
     ("migration", "digest"),
+    ("function_set", "feature"),
     ("record", "collection"),
     ("record", "body"),
 }

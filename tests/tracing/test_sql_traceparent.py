@@ -11,15 +11,11 @@ import pytest
 from redrive import App, Context
 from redrive.ids import new_id
 from redrive.settings import load_settings
-from redrive.stores.postgres.store import PostgresStore
-from redrive.testing.conformance.harness import FEATURES
-from tests.databases import Databases
 from tests.tracing.conftest import Spans
 from tests.tracing.test_ways_in import PARENT, TRACE
 from tests.worker.conftest import drain
 
 pytestmark = pytest.mark.anyio
-BEFORE = 11  # the step before the one that brings it
 MANY = "select id, existing, conflict from redrive.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 
 
@@ -110,37 +106,3 @@ async def test_calls_of_the_other_forms_mean_what_they_did(postgres_url: str) ->
 
 def many() -> list[Any]:
     return [[new_id()], ["A"], ["mail"], ["{}"], [0], [5], None, None, None, None, None, None, None, False]
-
-
-async def test_roles_that_could_enqueue_can_do_so_with_it(databases: Databases, fresh_store_url: str) -> None:
-    store = PostgresStore(fresh_store_url, features=FEATURES)
-    await store.migrations.down(BEFORE)
-    name = fresh_store_url.rpartition("/")[2].partition("?")[0]
-    with databases.role("producer") as producer, databases.role("byhand") as by_hand, databases.role("other") as other:
-        with psycopg.connect(fresh_store_url, autocommit=True) as owner:
-            owner.execute(f"select redrive.grant_producer('{producer}')")
-            owner.execute(f"grant usage on schema redrive to {by_hand}, {other}")
-            owner.execute(
-                "grant execute on function redrive.enqueue(text, jsonb, text, integer, integer, interval, timestamptz,"
-                f" interval, text, text, text, text, uuid) to {by_hand}"
-            )
-            worker = await asyncpg.connect(fresh_store_url)  # of the version before, with its statement prepared
-            prepared = await worker.prepare(MANY)
-            await prepared.fetch(*many())
-            await store.migrations.up()
-            await prepared.fetch(*many())
-            await worker.close()
-            for role in (producer, by_hand):
-                with psycopg.connect(databases.url(name, user=role)) as connection:
-                    connection.execute("select redrive.enqueue('A', '{}', traceparent => %s)", (PARENT,))
-                    connection.execute("select redrive.enqueue('A', '{}', 'mail')")
-            with psycopg.connect(databases.url(name, user=other)) as connection:
-                with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                    connection.execute("select redrive.enqueue('A', '{}', traceparent => %s)", (PARENT,))
-            assert owner.execute("select count(*) from redrive.task where trace_parent is not null").fetchone() == (2,)
-            await store.migrations.down(BEFORE)
-            with psycopg.connect(databases.url(name, user=by_hand)) as connection:
-                connection.execute("select redrive.enqueue('A', '{}', queue => 'mail')")
-            for role in (producer, by_hand, other):
-                owner.execute(f"drop owned by {role}")
-    await store.close()

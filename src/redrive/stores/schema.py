@@ -1,4 +1,9 @@
-"""Loads numbered migrations: SQL files beside each store, applied in order, under a lock that the store provides."""
+"""Loads the schema of each store and feature: numbered steps, applied in order, and a set of functions.
+
+Steps make and change tables, and are frozen when they are released. Functions, views and triggers are read from
+``functions/*.sql`` each time the schema is brought up, as one set under a rising number: a newer set replaces an older
+one, and an older one never a newer one.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from typing import Any
 
 from redrive.errors import InvalidInput, SchemaError
 from redrive.kernel.feature import Feature
@@ -48,14 +54,31 @@ class Migration:
 
 
 @dataclass(slots=True, frozen=True)
+class Functions:
+    """Everything in a folder of functions, as one script that can be run over any older one."""
+
+    number: int
+    script: str
+
+    @property
+    def label(self) -> str:
+        return f"functions_{self.number}"
+
+
+@dataclass(slots=True, frozen=True)
 class Line:
-    """The migrations of one owner: redrive's own (``feature`` is empty), or those of a feature."""
+    """The schema of one owner: redrive's own (``feature`` is empty), or that of a feature."""
 
     feature: str
     steps: tuple[Migration, ...]
+    functions: Functions | None = None
 
-    def label(self, step: Migration) -> str:
-        return f"{self.feature}/{step.label}" if self.feature else step.label
+    def label(self, part: Migration | Functions) -> str:
+        return f"{self.feature}/{part.label}" if self.feature else part.label
+
+    def newer_functions(self, number: int) -> Functions | None:
+        """Returns the functions that replace those of a database, by their number; None where those are as new."""
+        return self.functions if self.functions is not None and self.functions.number > number else None
 
 
 def applied_steps(
@@ -73,12 +96,17 @@ def foreign_owners(lines: Iterable[Line], applied: Mapping[str, object]) -> tupl
     return tuple(sorted(set(applied) - {line.feature for line in lines}))
 
 
-def lines_of(core: tuple[Migration, ...], features: Iterable[Feature], dialect: str) -> tuple[Line, ...]:
-    """Returns redrive's own line first: features may refer to its tables."""
-    own = [Line(f.name, load(f.package, f"migrations/{dialect}")) for f in features]
+def lines_of(
+    core: tuple[Migration, ...], functions: Functions | None, features: Iterable[Feature], dialect: str
+) -> tuple[Line, ...]:
+    """Returns redrive's own line first: features may refer to its tables and functions."""
+    own = [
+        Line(f.name, load(f.package, f"migrations/{dialect}"), load_functions(f.package, f"functions/{dialect}"))
+        for f in features
+    ]
     for line in own:
         _check_tables(line, {"sqlite": "redrive_", "postgres": "redrive."}[dialect])
-    return (Line("", core), *(line for line in own if line.steps))
+    return (Line("", core, functions), *(line for line in own if line.steps))
 
 
 def _check_tables(line: Line, prefix: str) -> None:
@@ -118,6 +146,18 @@ def load(package: str, folder: str = "migrations") -> tuple[Migration, ...]:
 
 
 @cache
+def load_functions(package: str, folder: str = "functions") -> Functions | None:
+    """Returns the functions in a folder of a package, if there is one. ``number.txt`` has their number."""
+    home = folder_of(package)
+    place = None if home is None else home.joinpath(*folder.split("/"))
+    if place is None or not place.is_dir():
+        return None
+    files = sorted((each for each in place.iterdir() if each.name.endswith(".sql")), key=lambda each: each.name)
+    script = "\n".join(f"-- {folder}/{each.name}\n\n{each.read_text(encoding='utf-8')}" for each in files)
+    return Functions(int(place.joinpath("number.txt").read_text(encoding="utf-8").split()[0]), script)
+
+
+@cache
 def index_names(package: str) -> frozenset[str]:
     """Returns the indexes that the migrations make, for whoever looks whether one is missing."""
     found = dict[str, bool]()
@@ -148,39 +188,61 @@ def steps_down(steps: tuple[Migration, ...], version: int, to: int) -> list[Migr
     return [step for step in reversed(steps) if target < step.version <= version]
 
 
-def scripts(
-    lines: Sequence[Line], *, down: bool = False, to: int | None = None, record: Callable[[Line, Migration], str]
-) -> str:
+Record = Callable[[Line, Migration | Functions], str]
+
+
+def scripts(lines: Sequence[Line], *, down: bool = False, to: int | None = None, record: Record) -> str:
     """Returns what ``migrate`` would run on an empty (or, for ``down``, a current) database, for review or to be run by
     hand.
 
-    ``record`` gives the statement that notes a step as done, or as undone.
+    ``record`` gives the statement that notes a part as done, or as undone.
     """
-    chosen = [
-        (line, step) for line in (reversed(lines) if down else lines) for step in _steps_of(line, down=down, to=to)
+    parts = [
+        (line, part) for line in (reversed(lines) if down else lines) for part in _parts_of(line, down=down, to=to)
     ]
     return "\n".join(
-        f"-- {line.label(step)} ({'down' if down else 'up'})\n{(step.down if down else step.up).strip()}\n"
-        f"{record(line, step)}\n"
-        for line, step in chosen
+        f"-- {line.label(part)} ({'down' if down else 'up'})\n{_text(part, down=down)}\n{record(line, part)}\n"
+        for line, part in parts
     )
 
 
 def missing_script(
     lines: Sequence[Line],
-    applied: Iterable[tuple[str, int, str | None]],
+    rows: Sequence[Mapping[str, Any]],
+    numbers: Mapping[str, int],
     where: str,
-    record: Callable[[Line, Migration], str],
+    record: Record,
 ) -> str:
-    """Returns what brings a database up to date that has these steps (owner, version, digest); empty if it is."""
-    rows = list(applied)
+    """Returns what brings a database up to date that has these rows of the record of steps and these sets of functions
+    (their numbers by owner); empty if it is."""
     missing = []
     for line in lines:
-        digests = {version: digest for owner, version, digest in rows if owner == line.feature}
+        digests = {row["version"]: row["digest"] for row in rows if row["feature"] == line.feature}
         check_digests(line, digests, where)
         version = min(max(digests, default=0), len(line.steps))  # a newer redrive's are not ours to judge
-        missing += [f"{step.up.strip()}\n{record(line, step)}\n" for step in steps_up(line.steps, version, None)]
+        parts: list[Migration | Functions] = [*steps_up(line.steps, version, None)]
+        newer = line.newer_functions(numbers.get(line.feature, 0))
+        missing += [f"{_text(part)}\n{record(line, part)}\n" for part in (*parts, *filter(None, [newer]))]
     return "\n".join(missing)
+
+
+def record_rows(applied: Iterable[tuple[str, int, str | None]]) -> list[dict[str, Any]]:
+    """Returns rows of the record of steps, of which only owner, version and digest were read."""
+    return [{"feature": owner, "version": version, "digest": digest} for owner, version, digest in applied]
+
+
+def _text(part: Migration | Functions, *, down: bool = False) -> str:
+    if isinstance(part, Functions):
+        return part.script.strip()
+    return (part.down if down else part.up).strip()
+
+
+def _parts_of(line: Line, *, down: bool, to: int | None) -> list[Migration | Functions]:
+    """Returns the parts of a line. The tables' way down takes the functions with it."""
+    parts: list[Migration | Functions] = [*_steps_of(line, down=down, to=to)]
+    if not down and line.functions is not None and len(parts) == len(line.steps):
+        parts.append(line.functions)
+    return parts
 
 
 def _steps_of(line: Line, *, down: bool, to: int | None) -> list[Migration]:
@@ -213,6 +275,13 @@ def check_version(line: Line, version: int, needs: int, where: str, url: str) ->
             f"this redrive knows {latest}",
             hint="upgrade the redrive package on this host, or migrate the database down with the newer one",
         )
+
+
+def check_functions(line: Line, number: int, where: str, url: str) -> None:
+    """Refuses a database whose functions are older than this code."""
+    if line.newer_functions(number) is not None:
+        command = "redrive migrate --app module:app" if line.feature else migrate_command(url)
+        raise SchemaError(f"{where} has functions of an older redrive", hint=f"run: {command}")
 
 
 def check_digests(line: Line, applied: Mapping[int, str | None], where: str) -> None:

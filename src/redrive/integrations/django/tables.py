@@ -37,27 +37,30 @@ def _on_postgres(cursor: Any, features: Sequence[Feature], where: str) -> None:
     check_driver()
     from redrive.stores.postgres import migrate as postgres  # not above: a project on SQLite has no asyncpg
 
-    cursor.execute(postgres.HAS_STEPS_TABLE)
-    if cursor.fetchone()[0] is None:
+    def missing() -> str:
+        applied = _rows(cursor, postgres.APPLIED_DIGESTS)
+        return postgres.missing_script(applied, _rows(cursor, postgres.FUNCTION_NUMBERS), features, where)
+
+    cursor.execute(postgres.HAS_BOTH_TABLES)
+    if not cursor.fetchone()[0]:
         cursor.execute(postgres.CREATE_STEPS_TABLE)
-    elif not postgres.missing_script(_applied(cursor, postgres.APPLIED_DIGESTS), features, where):
+    elif not missing():
         return
     cursor.execute(postgres.LOCK_STEPS)  # another host may have been at it
-    cursor.execute(postgres.missing_script(_applied(cursor, postgres.APPLIED_DIGESTS), features, where) or "select 1")
+    cursor.execute(missing() or "select 1")
 
 
 def _on_sqlite(cursor: Any, features: Sequence[Feature], where: str) -> None:
     cursor.execute(sqlite.HAS_STEPS_TABLE)
     if cursor.fetchone() is None:
         cursor.execute(sqlite.CREATE_STEPS_TABLE)
-    for statement in sqlite.missing_statements(_applied(cursor, sqlite.APPLIED_DIGESTS), features, where):
+    for statement in sqlite.missing_statements(_rows(cursor, sqlite.APPLIED_DIGESTS), features, where):
         sqlite.run_statement(cursor, statement)
 
 
-def _applied(cursor: Any, sql: str) -> list[tuple[str, int, str | None]]:
+def _rows(cursor: Any, sql: str) -> list[Any]:
     cursor.execute(sql)
-    found: list[tuple[str, int, str | None]] = cursor.fetchall()
-    return found
+    return list(cursor.fetchall())
 
 
 def _where(connection: Any) -> str:

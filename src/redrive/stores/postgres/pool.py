@@ -216,6 +216,10 @@ class Pool:
         for connection in list(self._busy):
             connection.terminate()
 
+    def server_pids(self) -> list[int]:
+        """Returns the server's processes for connections of this pool."""
+        return [connection.get_server_pid() for connection in self._made if not connection.is_closed()]
+
     def abandon(self, *, inherited: bool = False) -> None:
         """Drops all connections without their event loop."""
         self._closed = True

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from redrive.errors import SchemaError
 from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import SchemaStatus
 from redrive.stores import schema
+from redrive.stores.joined_steps import join_script, joined
 from redrive.stores.sqlite.clock import to_datetime
 from redrive.stores.sqlite.session import Session
+from redrive.stores.sqlite.url import Location
 from redrive.stores.sqlite.writer import Writer
 
 STEPS = schema.load("redrive.stores.sqlite")
@@ -35,7 +39,7 @@ T = TypeVar("T")
 class SqliteMigrations:
     def __init__(self, writer: Writer, features: Sequence[Feature] = ()) -> None:
         self._writer = writer
-        self._lines = schema.lines_of(STEPS, features, "sqlite")
+        self._lines = schema.lines_of(STEPS, None, features, "sqlite")
 
     async def status(self) -> SchemaStatus:
         rows = await self._writer.run(self._applied)
@@ -60,14 +64,19 @@ class SqliteMigrations:
 
     async def up(self, to: int | None = None) -> list[str]:
         """Applies every step that is missing; ``to`` ends redrive's own before the last, and leaves features alone."""
+        await self._writer.run(self._join_steps)
         done = await self._repeat(lambda session: self._step_up(session, self._lines[0], to))
         for line in self._lines[1:] if to is None else ():
             done += await self._repeat(partial(self._step_up, line=line, to=None))
         return done
 
     async def down(self, to: int) -> list[str]:
-        """Goes back to a version of redrive's own; features go before the last of it does."""
+        """Goes back to a version of redrive's own; features go before the last of it does. All the way is refused while
+        anybody else has the file open."""
         done: list[str] = []
+        if to == 0 and not self._writer.location.memory:
+            await self._writer.close()
+            await asyncio.to_thread(_refuse_others, self._writer.location)
         for line in self._lines[1:] if to == 0 else ():
             done += await self._repeat(partial(self._step_down, line=line, to=0))
         return done + await self._repeat(lambda session: self._step_down(session, self._lines[0], to))
@@ -83,6 +92,11 @@ class SqliteMigrations:
         while (label := await self._writer.run(step)) is not None:
             done.append(label)
         return done
+
+    def _join_steps(self, session: Session) -> None:
+        if session.row(HAS_STEPS_TABLE) is not None:
+            rows = schema.record_rows(session.rows(APPLIED_DIGESTS))
+            _run_script(session.connection, join_script("sqlite", self._lines, rows, _note))
 
     def _step_up(self, session: Session, line: schema.Line, to: int | None) -> str | None:
         steps = schema.steps_up(line.steps, _version(self._applied(session), line.feature), to)
@@ -107,7 +121,8 @@ class SqliteMigrations:
         cursor = session.connection.cursor()
         cursor.row_factory = sqlite3.Row
         known = session.row(HAS_STEPS_TABLE) is not None
-        rows = [{"feature": "", "digest": None, **dict(row)} for row in cursor.execute(APPLIED_STEPS)] if known else []
+        found = cursor.execute(APPLIED_STEPS) if known else ()
+        rows = joined("sqlite", self._lines, [{"feature": "", "digest": None, **dict(row)} for row in found])
         for line in self._lines:
             # A database of a version in development may not even have these columns.
             digests = {row["version"]: row["digest"] for row in rows if row["feature"] == line.feature}
@@ -115,21 +130,38 @@ class SqliteMigrations:
         return rows
 
 
+def _refuse_others(location: Location) -> None:
+    """Refuses to go on while another connection has the file open: only the last one may leave the write-ahead log."""
+    connection = sqlite3.connect(location.path, timeout=0, isolation_level=None)
+    try:
+        connection.execute("pragma journal_mode = delete")
+    except sqlite3.OperationalError as error:
+        raise SchemaError(
+            f"{location.where} is open elsewhere", hint="stop whoever uses it, then remove the schema"
+        ) from error
+    finally:
+        connection.close()
+
+
 def missing_statements(
-    rows: Iterable[tuple[str, int, str | None]], features: Sequence[Feature], where: str
+    applied: Iterable[tuple[str, int, str | None]], features: Sequence[Feature], where: str
 ) -> list[str]:
     """Returns the statements of the steps that a database lacks, for a connection that is not ours."""
-    return list(_split(schema.missing_script(schema.lines_of(STEPS, features, "sqlite"), rows, where, _note)))
+    lines, rows = schema.lines_of(STEPS, None, features, "sqlite"), schema.record_rows(applied)
+    script = join_script("sqlite", lines, rows, _note)
+    return list(_split(script + schema.missing_script(lines, joined("sqlite", lines, rows), {}, where, _note)))
 
 
-def _note(line: schema.Line, step: schema.Migration) -> str:
+def _note(line: schema.Line, step: schema.Migration | schema.Functions) -> str:
+    assert isinstance(step, schema.Migration)
     needs = schema.needs_of(line.steps, step.version)
     at = "cast(round((julianday('now') - 2440587.5) * 86400000000) as integer)"
     values = f"'{line.feature}', {step.version}, '{step.name}', {at}, {needs}, '{step.digest}'"
     return f"insert into redrive_migration (feature, version, name, applied_at, needs, digest) values ({values});"  # noqa: S608
 
 
-def _forget(line: schema.Line, step: schema.Migration) -> str:
+def _forget(line: schema.Line, step: schema.Migration | schema.Functions) -> str:
+    assert isinstance(step, schema.Migration)
     return f"delete from redrive_migration where feature = '{line.feature}' and version = {step.version};"  # noqa: S608
 
 

@@ -58,16 +58,6 @@ begin
       and w.seen_at > v_now - make_interval(secs => (p_dead_after_ms + p_lease_ms) / 1000.0));
 end $$;
 
--- The same, of workers that do not say which process they are.
-create or replace function redrive.beat(
-  p_worker text, p_host text, p_pid integer, p_queues text[], p_concurrency integer, p_running integer, p_version text,
-  p_age double precision, p_tick_ms integer, p_beats_ms integer, p_stalled_ms integer, p_dead_after_ms integer, p_lease_ms integer,
-  out silent_in double precision, out declared boolean, out drain boolean
-) language sql security definer set search_path = pg_catalog, pg_temp as $$
-  select b.silent_in, b.declared, b.drain from redrive.worker_beat(p_worker, p_host, p_pid, p_queues, p_concurrency, p_running,
-    p_version, p_age, p_tick_ms, p_beats_ms, p_stalled_ms, p_dead_after_ms, p_lease_ms, null, null) b
-$$;
-
 -- Who counts when it is judged who is silent, and from when on each of them would be: those that beat apart from their loop
 -- and were not declared dead, but for those that have said goodbye. What somebody had who was last seen longer ago than a
 -- lease lasts is free already.
@@ -167,12 +157,6 @@ begin
   end loop;
 end $$;
 
-create or replace function redrive.judge(p_worker text, p_dead_after_ms integer, p_lease_ms integer)
-returns table (worker text, tasks integer)
-language sql security definer set search_path = pg_catalog, pg_temp as $$
-  select j.worker, j.tasks from redrive.judge_silent(p_worker, p_dead_after_ms, p_lease_ms) j
-$$;
-
 -- Whether a worker has leases that have not ended.
 create or replace function redrive.has_leases(p_worker text, p_now timestamptz) returns boolean
 language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -211,11 +195,6 @@ begin
   update redrive.worker w set dead_at = v_now where w.id = p_worker and not redrive.has_leases(p_worker, v_now);
   return v_count;
 end $$;
-
-create or replace function redrive.bury(p_worker text, p_host text, p_pid integer) returns integer
-language sql security definer set search_path = pg_catalog, pg_temp as $$
-  select coalesce(redrive.bury_process(p_worker, p_host, p_pid, null, null), 0)
-$$;
 
 -- Notes of tasks under these leases that their worker has not begun them and has them wait, or that it begins them now: if it
 -- dies meanwhile, that is none of their doing.

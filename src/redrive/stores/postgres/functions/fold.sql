@@ -134,3 +134,5 @@ begin
   end if;
   return v_totals + v_causes + v_failed + v_retries;
 end $$;
+create or replace trigger dead_letter_gone after delete on redrive.dead_letter referencing old table as gone
+  for each statement execute function redrive.letters_gone();

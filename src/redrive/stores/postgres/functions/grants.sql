@@ -20,7 +20,7 @@ declare
   v_view regclass;
 begin
   execute format('grant usage on schema redrive to %I', p_role);
-  execute format('grant select on redrive.migration to %I', p_role);
+  execute format('grant select on redrive.migration, redrive.function_set to %I', p_role);
   execute format('grant execute on function redrive.enqueue(text, jsonb, text, integer, integer, interval, timestamptz, '
     'interval, text, text, text, text, uuid) to %I', p_role);
   execute format('grant execute on function redrive.enqueue(text, jsonb, redrive.traceparent, integer, integer, interval, '
@@ -73,11 +73,12 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_function regprocedure;
   v_table record;
-  -- Workers from before a step may need what those from now on do not: for a day after it their role keeps what it had, as long as
+  v_changed timestamptz := greatest((select max(m.applied_at) from redrive.migration m), (select max(f.loaded_at) from redrive.function_set f));
+  -- Workers from before a change may need what those from now on do not: for a day after it their role keeps what it had, as long as
   -- some seem to run. What workers say of themselves gives a role nothing that it has not had.
   v_before boolean := exists (select 1 from redrive.worker w where w.seen_at > clock_timestamp() - interval '2 minutes'
-      and w.started_at < (select max(m.applied_at) from redrive.migration m))
-    and (select max(m.applied_at) from redrive.migration m) > clock_timestamp() - interval '1 day'
+      and w.started_at < v_changed)
+    and v_changed > clock_timestamp() - interval '1 day'
     and not has_function_privilege(p_role, 'redrive.administer()', 'execute');
   v_kept oid[] := array(select c.oid from pg_class c where v_before and c.relnamespace = 'redrive'::regnamespace
     and c.relkind in ('r', 'p') and has_table_privilege(p_role, c.oid, 'delete'));

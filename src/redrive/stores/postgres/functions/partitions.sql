@@ -44,3 +44,6 @@ begin
   end loop;
   return v_changed;
 end $$;
+
+-- The first days of history, and those of today.
+select redrive.partitions(36500);

@@ -1,16 +1,26 @@
--- Removes the tables. Reached only with "--down --to 0": this deletes every task.
-drop table redrive.entry, redrive.posting, redrive.account, redrive.audit, redrive.record, redrive.pruned, redrive.duty, redrive.series, redrive.series_sheet, redrive.worker,
-  redrive.schedule, redrive.resuming, redrive.hold, redrive.kind, redrive.idempotency_key, redrive.total, redrive.total_delta, redrive.failed_total,
-  redrive.failed_delta, redrive.failed_sum, redrive.failure_group, redrive.failure_hour,
-  redrive.failure_delta, redrive.dead_letter, redrive.attempt, redrive.history, redrive.task, redrive.task_join, redrive.join_delta,
-  redrive.move_lock, redrive.fold_lock, redrive.series_lock, redrive.partition_lock;
-drop sequence redrive.position;
-drop sequence redrive.failed_seq;
-drop type redrive.claimed;
-drop type redrive.state;
-drop domain redrive.timeout_ms;
-drop domain redrive.attempts;
-drop domain redrive.payload;
-drop domain redrive.label;
-drop domain redrive.name;
-drop function redrive.check_payload(jsonb);
+-- Removes everything but the record of steps: every task, and all that is known of them.
+do $$
+declare
+  v_object record;
+begin
+  for v_object in
+    select c.relname, case c.relkind when 'v' then 'view' when 'S' then 'sequence' else 'table' end as what
+    from pg_catalog.pg_class c
+    where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r', 'p', 'v', 'S') and not c.relispartition
+      and c.relname not in ('migration', 'function_set') and not exists (
+        -- what a feature has that nobody has named stays: nothing says how it goes
+        select 1 from redrive.migration m where m.feature <> '' and (c.relname = m.feature or starts_with(c.relname, m.feature || '_')))
+    order by c.relkind = 'S'
+  loop
+    execute format('drop %s if exists redrive.%I cascade', v_object.what, v_object.relname);
+  end loop;
+  for v_object in select p.oid::regprocedure as name from pg_catalog.pg_proc p where p.pronamespace = 'redrive'::regnamespace loop
+    execute format('drop function if exists %s cascade', v_object.name);
+  end loop;
+  for v_object in
+    select t.typname from pg_catalog.pg_type t left join pg_catalog.pg_class c on c.oid = t.typrelid
+    where t.typnamespace = 'redrive'::regnamespace and (t.typtype in ('d', 'e') or c.relkind = 'c')
+  loop
+    execute format('drop type if exists redrive.%I cascade', v_object.typname);
+  end loop;
+end $$;

@@ -73,54 +73,61 @@ create domain redrive.payload as jsonb check (
 create domain redrive.attempts as integer constraint attempts_of_1_to_1000000 check (value between 1 and 1000000);
 create domain redrive.timeout_ms as integer
   constraint timeout_of_1_to_2000000000_ms check (value between 1 and 2000000000);
+-- Producers in SQL say "traceparent". Its type tells the form of redrive.enqueue that takes it from the one that does not.
+create domain redrive.traceparent as text;
 
 -- Live tasks: queued, delayed, running, paused, failed. Wide columns last, fixed-width ones first.
 create table redrive.task (
-  id                   uuid primary key,
-  created_at           timestamptz not null,
-  position             bigint not null default 0,
-  run_at               timestamptz,
-  next_attempt_at      timestamptz,
-  last_attempt_at      timestamptz,
-  lease_token          uuid,
-  settled_token        uuid,                       -- whose settlement last sent it back to wait
-  lease_expires_at     timestamptz,
-  cancel_requested_at  timestamptz,
-  failed_at            timestamptz,
-  failed_seq           bigint,
-  last_replayed_at     timestamptz,
-  state                redrive.state not null,
-  attempt_count        integer not null default 0,
-  max_attempts         redrive.attempts not null,
-  replay_count         integer not null default 0,
-  timeout_ms           redrive.timeout_ms,
-  priority             smallint not null default 0,
-  kind                 redrive.name not null,
-  queue                redrive.name not null,
-  lane                 text not null default '',   -- '' = the queue's open lane, else the kind whose own lane it is in
-  task_group           redrive.label,
-  scope                redrive.label,
-  trace_id             redrive.label,
-  idempotency_key      redrive.label,
-  worker_id            text,
-  paused_by            text,
-  payload              redrive.payload,
-  progress             jsonb,
-  memo                 jsonb,                      -- what a snoozed handler wants back
-  error_code           text,
-  error_reason         text,
-  failure_type         text,
-  error_message        text,
-  error_stack          text,
-  error_fingerprint    text,
-  error_summary        jsonb,                      -- what of it may be shown to everybody
-  dead_reason          text,
-  last_replayed_by     text,
-  last_replayed_reason text,
-  last_replayed_bulk_id  text,                       -- the bulk operation that retried it last
-  feature              text,                       -- who reacts to its moves
-  facts                jsonb,                      -- what the feature wants to know then
-  join_id              uuid,                       -- the join that it is a member of
+  id                     uuid primary key,
+  created_at             timestamptz not null,
+  position               bigint not null default 0,
+  run_at                 timestamptz,
+  next_attempt_at        timestamptz,
+  last_attempt_at        timestamptz,
+  lease_token            uuid,
+  settled_token          uuid,                     -- whose settlement last sent it back to wait
+  lease_expires_at       timestamptz,
+  cancel_requested_at    timestamptz,
+  failed_at              timestamptz,
+  failed_seq             bigint,
+  last_replayed_at       timestamptz,
+  state                  redrive.state not null,
+  attempt_count          integer not null default 0,
+  max_attempts           redrive.attempts not null,
+  replay_count           integer not null default 0,
+  timeout_ms             redrive.timeout_ms,
+  priority               smallint not null default 0,
+  kind                   redrive.name not null,
+  queue                  redrive.name not null,
+  lane                   text not null default '', -- '' = the queue's open lane, else the kind whose own lane it is in
+  task_group             redrive.label,
+  scope                  redrive.label,
+  trace_id               redrive.label,
+  idempotency_key        redrive.label,
+  worker_id              text,
+  paused_by              text,
+  payload                redrive.payload,
+  progress               jsonb,
+  memo                   jsonb,                    -- what a snoozed handler wants back
+  error_code             text,
+  error_reason           text,
+  failure_type           text,
+  error_message          text,
+  error_stack            text,
+  error_fingerprint      text,
+  error_summary          jsonb,                    -- what of it may be shown to everybody
+  dead_reason            text,
+  last_replayed_by       text,
+  last_replayed_reason   text,
+  last_replayed_bulk_id  text,                     -- the bulk operation that retried it last
+  feature                text,                     -- who reacts to its moves
+  facts                  jsonb,                    -- what the feature wants to know then
+  join_id                uuid,                     -- the join that it is a member of
+  deaths                 smallint not null default 0, -- workers that were lost while they had it
+  apart                  boolean not null default false, -- its worker has not begun it yet: it waits to be alone
+  -- The context of whoever enqueued a task: a W3C traceparent, with its tracestate behind a space. Only of those that gave one.
+  trace_parent           text,
+  cut_offs               integer not null default 0, -- how often in a row its worker fell silent so
   -- A token exists exactly while the task runs: this is what makes it a fence.
   constraint task_token_while_running check ((state = 'running') = (lease_token is not null)),
   constraint task_attempts_in_bounds check (attempt_count between 0 and max_attempts)
@@ -144,8 +151,13 @@ create index task_paused_group on redrive.task (task_group, id) where state = 'p
 create index task_cancel on redrive.task (worker_id) where cancel_requested_at is not null;
 create index task_scope on redrive.task (scope, id) where scope is not null;
 create index task_trace on redrive.task (trace_id, id) where trace_id is not null;
-create index task_of_join on redrive.task (join_id, id) where join_id is not null;
 create index task_feature on redrive.task (feature) where feature is not null and state <> 'failed';
+-- Members of a join are listed by state, and its failures retried in the order in which they came. Only rows with a join are in these
+-- indexes: others pay nothing.
+create index task_members on redrive.task (join_id, state, id) where join_id is not null;
+create index task_failed_join on redrive.task (join_id, failed_seq) where state = 'failed' and join_id is not null;
+-- Tasks of a retry, by state; those that were never retried are not in it.
+create index task_retried on redrive.task (last_replayed_bulk_id, state, id) where last_replayed_bulk_id is not null;
 
 -- Completed and cancelled tasks, one partition a day, so that retention drops tables instead of deleting rows.
 -- Slim: no payload for completed tasks; cancelled ones keep theirs because they can be retried.
@@ -176,7 +188,10 @@ create table redrive.history (
   result           jsonb,
   feature          text,
   facts            jsonb,
-  join_id          uuid
+  join_id          uuid,
+  trace_parent     text,                           -- of cancelled tasks, which may come back
+  -- What was forgotten or purged is told apart from what somebody cancelled, and counted: a retry by a filter leaves it alone.
+  forgotten        boolean not null default false
 ) partition by range (finished_at);
 create index history_id on redrive.history (id);
 create index history_finished on redrive.history (finished_at);
@@ -187,6 +202,7 @@ create index history_trace on redrive.history (trace_id, id) where trace_id is n
 create index history_expires on redrive.history (expires_at) where expires_at is not null;
 -- What was given up, and can be retried; completed tasks are not in it.
 create index history_cancelled on redrive.history (kind, id) where state = 'cancelled';
+create index history_members on redrive.history (join_id, state, id) where join_id is not null;
 -- Catches rows of days whose partition could not be made in time; nothing is refused for want of a partition.
 create table redrive.history_default partition of redrive.history default;
 
@@ -222,21 +238,24 @@ create table redrive.join_delta (
 
 -- Every failed attempt.
 create table redrive.attempt (
-  seq           bigint generated always as identity primary key,
-  task_id       uuid not null,
-  at            timestamptz not null,
-  lease_token   uuid,
-  execution_ms  real,
-  attempt       integer not null,
-  replay        integer not null,
-  code          text not null,
-  reason        text not null,
-  failure_type  text not null,
-  message       text not null,
-  stack         text,
-  fingerprint   text not null,
-  worker_id     text,
-  error_summary jsonb
+  seq            bigint generated always as identity primary key,
+  task_id        uuid not null,
+  at             timestamptz not null,
+  lease_token    uuid,
+  execution_ms   real,
+  attempt        integer not null,
+  replay         integer not null,
+  code           text not null,
+  reason         text not null,
+  failure_type   text not null,
+  message        text not null,
+  stack          text,
+  fingerprint    text not null,
+  worker_id      text,
+  error_summary  jsonb,
+  -- Whom a failed attempt called, and which build of the application ran it.
+  peer           text,
+  build          text
 );
 create index attempt_task on redrive.attempt (task_id, seq);
 create index attempt_at on redrive.attempt (at, seq);
@@ -274,36 +293,40 @@ create index dead_letter_trace on redrive.dead_letter (trace_id, seq) where trac
 
 -- Failures by cause: appended by settles, folded into failure_group by maintenance.
 create table redrive.failure_delta (
-  fingerprint   text not null,
-  n             bigint not null,
-  code          text not null,
-  reason        text not null,
-  failure_type  text not null,
-  message       text not null,
-  kind          text not null,
-  sample_task   uuid not null,
-  sample_scope  text,
-  at            timestamptz not null,
-  error_summary jsonb
+  fingerprint    text not null,
+  n              bigint not null,
+  code           text not null,
+  reason         text not null,
+  failure_type   text not null,
+  message        text not null,
+  kind           text not null,
+  sample_task    uuid not null,
+  sample_scope   text,
+  at             timestamptz not null,
+  error_summary  jsonb,
+  alias          text
 );
 create table redrive.failure_group (
-  fingerprint   text primary key,
-  n             bigint not null,
-  code          text not null,
-  reason        text not null,
-  failure_type  text not null,
-  message       text not null,
-  kind          text not null,
-  sample_task   uuid not null,
-  sample_scope  text,                              -- so that its message is found when nothing else is left of the task
-  first_seen    timestamptz not null,
-  last_seen     timestamptz not null,
-  failing       bigint not null default 0,         -- tasks that are failed by it now, as of the last fold
-  error_summary jsonb                              -- of the sample task, as is the message
+  fingerprint    text primary key,
+  n              bigint not null,
+  code           text not null,
+  reason         text not null,
+  failure_type   text not null,
+  message        text not null,
+  kind           text not null,
+  sample_task    uuid not null,
+  sample_scope   text,                             -- so that its message is found when nothing else is left of the task
+  first_seen     timestamptz not null,
+  last_seen      timestamptz not null,
+  failing        bigint not null default 0,        -- tasks that are failed by it now, as of the last fold
+  error_summary  jsonb,                            -- of the sample task, as is the message
+  -- Causes that a newer algorithm takes for one go on under the name that the first of them had; this is its newest name.
+  alias          text
 );
 create index failure_group_seen on redrive.failure_group (last_seen, fingerprint);
 create index failure_group_failing on redrive.failure_group (last_seen, fingerprint) where failing > 0;
 create index failure_group_quiet on redrive.failure_group (last_seen, fingerprint) where failing = 0;
+create index failure_group_alias on redrive.failure_group (alias) where alias is not null;
 -- How it went, hour by hour.
 create table redrive.failure_hour (
   fingerprint   text not null,
@@ -315,28 +338,30 @@ create index failure_hour_hour on redrive.failure_hour (hour);
 
 -- Exact totals: total + sum(total_delta). Deltas are appended with each commit, so that nobody waits for a counter row.
 create table redrive.total_delta (
-  queue      text not null,
-  kind       text not null,
-  queued     bigint not null default 0,
-  delayed    bigint not null default 0,
-  running    bigint not null default 0,
-  paused     bigint not null default 0,
-  failed     bigint not null default 0,
-  completed  bigint not null default 0,
-  cancelled  bigint not null default 0,
-  dead_letters  bigint not null default 0          -- records of terminal failures, not tasks
+  queue         text not null,
+  kind          text not null,
+  queued        bigint not null default 0,
+  delayed       bigint not null default 0,
+  running       bigint not null default 0,
+  paused        bigint not null default 0,
+  failed        bigint not null default 0,
+  completed     bigint not null default 0,
+  cancelled     bigint not null default 0,
+  dead_letters  bigint not null default 0,         -- records of terminal failures, not tasks
+  forgotten     bigint not null default 0
 );
 create table redrive.total (
-  queue      text not null,
-  kind       text not null,
-  queued     bigint not null default 0,
-  delayed    bigint not null default 0,
-  running    bigint not null default 0,
-  paused     bigint not null default 0,
-  failed     bigint not null default 0,
-  completed  bigint not null default 0,
-  cancelled  bigint not null default 0,
+  queue         text not null,
+  kind          text not null,
+  queued        bigint not null default 0,
+  delayed       bigint not null default 0,
+  running       bigint not null default 0,
+  paused        bigint not null default 0,
+  failed        bigint not null default 0,
+  completed     bigint not null default 0,
+  cancelled     bigint not null default 0,
   dead_letters  bigint not null default 0,
+  forgotten     bigint not null default 0,
   primary key (queue, kind)
 );
 
@@ -375,12 +400,31 @@ create index failed_sum_largest on redrive.failed_sum (dimension, n desc, value)
 create index failed_sum_empty on redrive.failed_sum (dimension) where n = 0;
 create index failed_total_empty on redrive.failed_total (fingerprint) where n = 0;
 
+-- What became of the tasks of each bulk retry: appended by the moves of tasks that were retried, and folded with the totals.
+create table redrive.retry_delta (
+  bulk_id  text not null,
+  outcome  text not null,                          -- retried, running, completed, failed, cancelled, again (by another retry)
+  cause    text not null default '',               -- of what failed: its fingerprint
+  n        bigint not null
+);
+create table redrive.retry_total (
+  bulk_id   text not null,
+  outcome   text not null,
+  cause     text not null,
+  n         bigint not null,
+  begun_at  timestamptz not null default clock_timestamp(),
+  primary key (bulk_id, outcome, cause)
+);
+create index retry_total_begun on redrive.retry_total (begun_at);
+
 -- A key names one task, also after that task is finished.
 create table redrive.idempotency_key (
   key         redrive.label primary key,
   task_id     uuid not null,
   digest      bytea not null,
-  created_at  timestamptz not null
+  created_at  timestamptz not null,
+  -- The same work in another queue is other work; null: a key from before, of which the queue was not written.
+  queue       text
 );
 create index idempotency_key_created on redrive.idempotency_key (created_at, key);
 
@@ -392,8 +436,27 @@ create table redrive.kind (
   rate_ms      integer check (rate_ms > 0),
   running      integer not null default 0,
   next_at      timestamptz,
-  actor        text
+  actor        text,
+  circuit      text                                -- the open circuit that the kind waits for
 ) with (fillfactor = 50);
+
+-- Circuits: kinds whose other side is down are not claimed, but for one task at a time that tries whether it is back.
+-- "kinds" are those that share it. While it is "open", nothing of them is claimed before "until"; then one task is, the
+-- probe, and the next one only when that one has ended.
+create table redrive.circuit (
+  name           text primary key,
+  version        integer not null,
+  kinds          text[] not null,
+  open           boolean not null,
+  since          timestamptz not null,             -- open or closed
+  until          timestamptz,
+  reason         text,                             -- why it opened, or why the last probe failed
+  actor          text,                             -- the worker or person that opened or closed it
+  failed_probes  integer not null default 0,       -- since it opened
+  opened         bigint not null default 0,        -- how many times
+  probe          uuid,                             -- the task that tries or tried last, and the token of its lease
+  token          uuid
+);
 
 create table redrive.hold (
   target  text not null check (target in ('queue', 'kind', 'group', 'schedule')),
@@ -426,18 +489,32 @@ create table redrive.schedule (
 );
 
 create table redrive.worker (
-  id           text primary key,
-  host         text not null,
-  pid          integer not null,
-  queues       text[] not null,
-  concurrency  integer not null,
-  running      integer not null,
-  version      text not null,
-  started_at   timestamptz not null,
-  seen_at      timestamptz not null,
-  stopping     boolean not null,
-  beat_ms      integer not null,
-  sheet_id     text                                -- the last sheet of counts that was taken from it
+  id             text primary key,
+  host           text not null,
+  pid            integer not null,
+  queues         text[] not null,
+  concurrency    integer not null,
+  running        integer not null,
+  version        text not null,
+  started_at     timestamptz not null,
+  seen_at        timestamptz not null,
+  stopping       boolean not null,
+  beat_ms        integer not null,
+  sheet_id       text,                             -- the last sheet of counts that was taken from it
+  -- Workers beat apart from what they run, and those that fall silent are told from those that only rest.
+  beats_ms       integer,                          -- how often it beats, apart from its loop; null: only with its ticks
+  beating_since  timestamptz,                      -- no beat of its own has come late since then
+  dead_at        timestamptz,                      -- when others declared it dead; its next beat takes that back
+  stalled_ms     integer not null default 0,       -- how long its event loop had not answered when it beat last
+  drain_at       timestamptz,                      -- when somebody asked it to end
+  drain_by       text,
+  drain_reason   text,
+  -- Workers say which process they are, so that one of the same machine can see that another is gone, and judges of a fleet of which
+  -- more are missed than heard note that nobody is to be blamed.
+  machine        text,                             -- where its pid means the same process: boot and namespaces; null: not known
+  birth          bigint,                           -- when its process began, by that machine: pids are used again
+  cut_off_at     timestamptz,                      -- leases of it that ended at this moment did so while more were missed than heard: it may have been the network
+  build          text
 ) with (fillfactor = 50);
 
 -- What workers have counted, as they sent it with their heartbeats, until "series" adds it up.
@@ -481,7 +558,7 @@ create table redrive.audit (
   action    text not null,
   reason    text,
   task_id   uuid,
-  bulk_id  text,
+  bulk_id   text,
   target    text,
   kind      text,                                  -- these three are the task's, or of a kind that was acted on
   scope     text,
@@ -499,6 +576,8 @@ create index audit_bulk on redrive.audit (bulk_id, id) where bulk_id is not null
 create index audit_kind on redrive.audit (kind, id) where kind is not null;
 create index audit_scope on redrive.audit (scope, id) where scope is not null;
 create index audit_trace on redrive.audit (trace_id, id) where trace_id is not null;
+-- Audit rows about something that is no task are found by it: a batch, an alert, an account.
+create index audit_target on redrive.audit (target, id) where target is not null;
 
 -- Small documents: plans, bulk operations, approvals, tokens, notes. Changed only by whoever saw the last version.
 create table redrive.record (
@@ -532,10 +611,13 @@ create table redrive.posting (
 create table redrive.entry (
   posting  text not null references redrive.posting,
   account  text not null references redrive.account,
-  amount   bigint not null
+  amount   bigint not null,
+  -- Entries have a place in the books. It is given under the lock of their accounts, so that in its order no account is ever below
+  -- zero, and statements can be read in pages.
+  id       bigint generated always as identity primary key
 );
-create index entry_account on redrive.entry (account);
 create index entry_posting on redrive.entry (posting);
+create index entry_place on redrive.entry (account, id);
 
 -- What a claim and a cycle return.
 create type redrive.claimed as (
@@ -544,3 +626,43 @@ create type redrive.claimed as (
   timeout_ms integer, memo jsonb, replay_count integer, feature text, join_id uuid,
   waited double precision
 );
+-- What kinds begin with that producers may not enqueue, by the feature that has them. Features write theirs with steps of their own.
+create table redrive.reserved_kind (
+  begins   text primary key,
+  feature  text not null
+);
+
+-- Names that producers use are bounded, unless an application has declared them: see "admit_name".
+create table redrive.used_name (
+  queue        text not null,
+  kind         text not null,
+  declared     boolean not null,                   -- both, by some application: then it is not counted
+  declared_by  text,                               -- not announced: the role that only enqueues, which says so; '': one that may announce it
+  tasks        bigint not null default 0,          -- ever, at the last look
+  used_at      timestamptz not null default clock_timestamp()
+);
+create index used_name_of on redrive.used_name (queue, kind);
+create table redrive.name_allowance (              -- names that a role which only enqueues has declared, in ten parts: see "declare_name"
+  role  text not null,
+  part  integer not null,
+  used  bigint not null default 0,
+  primary key (role, part)
+);
+create table redrive.known_name (
+  what          text not null check (what in ('queue', 'kind')),
+  name          text not null,
+  max_attempts  integer,                           -- of a kind: how often its handler's application says that it is tried
+  primary key (what, name)
+);
+create table redrive.name_bound (
+  one   boolean primary key default true check (one),
+  most  bigint not null
+);
+create table redrive.name_lock ();       -- who begins to use a name shares it; whoever counts them has it alone
+create sequence redrive.names;
+insert into redrive.known_name (what, name) values ('queue', 'default'), ('kind', 'SYSTEM_HEALTH_CHECK'), ('kind', 'SYSTEM_FAIL_ALWAYS');
+
+-- Nothing is open to everyone. Who may do what is in functions/grants.sql.
+revoke all on all tables in schema redrive from public;
+revoke all on all sequences in schema redrive from public;
+revoke all on schema redrive from public;

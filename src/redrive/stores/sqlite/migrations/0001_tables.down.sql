@@ -1,7 +1,20 @@
--- Removes the tables. Reached only with "--down --to 0": this deletes every task.
+-- Removes the tables, with every task.
+drop view redrive_v_failures;
+drop view redrive_v_dead_letters;
+drop view redrive_v_audit;
+drop view redrive_v_failed_counts;
+drop view redrive_v_series;
+drop view redrive_v_counts;
+drop view redrive_v_tasks;
+drop table redrive_name_bound;
+drop table redrive_known_name;
+drop table redrive_used_name;
+drop table redrive_retry_total;
 drop table redrive_entry;
+drop table redrive_circuit;
 drop table redrive_posting;
 drop table redrive_account;
+drop table redrive_record;
 drop table redrive_audit;
 drop table redrive_pruned;
 drop table redrive_clock;
@@ -14,11 +27,10 @@ drop table redrive_resuming;
 drop table redrive_hold;
 drop table redrive_kind;
 drop table redrive_idempotency_key;
-drop table redrive_record;
-drop table redrive_failure_hour;
+drop table redrive_failed_sum;
 drop table redrive_failed_total;
 drop table redrive_total;
-drop table redrive_failed_sum;
+drop table redrive_failure_hour;
 drop table redrive_failure_group;
 drop table redrive_dead_letter;
 drop table redrive_attempt;

@@ -1,2 +1,0 @@
-drop table redrive.batches_item;
-drop table redrive.batches_remote;

@@ -1,1 +1,0 @@
-alter table redrive.batches_remote drop column step_task;

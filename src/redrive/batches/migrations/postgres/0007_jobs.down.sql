@@ -1,1 +1,0 @@
-drop index redrive.batches_item_job;

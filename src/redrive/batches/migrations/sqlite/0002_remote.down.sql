@@ -1,2 +1,0 @@
-drop table redrive_batches_item;
-drop table redrive_batches_remote;

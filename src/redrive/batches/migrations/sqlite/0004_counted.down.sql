@@ -1,3 +1,0 @@
-alter table redrive_batches_remote drop column cancelled;
-alter table redrive_batches_remote drop column failed;
-alter table redrive_batches_remote drop column completed;

@@ -1,1 +1,0 @@
-drop index redrive_batches_item_job;

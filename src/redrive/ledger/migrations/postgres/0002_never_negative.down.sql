@@ -1,1 +1,0 @@
-alter table redrive.ledger_freeze drop constraint ledger_freeze_never_negative;

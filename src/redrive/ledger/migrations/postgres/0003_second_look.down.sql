@@ -1,1 +1,0 @@
-comment on table redrive.ledger_account is null;

@@ -1,1 +1,0 @@
-drop table redrive.outbox_tombstone;

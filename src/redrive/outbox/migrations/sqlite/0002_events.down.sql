@@ -1,1 +1,0 @@
-drop view if exists search_outbox_events;

@@ -1,1 +1,0 @@
-drop view redrive_outbox_publish;

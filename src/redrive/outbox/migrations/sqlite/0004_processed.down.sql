@@ -1,1 +1,0 @@
-drop index if exists redrive_history_outbox_processed;

@@ -1,1 +1,0 @@
-drop trigger dead_letter_gone on redrive.dead_letter;

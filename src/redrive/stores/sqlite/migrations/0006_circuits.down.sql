@@ -1,2 +1,0 @@
-alter table redrive_kind drop column circuit;
-drop table redrive_circuit;

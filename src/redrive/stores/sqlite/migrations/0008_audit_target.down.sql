@@ -1,1 +1,0 @@
-drop index redrive_audit_target;

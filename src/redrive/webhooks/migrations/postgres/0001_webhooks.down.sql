@@ -1,4 +1,0 @@
-drop table redrive.webhooks_attempt;
-drop table redrive.webhooks_delivery;
-drop table redrive.webhooks_secret;
-drop table redrive.webhooks_endpoint;

@@ -1,1 +1,0 @@
-delete from redrive.reserved_kind where feature = 'webhooks';

@@ -1,3 +1,0 @@
-drop index redrive_webhooks_endpoint_given_up;
-drop index redrive_webhooks_delivery_ended;
-create index redrive_webhooks_delivery_moved_at on redrive_webhooks_delivery (moved_at);
