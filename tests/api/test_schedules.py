@@ -36,7 +36,7 @@ async def test_schedules_are_listed_run_and_paused(app: App) -> None:
             "0 3 * * *",
             None,
         )
-        assert "payload" not in listed
+        assert listed["payload"] == {"source": "s3cret"}, "who may act sees it"
         ran = await client.post("/api/schedules/nightly/run", json={"reason": "now"}, headers={"X-Actor": "ann"})
         assert (ran.status_code, ran.json()["kind"], ran.json()["state"]) == (201, "IMPORT", "queued")
         paused = await client.post("/api/schedules/nightly/pause", json={"reason": "holiday"})

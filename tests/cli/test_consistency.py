@@ -93,6 +93,11 @@ ARGUMENTS = {
     "outbox show": ["search_index_to_elastic"],
     "ledger reverse": ["credit:1", "--reason", "wrong"],
     **{f"webhooks {verb}": [ID] for verb in ("show-delivery", "redeliver")},
+    "circuits show": ["x"],
+    "schedules pause": ["x"],
+    "schedules show": ["x"],
+    "schedules resume": ["x"],
+    "workers show": ["x"],
 }
 # These answer without a store, or look for an instance, or wait for their store.
 STORELESS = {

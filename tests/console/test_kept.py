@@ -113,12 +113,12 @@ async def test_a_schedule_runs_once_for_one_form(any_app: App, monkeypatch: pyte
         with monkeypatch.context() as patch:
             patch.setattr(store, "apply", lost)
             fields = {"name": "nightly", "reason": "now", "once": once[1]}
-            answer = await send(client, "/schedules/run", fields, "/schedules")
+            answer = await send(client, "/act/schedules.run_now", fields, "/schedules")
         assert answer.status_code == 503 and "MAY_HAVE_LANDED" in answer.text
         landed = {(await sent_again(client, answer.text)).headers["location"] for _ in range(2)}
         assert len(landed) == 1  # the task that there is
         listed = await page(client, "/tasks?scope=schedule:nightly")
         assert len(set(re.findall(r'href="/ops/queue/tasks/([0-9a-f-]{36})"', listed))) == 1
         assert text_of(await page(client, "/audit")).count("SCHEDULE_RUN") == 1
-        fresh = await send(client, "/schedules/run", {"name": "nightly", "once": "another"}, "/schedules")
+        fresh = await send(client, "/act/schedules.run_now", {"name": "nightly", "once": "another"}, "/schedules")
         assert fresh.headers["location"] not in landed

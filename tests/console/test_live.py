@@ -317,7 +317,7 @@ async def test_pages_with_forms_hear_that_they_have_changed(any_app: App) -> Non
         for topic, path, form in (
             ("queues", "/queues/pause", {"target": "queue", "name": "default"}),
             ("queues", "/queues/limit", {"name": "SEND", "concurrency": "3"}),
-            ("schedules", "/schedules/pause", {"name": "nightly"}),
+            ("schedules", "/act/schedules.pause", {"name": "nightly"}),
         ):
             async with listen(client, topic) as answer:
                 stream = told(answer)
@@ -370,13 +370,13 @@ async def test_a_worker_is_drained_from_its_page(any_app: App) -> None:
     store = await any_app.store()
     worker = any_app.worker(store, Options())
     async with console(any_app) as client, asyncio.timeout(150), worker:
-        while 'action="/ops/queue/workers/drain"' not in (html := await page(client, "/workers")):
+        while 'action="/ops/queue/act/workers.drain"' not in (html := await page(client, "/workers")):
             await asyncio.sleep(0.2)
         await store.note_build(worker.id, "7f3c")
         assert "7f3c" in text_of(await page(client, "/workers")), "its build is told"
         [name] = re.findall(r'<option value="([^"]*)">', html)
         assert f"{name} is the only worker of queue default (0 waiting)" in text_of(html)
-        answer = await send(client, "/workers/drain", {"name": name, "reason": "a new version"}, "/workers")
+        answer = await send(client, "/act/workers.drain", {"worker": name, "reason": "a new version"}, "/workers")
         assert answer.status_code == 303
         assert "draining since" in text_of(await page(client, "/workers"))
 

@@ -68,9 +68,9 @@ async def test_what_retried_tasks_would_wait_for_is_ended_where_it_is_told(any_a
         text = text_of(await page(client, "/failures/preview"))
         assert "Queue default is paused by ann (the other side is down): 2 tasks of these would wait." in text
         assert "No live worker serves queue default: 2 tasks of these would wait. redrive work" in text
-        fields = {"verb": "probe", "name": "smtp"}
+        fields = {"name": "smtp"}
         assert "Probe now" in text and "redrive circuits probe" not in text
-        probed = text_of(await done(client, "/queues/circuit", fields, "/failures/preview"))
+        probed = text_of(await done(client, "/act/circuits.probe", fields, "/failures/preview"))
         assert "the next probe now: 2 tasks of these would wait." in probed
         await done(client, "/queues/resume", {"target": "queue", "name": "default"}, "/failures/preview")
         assert "is paused" not in text_of(await page(client, "/failures/preview"))
@@ -242,14 +242,14 @@ async def test_circuits_are_shown_opened_probed_and_closed(any_app: App) -> None
         assert "circuit far" in seen
         assert "circuit far is open since" in text_of(await page(client, f"/tasks/{task.id}")).lower()
         asked = {"name": "far", "reason": "they say so"}
-        said = text_of(await done(client, "/queues/circuit", {"verb": "probe", **asked}, "/queues"))
+        said = text_of(await done(client, "/act/circuits.probe", asked, "/queues"))
         assert "the next task" in said
-        said = text_of(await done(client, "/queues/circuit", {"verb": "close", **asked}, "/queues"))
+        said = text_of(await done(client, "/act/circuits.close", asked, "/queues"))
         assert "Circuit far is closed since" in said
-        said = text_of(await done(client, "/queues/circuit", {"verb": "close", **asked}, "/queues"))
-        assert "Nothing to do with far." in said
-        refused = await send(client, "/queues/circuit", {"verb": "burn", **asked}, "/queues")
-        assert refused.status_code == 422
+        said = text_of(await done(client, "/act/circuits.close", asked, "/queues"))
+        assert "Nothing to do: circuit far is closed since" in said
+        for other in ("circuits.burn", "circuits.list", "ghosts.open"):
+            assert (await send(client, f"/act/{other}", asked, "/queues")).status_code == 404
 
 
 async def test_a_task_that_is_held_leads_to_what_ends_it(any_app: App) -> None:
@@ -333,11 +333,11 @@ async def test_schedules_run_now_and_pause(any_app: App) -> None:
     async with console(app) as client:
         await work(app)
         assert "nightly" in await page(client, "/schedules")
-        ran = await done(client, "/schedules/run", {"name": "nightly", "reason": "now"}, "/schedules")
+        ran = await done(client, "/act/schedules.run_now", {"name": "nightly", "reason": "now"}, "/schedules")
         assert "SCHEDULE_RUN" in text_of(ran)
-        paused = await done(client, "/schedules/pause", {"name": "nightly", "reason": "holiday"}, "/schedules")
+        paused = await done(client, "/act/schedules.pause", {"name": "nightly", "reason": "holiday"}, "/schedules")
         assert "holiday" in text_of(paused)
-        assert (await send(client, "/schedules/run", {"name": "weekly"}, "/schedules")).status_code == 404
+        assert (await send(client, "/act/schedules.run_now", {"name": "weekly"}, "/schedules")).status_code == 404
 
 
 async def test_pauses_come_by_pages_and_are_read_once(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

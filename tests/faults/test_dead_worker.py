@@ -11,7 +11,7 @@ import pytest
 
 from redrive.kernel.task import State
 from redrive.ops.access import Caller, Role
-from redrive.ops.operator.control import Drained
+from redrive.ops.operator.workers import DrainChange
 from tests.faults.harness import World, until
 
 pytestmark = pytest.mark.faults
@@ -172,6 +172,6 @@ def test_a_worker_that_is_asked_to_drain_finishes_what_it_runs(store: World) -> 
     assert store.account([task.id, later.id]) == {"completed": 1, "queued": 1}
 
 
-async def _drain(store: World) -> Drained:
+async def _drain(store: World) -> DrainChange:
     operator = await store.app.operator(Caller("ann", Role.OPERATOR))
-    return await operator.control.drain(None, "a new machine")
+    return await operator.workers.drain_all("a new machine")

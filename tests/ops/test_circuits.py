@@ -60,13 +60,13 @@ async def test_it_is_opened_probed_and_closed_by_hand(harness: Harness) -> None:
 async def test_the_words_of_an_operator_are_in_the_audit_log_alone(harness: Harness) -> None:
     await declared(harness)
     done = await operator(harness).circuits.open("pay", "customer bob complained")
-    assert done.circuit.row.reason == "opened by ann"
+    assert done.circuit.reason == "opened by ann"
 
 
 async def test_a_viewer_looks_and_does_nothing(harness: Harness) -> None:
     await opened(harness)
     viewer = operator(harness, Role.VIEWER).circuits
-    assert [one.row.name for one in await viewer.list()] == ["pay"]
+    assert [one.name for one in await viewer.list()] == ["pay"]
     for act in (viewer.open, viewer.close, viewer.probe):
         with pytest.raises(NotAllowed):
             await act("pay")
@@ -85,7 +85,7 @@ async def test_it_is_listed_with_what_waits(harness: Harness) -> None:
     await harness.enqueue_many(2, "A")
     await harness.enqueue("B")
     found = await operator(harness).circuits.list()
-    assert [(one.row.name, one.queued) for one in found] == [("pay", 3), ("aaa", 0)]
+    assert [(one.name, one.queued) for one in found] == [("pay", 3), ("aaa", 0)]
 
 
 async def test_why_says_since_when_because_of_what_and_when_it_is_tried(harness: Harness) -> None:

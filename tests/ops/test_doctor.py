@@ -156,7 +156,7 @@ async def test_every_face_calls_a_worker_the_same(harness: Harness) -> None:
         await harness.tick("w1")
         await harness.enqueue(queue="default")
         await harness.advance(len(seen) * 8)
-        (worker,) = await own.control.workers()
+        (worker,) = await own.workers.list()
         served = [queue.workers for queue in await own.control.queues() if queue.name == "default"]
         found = await codes(harness)
         assert worker.alive == (served == [1]) == ("no_worker" not in found) == ("workers" in found)

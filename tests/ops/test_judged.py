@@ -85,7 +85,7 @@ TAKEN_BACK_BY_ONE_COMMAND = {
     "schedules.resume",
 }
 ITS_OWN_TASK = {"tasks.enqueue", "health.drill", "schedules.run_now"}
-ENDS_NO_TASK = {"control.drain"}  # what the worker runs is finished or handed back
+ENDS_NO_TASK = {"workers.drain", "workers.drain_all"}  # what the worker runs is finished or handed back
 OF_WHAT_WAS_JUDGED = {
     "approvals.approve",
     "approvals.reject",
@@ -144,7 +144,7 @@ LOOKS = {
     "control.look",
     "control.queues",
     "control.kinds",
-    "control.workers",
+    *("workers.list", "workers.show"),
     "control.check_queue",
     "control.has_tasks",
     "control.limits",
@@ -159,7 +159,7 @@ LOOKS = {
     "failures.search",
     "failures.end",
     "control.holds",
-    "control.fleet",
+    "workers.fleet",
     "schedules.list",
     "settings.list",
     "health.stats",

@@ -171,12 +171,12 @@ async def test_an_executor_is_alive_to_everybody_or_to_nobody(harness: Harness) 
     own = operator(harness)
     await executor.claim(harness.store, "outside", ["default"], 1, 60)
     await harness.advance(60)
-    [worker] = await own.control.workers()
+    [worker] = await own.workers.list()
     assert worker.alive
     assert "no_worker" not in {finding.code for finding in await examine(harness.store)}
     assert {queue.name: queue.workers for queue in await own.control.queues()}["default"] == 1
     await harness.advance(timedelta(hours=1).total_seconds())
-    assert [worker.alive for worker in await own.control.workers()] == [False]
+    assert [worker.alive for worker in await own.workers.list()] == [False]
     assert "no_worker" in {finding.code for finding in await examine(harness.store)}
 
 

@@ -12,7 +12,6 @@ from redrive.api import (
     alerts,
     approvals,
     audit,
-    circuits,
     connections_list,
     dead_letters,
     docs_page,
@@ -29,22 +28,22 @@ from redrive.api import (
     overview,
     problems,
     queues,
-    schedules,
     task_groups,
     tasks,
     worker_run,
-    workers,
 )
 from redrive.api.access import WrongTokenCounter
 from redrive.api.authentication import AuthenticationMiddleware, by_address, with_token
 from redrive.api.body_limit import BodyLimit
 from redrive.api.cookies import PlainCookies
+from redrive.api.declared import router_of
 from redrive.api.feature_routes import routers_of
 from redrive.api.headers import SecurityHeaders
 from redrive.api.host_names import OwnNames
 from redrive.api.shared_routes import add_routers, operation_id
 from redrive.app import App
 from redrive.errors import RedriveError
+from redrive.ops.operator.operator import service_of
 from redrive.version import __version__
 from redrive.worker.readiness import LastSeen
 from redrive.worker.worker import Worker
@@ -67,9 +66,7 @@ ROUTERS = (
     queues.router,
     kinds.router,
     task_groups.router,
-    circuits.router,
-    schedules.router,
-    workers.router,
+    *(router_of(service_of(name), "control") for name in ("circuits", "schedules", "workers")),
     connections_list.router,
     history.router,
     failure_groups.router,

@@ -326,18 +326,6 @@ class QueueOut(Out):
     totals: dict[str, int]
 
 
-class ScheduleOut(Out):
-    name: str
-    kind: str
-    queue: str
-    cron: str
-    timezone: str
-    missed: str
-    next_at: datetime
-    last_at: datetime | None
-    paused: HoldOut | None
-
-
 class FindingOut(Out):
     connection: str = Field("default", description="Where it is; left out where there is only one.")
     level: str
@@ -365,46 +353,6 @@ class KindOut(Out):
     totals: dict[str, int]
     dead_letters: int
     forgotten: int = Field(description="Of its cancelled tasks: those that somebody forgot or purged.")
-
-
-class CircuitOut(Out):
-    name: str
-    state: str = Field(description="closed, open, or half_open: a probe runs, or the next task is one.")
-    told: str = Field(description="The same in a sentence.")
-    kinds: list[str]
-    since: datetime = Field(description="Open or closed.")
-    until: datetime | None = Field(description="When the next probe may start.")
-    reason: str | None = Field(description="Why it opened, or why the last probe failed.")
-    actor: str | None = Field(description="The worker or person that opened or closed it.")
-    failed_probes: int
-    opened: int = Field(description="How many times.")
-    probe: UUID | None = Field(description="The task that was let through last.")
-    queued: int = Field(description="Tasks of its kinds that are queued.")
-
-
-class WorkerOut(Out):
-    id: str
-    host: str
-    pid: int
-    queues: list[str]
-    concurrency: int
-    running: int
-    version: str
-    build: str | None = Field(description="Of the application: REDRIVE_BUILD, else its version.")
-    started_at: datetime
-    seen_at: datetime
-    stopping: bool
-    alive: bool
-    stalled: float = Field(description="Seconds that its event loop had not answered when it was last heard of.")
-    drain_at: datetime | None = Field(description="When somebody asked it to end.")
-    standing: str = Field(description="alive, stopping, silent (its heartbeat is overdue) or gone.")
-
-
-class DrainChange(Out):
-    """Workers that were asked to end just now, and those that had been asked before."""
-
-    asked: list[str]
-    already: list[str]
 
 
 class CauseOut(Out):
@@ -558,11 +506,6 @@ class HoldChange(Out):
     target: str
     name: str
     paused: bool
-    changed: bool
-
-
-class CircuitChange(Out):
-    circuit: CircuitOut
     changed: bool
 
 

@@ -7,16 +7,14 @@ from uuid import UUID
 
 from redrive.api import models as m
 from redrive.kernel.diagnosis import Finding
-from redrive.kernel.reads import HoldRow, WorkerRow
+from redrive.kernel.reads import HoldRow
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, Task
 from redrive.ops import views
 from redrive.ops.causes import Cause
 from redrive.ops.failed import BulkResult
 from redrive.ops.operator import Operator
-from redrive.ops.operator.circuits import CircuitView, Turned
-from redrive.ops.operator.control import Kind, Queue, Worker
-from redrive.ops.operator.schedules import Schedule
+from redrive.ops.operator.control import Kind, Queue
 from redrive.ops.operator.tasks import Story
 from redrive.ops.views import View
 
@@ -80,31 +78,8 @@ def bulk(result: BulkResult) -> m.BulkOut:
     )
 
 
-def worker(found: Worker) -> m.WorkerOut:
-    values = {
-        name: getattr(found.row, name) for name in WorkerRow.__dataclass_fields__ if name not in ("every", "hears")
-    }
-    return m.WorkerOut(**{**values, "queues": list(found.row.queues)}, standing=found.standing, alive=found.alive)
-
-
 def queue(found: Queue) -> m.QueueOut:
     return m.QueueOut(name=found.name, paused=_hold(found.paused), workers=found.workers, totals=found.totals)
-
-
-def schedule(found: Schedule) -> m.ScheduleOut:
-    """Returns it without its payload, which is the application's own."""
-    row = found.row
-    return m.ScheduleOut(
-        name=row.name,
-        kind=row.kind,
-        queue=row.queue,
-        cron=row.cron,
-        timezone=row.timezone,
-        missed=row.missed,
-        next_at=row.next_at,
-        last_at=row.last_at,
-        paused=_hold(found.paused),
-    )
 
 
 def finding(found: Finding, operator: Operator, connection: str | None) -> m.FindingOut:
@@ -130,16 +105,6 @@ def kind(found: Kind) -> m.KindOut:
         limited_by=None if limit is None else limit.actor,
         circuit=None if found.circuit is None else found.circuit.row.name,
     )
-
-
-def circuit(found: CircuitView) -> m.CircuitOut:
-    names = ("name", "kinds", "since", "until", "reason", "actor", "failed_probes", "opened", "probe")
-    values = {name: getattr(found.row, name) for name in names}
-    return m.CircuitOut(**values, state=found.state.value, told=found.told, queued=found.queued)
-
-
-def turned(found: Turned) -> m.CircuitChange:
-    return m.CircuitChange(circuit=circuit(found.circuit), changed=found.changed)
 
 
 def _hold(found: HoldRow | None) -> m.HoldOut | None:

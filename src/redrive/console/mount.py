@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 
 from redrive.api.shared_routes import add_routers
 from redrive.app import App
-from redrive.console import static_files
+from redrive.console import declared, static_files
 from redrive.console.feature_pages import extensions_of
 from redrive.console.live import Live
 from redrive.console.pages import (
@@ -39,6 +39,7 @@ from redrive.errors import PageUnknown
 
 ROUTERS = (
     static_files.router,
+    declared.router,
     entrance.router,
     overview.router,
     alerts.router,

@@ -16,6 +16,7 @@ from redrive.console.static_files import asset
 from redrive.console.story import stack_lines
 from redrive.errors import ConfigError
 from redrive.ops.operator import Operator
+from redrive.ops.operator.operator import action_called
 from redrive.ops.shell import NO_SHELL
 from redrive.version import __version__
 
@@ -47,6 +48,7 @@ def environment() -> Environment:
     made.filters.update(text.FILTERS)
     made.globals.update(
         home=Home(),
+        action=lambda name: action_called(name)[1],
         address=address,
         about_page=about,
         version=__version__,

@@ -50,7 +50,7 @@ async def shown(operator: Operator, batch: str) -> Shown:
     own = operator.of(RemoteBatchService)
     found = await own.progress(batch)
     circuits = () if found.batch.settled else await operator.circuits.list()
-    down = next((one for one in circuits if one.row.open and one.row.name == found.batch.provider), None)
+    down = next((one for one in circuits if one.open and one.name == found.batch.provider), None)
     waits = [one for one in await own.waits_for(batch) if one.code not in ("circuit", *ORDINARY)]
     return Shown(found, await own.history(found.batch), down, waits, operator.of(Ledger).unit)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -116,8 +116,9 @@ def _hold(
     turn_here() if target == "schedule" else on_holders(url, app, target, name, turn_here)
 
 
-def _change(own: Operator, on: bool, target: str, name: str, reason: str | None, force: bool) -> Awaitable[bool]:
+async def _change(own: Operator, on: bool, target: str, name: str, reason: str | None, force: bool) -> bool:
     if target == "schedule":
-        return own.schedules.pause(name, reason) if on else own.schedules.resume(name, reason)
+        turn = own.schedules.pause if on else own.schedules.resume
+        return (await turn(name, reason)).changed
     change = own.control.pause if on else own.control.resume
-    return change(target, name, reason, force=force)
+    return await change(target, name, reason, force=force)

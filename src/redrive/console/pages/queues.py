@@ -48,17 +48,6 @@ async def resume(page: TheForm) -> Response:
     return page.back(f"Resumed {target} {name}." if was else f"{target.capitalize()} {name} was not paused.")
 
 
-@router.post("/queues/circuit")
-async def circuit(page: TheForm) -> Response:
-    verb, name = page.form.needed("verb", "what to do"), page.form.needed("name", "the circuit")
-    service = page.operator.circuits
-    turn = {"open": service.open, "close": service.close, "probe": service.probe}.get(verb)
-    if turn is None:
-        raise InvalidInput(f"a circuit can be opened, closed or probed, not {verb[:50]!r}")
-    done = await turn(name, page.form.text("reason"))
-    return page.back(f"Circuit {name} is {done.circuit.told}." if done.changed else f"Nothing to do with {name}.")
-
-
 @router.post("/queues/limit")
 async def limit(page: TheForm) -> Response:
     kind = page.form.needed("name", "the kind")

@@ -38,7 +38,7 @@ async def approvals(operator: Operator) -> object:
 
 
 async def schedules(operator: Operator) -> object:
-    return [(one.row, one.paused) for one in await operator.schedules.list()]
+    return await operator.schedules.list()
 
 
 async def queues(operator: Operator) -> object:

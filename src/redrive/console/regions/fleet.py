@@ -13,5 +13,5 @@ def sampler(_: str) -> Callable[[Operator], Awaitable[Mapping[str, str]]]:
 
 
 async def sample(operator: Operator) -> Mapping[str, str]:
-    fleet, now = await operator.control.fleet(), await operator.health.now()
+    fleet, now = await operator.workers.fleet(), await operator.health.now()
     return {"#fleet": render("regions/fleet.html", operator, fleet=fleet, now=now)}

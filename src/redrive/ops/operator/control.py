@@ -1,4 +1,4 @@
-"""Queues, kinds and workers: list, pause, resume, limit, drain."""
+"""Queues and kinds: list, pause, resume, limit."""
 
 from __future__ import annotations
 
@@ -7,43 +7,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from redrive.errors import ChangedMeanwhile, InvalidInput, NotFound
-from redrive.kernel.handler_notes import Stray
-from redrive.kernel.ports.store import Count, HoldRow, LimitRow, Overview, Query, WorkerRow
-from redrive.kernel.task import State, Task, check_name
+from redrive.errors import ChangedMeanwhile
+from redrive.kernel.ports.store import Count, HoldRow, LimitRow, Overview, Query
+from redrive.kernel.task import State, check_name
 from redrive.ops import actions, inspect
 from redrive.ops.access import Role
 from redrive.ops.circuits import OpenCircuit, open_circuit
-from redrive.ops.handler_notes import strays
 from redrive.ops.held import HeldQueue, held_queues
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.session import Service
-from redrive.ops.workers import OUTSIDE, Standing, live_workers, standing
+from redrive.ops.workers import live_workers
 
-RUNNING_SHOWN = 500
 _STATES = [state.value for state in State]
 Change = tuple[int | None, int | None]  # what somebody has seen, and what they want instead
-
-
-@dataclass(slots=True, frozen=True)
-class Worker:
-    row: WorkerRow
-    standing: Standing
-
-    @property
-    def alive(self) -> bool:
-        return self.standing is Standing.ALIVE
-
-
-@dataclass(slots=True, frozen=True)
-class Crew:
-    """A worker with some of the tasks that it runs, the youngest first, and handlers that run on though they were given
-    up."""
-
-    row: WorkerRow
-    standing: Standing
-    running: list[Task]
-    strays: list[Stray]
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,14 +51,6 @@ class Traffic:
     queues: list[Queue]
     kinds: list[Kind]
     holds: list[HoldRow]
-
-
-@dataclass(slots=True, frozen=True)
-class Drained:
-    """Workers that were asked to end just now, and those that had been asked before."""
-
-    asked: list[str]
-    already: list[str]
 
 
 class ControlService(Service):
@@ -123,32 +91,10 @@ class ControlService(Service):
         names = inspect.kinds_of(stats.counts, stats.overview, self._session.kinds) - unused
         return _kinds(_page(names, after, limit), stats)
 
-    async def workers(self) -> list[Worker]:
-        """Returns workers that were seen within the last day."""
-        self._session.may(Role.VIEWER)
-        overview = await self._store.overview()
-        return [Worker(row, standing(row, overview.now)) for row in overview.workers]
-
     async def holds(self) -> list[HoldRow]:
         """Returns everything that is paused, besides single tasks."""
         self._session.may(Role.VIEWER)
         return (await self._store.overview()).holds
-
-    async def fleet(self) -> list[Crew]:
-        """Returns workers that were seen within the last day, each with some of the tasks that it runs."""
-        self._session.may(Role.VIEWER)
-        overview = await self._store.overview()
-        running = await self._store.find(Query((State.RUNNING,), limit=RUNNING_SHOWN, brief=True))
-        left = await strays(self._store, overview)
-        return [
-            Crew(
-                row,
-                standing(row, overview.now),
-                [task for task in running if task.worker_id == row.id],
-                [stray for stray in left if stray.worker_id == row.id],
-            )
-            for row in overview.workers
-        ]
 
     async def check_queue(self, name: str) -> None:
         """Refuses a queue that nobody knows."""
@@ -204,23 +150,6 @@ class ControlService(Service):
 
     async def resume(self, target: str, name: str, reason: str | None = None, *, force: bool = False) -> bool:
         return await self._turn(target, name, False, reason, force)
-
-    async def drain(self, worker_id: str | None, reason: str | None = None) -> Drained:
-        """Asks a worker, or all of them (None), to claim no more, finish what runs, and end. Each hears of it within
-        seconds."""
-        who = self._session.may(Role.OPERATOR)
-        overview = await self._store.overview()
-        there = {row.id: row for row in overview.workers if row.host != OUTSIDE}
-        if worker_id is None:
-            ends = (Standing.ALIVE, Standing.SILENT)
-            meant = [row.id for row in there.values() if row.hears and standing(row, overview.now) in ends]
-        else:
-            if worker_id not in there:
-                raise NotFound(f"there is no worker {worker_id!r}", hint="redrive workers lists them")
-            if not there[worker_id].hears:
-                raise InvalidInput(f"worker {worker_id} does not hear of requests: its version is too old")
-            meant = [worker_id]
-        return Drained(*await actions.drain(self._store, meant, actor=who, reason=reason))
 
     async def _turn(self, target: str, name: str, on: bool, reason: str | None, force: bool) -> bool:
         who = self._session.may(Role.OPERATOR)

@@ -7,11 +7,12 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, PageUnknown
 from redrive.handlers.registry import Registry
 from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Store
 from redrive.ops.access import Caller, Role, refuse_reserved
+from redrive.ops.operator.declared import Declared, declared_by
 from redrive.ops.operator.session import Service, Session
 from redrive.ops.pages import LONGEST_ALONE
 from redrive.ops.policy import Policy
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from redrive.ops.operator.settings import SettingService
     from redrive.ops.operator.tasks import TaskService
     from redrive.ops.operator.tokens import TokenService
+    from redrive.ops.operator.workers import WorkerService
 
 S = TypeVar("S", bound=Service)
 Peers = Callable[[Caller, str], Awaitable["Operator"]]
@@ -54,7 +56,24 @@ SERVICES = {
     "settings": "SettingService",
     "tasks": "TaskService",
     "tokens": "TokenService",
+    "workers": "WorkerService",
 }
+
+
+def service_of(name: str) -> type[Service]:
+    """Returns the class of a service by the name that it has in an operator."""
+    found: type[Service] = getattr(import_module(f"redrive.ops.operator.{name}"), SERVICES[name])
+    return found
+
+
+def action_called(name: str) -> tuple[type[Service], Declared]:
+    """Returns a declared action by its name, such as ``circuits.open``, with the service that has it."""
+    group, _, verb = name.partition(".")
+    service = service_of(group) if group in SERVICES else None
+    found = None if service is None else declared_by(service).get(verb)
+    if service is None or found is None or found.looks:
+        raise PageUnknown(f"there is no action {name!r}")
+    return service, found
 
 
 class Operator:
@@ -76,6 +95,7 @@ class Operator:
     settings: SettingService
     tasks: TaskService
     tokens: TokenService
+    workers: WorkerService
 
     def __init__(
         self,
@@ -101,7 +121,7 @@ class Operator:
             """Makes a service when it is first asked for."""
             if name not in SERVICES:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-            made = getattr(import_module(f"redrive.ops.operator.{name}"), SERVICES[name])(self._session)
+            made = service_of(name)(self._session)
             setattr(self, name, made)
             return made
 

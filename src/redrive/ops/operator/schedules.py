@@ -1,46 +1,86 @@
-"""Schedules: list, run now, pause, resume."""
+"""Schedules: list, show, run now, pause, resume."""
 
 from __future__ import annotations
 
 import builtins
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any
 
 from redrive.errors import ScheduleUnknown
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
-from redrive.kernel.ports.store import HoldRow, ScheduleRow
-from redrive.kernel.task import NewTask, Task, check_name, check_text
+from redrive.kernel.payload import JsonText
+from redrive.kernel.ports.store import Overview, ScheduleRow
+from redrive.kernel.task import NewTask, Task, check_name
+from redrive.kernel.wording import span
 from redrive.ops import actions
-from redrive.ops.access import Role
+from redrive.ops.operator.declared import Closed, Given, Open, Reason, action, look, view_of
+from redrive.ops.operator.pauses import PauseChange, PauseView
 from redrive.ops.operator.session import Service
+
+Name = Annotated[str, Given("The schedule.", metavar="NAME", check=partial(check_name, what="schedule"))]
+Once = Annotated[
+    str | None,
+    Given(
+        "Any text of your own: asked again with the same one, it returns the task that was made before.", metavar="TEXT"
+    ),
+]
+
+
+def _next(one: ScheduleView, now: datetime) -> str:
+    """Returns when it runs next; that it does not while it is paused."""
+    if one.paused is not None:
+        return "paused"
+    return f"in {span(one.next_at - now)}" if one.next_at > now else f"{span(now - one.next_at)} overdue"
 
 
 @dataclass(slots=True, frozen=True)
-class Schedule:
-    row: ScheduleRow
-    paused: HoldRow | None
+class ScheduleView:
+    """A schedule that an application has declared, and whether it is paused."""
+
+    name: Annotated[str, Open(column="name")]
+    kind: Annotated[str, Open(column="kind")]
+    queue: Annotated[str, Open(column="queue")]
+    cron: Annotated[str, Open(column="cron")]
+    timezone: Annotated[str, Open(column="zone")]
+    missed: Annotated[str, Open("What becomes of runs that nobody was there for.")]
+    next_at: Annotated[datetime, Open(column="next", cell=_next)]
+    last_at: Annotated[datetime | None, Open(column="last")]
+    paused: Annotated[PauseView | None, Open("By whom, and why.")]
+    owner: Annotated[str, Open("The application that declared it.")]
+    priority: Annotated[int, Open("Of its tasks.")]
+    max_attempts: Annotated[int, Open("Of its tasks.")]
+    payload: Annotated[Any, Closed("Of its tasks; for operators.")]
 
 
 class ScheduleService(Service):
-    async def list(self) -> builtins.list[Schedule]:
-        """Returns every schedule that an application has declared, by name."""
-        self._session.may(Role.VIEWER)
+    """Periodic tasks: list them, run one now, pause and resume one."""
+
+    @look("GET /api/schedules", empty="no application has declared a schedule")
+    async def list(self) -> builtins.list[ScheduleView]:
+        """Periodic tasks with their next and last runs, by name."""
         overview = await self._store.overview()
-        return [
-            Schedule(row, overview.pause_of("schedule", row.name))
-            for row in sorted(overview.schedules, key=lambda row: row.name)
-        ]
+        return [_view(row, overview) for row in sorted(overview.schedules, key=lambda row: row.name)]
 
-    async def show(self, name: str) -> ScheduleRow:
-        self._session.may(Role.VIEWER)
-        return await self._row(name)
+    @look("GET /api/schedules/{name}")
+    async def show(self, name: Name) -> ScheduleView:
+        """One schedule."""
+        overview = await self._store.overview()
+        return _view(_row(overview, name), overview)
 
-    async def run_now(self, name: str, reason: str | None = None, once: str | None = None) -> Task:
-        """Enqueues one task of a schedule, beside its plan: the planned runs stay as they are. Asked again with the
-        same ``once``, it returns the task that was made before."""
-        who = self._session.may(Role.OPERATOR)
-        row = await self._row(name)
+    @action(
+        "POST /api/schedules/{name}/run",
+        command="run",
+        said="schedule {name} runs now, beside its plan: {done.id} ({done.kind} in queue {done.queue})",
+        page="/tasks/{done.id}",
+        status=201,
+    )
+    async def run_now(self, name: Name, reason: Reason = None, once: Once = None) -> Task:
+        """Enqueue one task of a schedule now, beside its plan: the planned runs stay as they are."""
+        row = _row(await self._store.overview(), name)
         new = NewTask(
             new_id(),
             row.kind,
@@ -51,29 +91,41 @@ class ScheduleService(Service):
             scope=f"schedule:{row.name}",
             idempotency_key=None if once is None else f"run:{row.name}:{once}",
         )
-        told = Audit(who, "SCHEDULE_RUN", check_text(reason, "reason"), new.id, target=f"schedule:{name}")
+        note = Audit(self._who, "SCHEDULE_RUN", reason, new.id, target=f"schedule:{name}")
         applied = await self._store.apply(
-            Commit(enqueues=[new], conclusion=lambda done: [told] if done.enqueued[0].created else [])
+            Commit(enqueues=[new], conclusion=lambda done: [note] if done.enqueued[0].created else [])
         )
         return await actions.require(self._store, applied.enqueued[0].id, self._session.documents)
 
-    async def pause(self, name: str, reason: str | None = None) -> bool:
-        """Leaves out the runs that are planned from now on, until it is resumed. False when it was paused already."""
+    @action("POST /api/schedules/{name}/pause", said="schedule {name} is paused")
+    async def pause(self, name: Name, reason: Reason = None) -> PauseChange:
+        """Leave out the runs that are planned from now on, until it is resumed."""
         return await self._turn(name, True, reason)
 
-    async def resume(self, name: str, reason: str | None = None) -> bool:
+    @action("POST /api/schedules/{name}/resume", said="schedule {name} is not paused")
+    async def resume(self, name: Name, reason: Reason = None) -> PauseChange:
+        """Let the planned runs of a paused schedule come again."""
         return await self._turn(name, False, reason)
 
-    async def _turn(self, name: str, on: bool, reason: str | None) -> bool:
-        who = self._session.may(Role.OPERATOR)
-        await self._row(name)
-        return await actions.hold(self._store, "schedule", name, actor=who, reason=reason, on=on)
+    async def _turn(self, name: str, on: bool, reason: str | None) -> PauseChange:
+        _row(await self._store.overview(), name)
+        changed = await actions.hold(self._store, "schedule", name, actor=self._who, reason=reason, on=on)
+        return PauseChange("schedule", name, on, changed)
 
-    async def _row(self, name: str) -> ScheduleRow:
-        check_name(name, "schedule")
-        rows = (await self._store.overview()).schedules
-        found = next((row for row in rows if row.name == name), None)
-        if found is None:
-            listed = ", ".join(sorted(row.name for row in rows)) or "none yet"
-            raise ScheduleUnknown(f"there is no schedule {name!r}", hint=f"schedules: {listed}")
-        return found
+
+def _row(overview: Overview, name: str) -> ScheduleRow:
+    found = next((row for row in overview.schedules if row.name == name), None)
+    if found is None:
+        listed = ", ".join(sorted(row.name for row in overview.schedules)) or "none yet"
+        raise ScheduleUnknown(f"there is no schedule {name!r}", hint=f"schedules: {listed}")
+    return found
+
+
+def _view(row: ScheduleRow, overview: Overview) -> ScheduleView:
+    paused = overview.pause_of("schedule", row.name)
+    return view_of(
+        ScheduleView,
+        row,
+        paused=None if paused is None else view_of(PauseView, paused),
+        payload=None if row.payload is None else JsonText(row.payload),
+    )

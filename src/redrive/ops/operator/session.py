@@ -150,3 +150,8 @@ class Service:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._store = session.store
+
+    @property
+    def _who(self) -> str:
+        """Who acts, for the audit log."""
+        return check_actor(self._session.caller.name)

@@ -1,0 +1,106 @@
+"""Derives the routes of what services declare (``redrive.ops.operator.declared``): path, query, body and answer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from functools import cache
+from typing import Annotated, Any, get_args, get_origin
+
+from fastapi import APIRouter, Body, Path, Query, Response
+from pydantic import BaseModel, Field, create_model
+
+from redrive.api import models as m
+from redrive.api import serialize
+from redrive.api.access import TheOperator
+from redrive.api.encode import respond
+from redrive.api.shared_routes import api_router
+from redrive.kernel.task import Task
+from redrive.ops.operator import Operator
+from redrive.ops.operator.declared import Declared, Parameter, declared_by, document, shown_fields
+from redrive.ops.operator.session import Service
+
+ACTOR = Field(None, description="Who acts, where there are no tokens; a token's name overrides it.")
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
+def router_of(service: type[Service], tag: str) -> APIRouter:
+    """Returns a router with a route for each thing that a service declares."""
+    router = api_router("", tag)
+    # Names before ids: /workers/drain is not the worker "drain".
+    for one in sorted(declared_by(service).values(), key=lambda one: "{" in one.path):
+        router.add_api_route(
+            one.path,
+            _endpoint(service, one),
+            methods=[one.method],
+            name=f"{one.verb}_{service.__name__.removesuffix('Service').lower()}",
+            description=one.help,
+            response_model=_answer_model(one.result),
+            status_code=one.status,
+        )
+    return router
+
+
+def _endpoint(service: type[Service], one: Declared) -> Any:
+    inside = [given for given in one.parameters if not given.in_path]
+    body = None if one.looks else _body_model(f"{service.__name__}{one.verb.title()}In".replace("_", ""), inside)
+
+    async def endpoint(operator: Operator, body: BaseModel | None = None, **given: Any) -> Response:
+        said = {} if body is None else {name: getattr(body, name) for name in body.model_fields_set}
+        acting = operator.named(said.pop("actor", None))
+        found = await getattr(acting.of(service), one.verb)(**given, **said)
+        return await respond(_shown(found, acting), one.status)
+
+    taken = [inspect.Parameter("operator", _KEYWORD, annotation=TheOperator), *map(_outside, one.parameters)]
+    if body is not None:
+        needed = any(given.required for given in inside)
+        taken.append(
+            inspect.Parameter("body", _KEYWORD, annotation=Annotated[body, Body()])
+            if needed
+            else inspect.Parameter("body", _KEYWORD, annotation=Annotated[body | None, Body()], default=None)
+        )
+    shape = [given for given in taken if body is None or given.name in ("operator", "body", *_in_path(one))]
+    endpoint.__signature__ = inspect.Signature(shape)  # type: ignore[attr-defined]
+    return endpoint
+
+
+def _in_path(one: Declared) -> Iterator[str]:
+    return (given.name for given in one.parameters if given.in_path)
+
+
+def _outside(one: Parameter) -> inspect.Parameter:
+    place: Any = Path if one.in_path else Query
+    annotation: Any = Annotated[one.annotation, place(description=one.given.help)]
+    return inspect.Parameter(one.name, _KEYWORD, annotation=annotation, default=one.default)
+
+
+def _body_model(name: str, inside: list[Parameter]) -> type[m.In]:
+    if [one.name for one in inside] == ["reason"]:
+        return m.ReasonIn
+    own: dict[str, Any] = {
+        one.name: (one.annotation, Field(... if one.required else one.default, description=one.given.help))
+        for one in inside
+    }
+    return create_model(name, __base__=m.In, **own, actor=(str | None, ACTOR))
+
+
+def _shown(found: Any, operator: Operator) -> Any:
+    return serialize.task(found, operator) if isinstance(found, Task) else document(found, operator.sight)
+
+
+@cache
+def _answer_model(result: Any) -> Any:
+    """Returns the model that describes an answer; answers are not made by it, see ``redrive.api.encode``."""
+    if result is Task:
+        return m.TaskOut
+    if is_dataclass(result):
+        own: dict[str, Any] = {
+            name: (_answer_model(kind), Field(description=shown.help or None))
+            for name, (kind, shown) in shown_fields(result).items()  # type: ignore[arg-type]
+        }
+        return create_model(f"{result.__name__.removesuffix('View')}Out", __base__=m.Out, **own)  # type: ignore[union-attr]
+    inner = tuple(_answer_model(one) for one in get_args(result))
+    if get_origin(result) in (list, tuple):
+        return list[inner[0]]  # type: ignore[valid-type]
+    return inner[0] | None if inner and type(None) in get_args(result) else result

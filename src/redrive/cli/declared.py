@@ -1,0 +1,179 @@
+"""Derives the commands of what services declare (``redrive.ops.operator.declared``): options, table and ``--json``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from redrive.cli.support import output
+from redrive.cli.support.added_options import list_command
+from redrive.cli.support.looked import look_at
+from redrive.cli.support.options import AppName, By, Json, Url
+from redrive.cli.support.session import operate
+from redrive.ops.connections import having
+from redrive.ops.inspect import plain
+from redrive.ops.operator import Operator
+from redrive.ops.operator.declared import Declared, Parameter, columns, declared_by, document, shown_fields
+from redrive.ops.operator.session import Service
+
+LOOKS = {"url": Url, "app": AppName, "json": Json}
+ACTS = {"by": By, **LOOKS}
+FLAGS = ("json",)
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
+def group_of(service: type[Service], without: Sequence[str] = ()) -> typer.Typer:
+    """Returns the group of commands for what a service declares; those ``without`` are written by hand."""
+    made = typer.Typer(help=service.__doc__, invoke_without_command=True)
+    for name, one in declared_by(service).items():
+        if name == "list":
+            call = _list(service, one)
+            made.callback()(call)
+            list_command(made, call)
+        elif name not in without:
+            made.command(one.command)(_show(service, one) if one.looks else _act(service, one))
+    return made
+
+
+def _list(service: type[Service], one: Declared) -> Callable[..., None]:
+    def call(context: typer.Context, url: str | None, app: str | None, json: bool, **given: Any) -> None:
+        if context.invoked_subcommand is not None:
+            return
+
+        async def look(own: Operator) -> tuple[list[Any], datetime, Any]:
+            found = await getattr(own.of(service), one.verb)(**given)
+            return found, await own.health.now(), _plain(document(found, own.sight))
+
+        looked = look_at(url, app, look)
+        if json:
+            named = [looked.document(name, row) for name, row in looked.rows(lambda answer: answer[2])]
+            output.emit_list(named, **looked.missing)
+            return
+        found = looked.rows(lambda answer: answer[0])
+        if not found:
+            text, colon, hint = one.empty.partition(":")
+            output.say(f"{text}{looked.without}{colon}{hint}")
+            return
+        first, *others = columns(one.view)
+        output.table(
+            [first[0], *looked.column, *(_heading(one.view, name) for name, _ in others)],
+            [
+                (_cell(first[1](row, now), now), *looked.cell(name), *(_cell(of(row, now), now) for _, of in others))
+                for name, row in found
+                for now in (looked.found[name][1],)
+            ],
+        )
+
+    context = inspect.Parameter("context", _KEYWORD, annotation=typer.Context)
+    return _described(call, one, [context, *_options(one, LOOKS)])
+
+
+def _show(service: type[Service], one: Declared) -> Callable[..., None]:
+    def call(url: str | None, app: str | None, json: bool, **given: Any) -> None:
+        async def look(own: Operator) -> tuple[Any, datetime, Any]:
+            found = await getattr(own.of(service), one.verb)(**given)
+            return found, await own.health.now(), _plain(document(found, own.sight))
+
+        _, now, seen = operate(url, app, look, has=_finds(service, one, given))
+        if json:
+            output.emit(seen)
+            return
+        width = max(map(len, seen), default=0)
+        for name, value in seen.items():
+            output.say(f"{name.replace('_', ' '):<{width}}  {_cell(value, now)}")
+
+    return _described(call, one, _options(one, LOOKS))
+
+
+def _act(service: type[Service], one: Declared) -> Callable[..., None]:
+    def call(by: str | None, url: str | None, app: str | None, json: bool, **given: Any) -> None:
+        run(service, one, given, by, url, app, json)
+
+    return _described(call, one, _options(one, ACTS))
+
+
+def run(
+    service: type[Service],
+    one: Declared,
+    given: dict[str, Any],
+    by: str | None,
+    url: str | None,
+    app: str | None,
+    json: bool,
+) -> None:
+    """Does what is declared, and says what came of it."""
+
+    async def act(own: Operator) -> tuple[Any, Any]:
+        done = await getattr(own.of(service), one.verb)(**given)
+        return done, _plain(document(done, own.sight))
+
+    done, seen = operate(url, app, act, by=by, has=_finds(service, one, given))
+    if json:
+        output.emit(seen)
+        return
+    output.say(*one.sentence(given, done).splitlines())
+
+
+def _finds(service: type[Service], one: Declared, given: dict[str, Any]) -> Any:
+    """Returns what finds the connection that has the thing which the command names."""
+    named = [parameter.name for parameter in one.parameters if parameter.in_path]
+    if len(named) != 1 or "show" not in declared_by(service):
+        return None
+    name = given[named[0]]
+    return having(name, lambda own: getattr(own.of(service), "show")(name))  # noqa: B009
+
+
+def _options(one: Declared, common: dict[str, Any]) -> list[inspect.Parameter]:
+    own = [inspect.Parameter(p.name, _KEYWORD, default=p.default, annotation=_option(p)) for p in one.parameters]
+    return own + [
+        inspect.Parameter(name, _KEYWORD, default=False if name in FLAGS else None, annotation=option)
+        for name, option in common.items()
+    ]
+
+
+def _option(one: Parameter) -> Any:
+    told: dict[str, Any] = {"help": one.given.help, "metavar": one.given.metavar or None}
+    if one.in_path:
+        return Annotated[one.annotation, typer.Argument(**told, show_default=False)]
+    return Annotated[one.annotation, typer.Option(f"--{one.name.replace('_', '-')}", **told)]
+
+
+def _described(call: Callable[..., None], one: Declared, options: list[inspect.Parameter]) -> Callable[..., None]:
+    """Returns a command with these options, and what the declaration says of it."""
+    call.__doc__ = one.help
+    call.__name__ = one.verb
+    call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    call.__annotations__ = {option.name: option.annotation for option in options}
+    return call
+
+
+def _plain(seen: Any) -> Any:
+    """Returns what is seen as plain JSON: documents of tasks as values, not as text."""
+    if isinstance(seen, dict):
+        return {name: _plain(value) for name, value in seen.items()}
+    return [_plain(one) for one in seen] if isinstance(seen, list) else plain(seen)
+
+
+def _heading(view: type, column: str) -> str:
+    numbers = {shown.column for kind, shown in shown_fields(view).values() if kind is int and shown.cell is None}
+    return f"#{column}" if column in numbers else column
+
+
+def _cell(value: Any, now: datetime) -> object:
+    """Returns a value for people."""
+    if isinstance(value, datetime):
+        return output.ago(value, now)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(str(_cell(one, now)) for one in value) or "-"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_cell(one, now)}" for name, one in value.items() if one is not None)
+    return "-" if value is None else value

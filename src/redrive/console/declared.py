@@ -1,0 +1,45 @@
+"""Derives the forms of what services declare (``redrive.ops.operator.declared``): one route does what they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fastapi import Response
+
+from redrive.console.page import Form, TheForm
+from redrive.console.routes import pages_router
+from redrive.ops.operator.declared import Parameter
+from redrive.ops.operator.operator import action_called
+
+router = pages_router()
+
+
+@router.post("/act/{name}")
+async def act(page: TheForm, name: str) -> Response:
+    """Does what a form asks for, and says what came of it on the page whose form it was, or where it leads to."""
+    service, one = action_called(name)
+    given = _given(page.form, one.parameters)
+    done = await getattr(page.operator.of(service), one.verb)(**given)
+    said = one.sentence(given, done)
+    sentence = f"{said[:1].upper()}{said[1:]}."
+    return page.go(page.link(one.page.format(done=done)), sentence) if one.page else page.back(sentence)
+
+
+def _given(form: Form, parameters: Iterable[Parameter]) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for one in parameters:
+        if one.base is bool:
+            found[one.name] = form.is_on(one.name)
+        elif one.required and form.text(one.name) is None:
+            form.needed(one.name, one.label)
+        else:
+            value = _typed(form, one)
+            found |= {} if value is None else {one.name: value}
+    return found
+
+
+def _typed(form: Form, one: Parameter) -> Any:
+    if one.base is int:
+        return form.whole(one.name, one.label)
+    return form.number(one.name, one.label) if one.base is float else form.text(one.name)

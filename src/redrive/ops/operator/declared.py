@@ -1,0 +1,239 @@
+"""Declares what people can look at and do, once: a method of a service, with its words, its role and its fields.
+
+Three faces are derived from a declaration: the HTTP route (``redrive.api.declared``), the command
+(``redrive.cli.declared``) and the form of the console (``redrive.console.declared``). The method stays an ordinary one.
+Whoever calls it, from a face or from code, is asked for his role first, and what he gives is checked.
+
+    class AccountService(Service):
+        @action("POST /api/accounts/{name}/credit", said="account {name} has {done.available} now")
+        async def credit(self, name: AccountName, amount: Amount, reason: Reason = None) -> AccountView:
+            \"\"\"Add units to an account.\"\"\"
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
+from functools import cache, cached_property, partial, wraps
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from redrive.kernel.task import Task, check_text
+from redrive.ops import views
+from redrive.ops.access import Role
+from redrive.ops.operator.session import Service
+from redrive.ops.views import Sight, View
+
+M = TypeVar("M", bound=Callable[..., Awaitable[Any]])
+V = TypeVar("V")
+_IN_PATH = re.compile(r"\{(\w+)\}")
+_DECLARED = "__declared__"
+
+
+@dataclass(slots=True, frozen=True)
+class Given:
+    """What is said of a parameter: ``Annotated[int, Given("How many.")]``. ``check`` returns the value as it is taken,
+    or refuses it, for every face."""
+
+    help: str
+    label: str = ""  # of its field in a form; else its name
+    metavar: str = ""  # of its option
+    check: Callable[[Any], Any] | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Shown:
+    """What is said of a field of a view. ``column``: its heading, where it stands in tables; ``cell``: what stands
+    below it for people, made of the whole view and of now."""
+
+    help: str = ""
+    column: str = ""
+    cell: Callable[[Any, datetime], str] | None = None
+
+
+class Open(Shown):
+    """A field that everybody sees."""
+
+
+class Closed(Shown):
+    """A field for those who may act. One that says nothing is closed, too."""
+
+
+Reason = Annotated[
+    str | None, Given("Why, for the audit log.", label="why", metavar="TEXT", check=partial(check_text, what="reason"))
+]
+
+
+@dataclass(slots=True, frozen=True)
+class Parameter:
+    name: str
+    annotation: Any  # without what is said of it
+    default: Any
+    given: Given
+    in_path: bool
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def base(self) -> type:
+        """The type of a value that is there: ``str`` of ``str | None``."""
+        found: type = next((one for one in get_args(self.annotation) if one is not type(None)), self.annotation)
+        return found
+
+    @property
+    def label(self) -> str:
+        return self.given.label or self.name.replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A declared method: where it is found, who may call it, and what is said of it."""
+
+    verb: str  # the method's name
+    http: str  # "POST /api/circuits/{name}/open"
+    role: Role
+    function: Callable[..., Awaitable[Any]]
+    command: str
+    said: str = ""  # once it is done: ``{done}`` is what came of it, and parameters have their names
+    page: str = ""  # of the console, to which it leads
+    empty: str = ""  # of a list
+    status: int = 200
+
+    @property
+    def method(self) -> str:
+        return self.http.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        return self.http.partition(" ")[2]
+
+    @property
+    def looks(self) -> bool:
+        """Whether it changes nothing."""
+        return self.method == "GET"
+
+    @property
+    def help(self) -> str:
+        return " ".join((self.function.__doc__ or "").split())
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        hints = get_type_hints(self.function, include_extras=True)
+        in_path = set(_IN_PATH.findall(self.path))
+        found = []
+        for one in list(inspect.signature(self.function).parameters.values())[1:]:
+            plain, *said = get_args(hints[one.name]) if get_origin(hints[one.name]) is Annotated else [hints[one.name]]
+            given = next((word for word in said if isinstance(word, Given)), Given(""))
+            found.append(Parameter(one.name, plain, one.default, given, one.name in in_path))
+        return tuple(found)
+
+    @cached_property
+    def result(self) -> Any:
+        """The type of what it returns: a view, a list of them, a task."""
+        return get_type_hints(self.function)["return"]
+
+    @property
+    def lists(self) -> bool:
+        return get_origin(self.result) is list
+
+    @property
+    def view(self) -> Any:
+        """The type of one thing that it returns."""
+        return get_args(self.result)[0] if self.lists else self.result
+
+    def sentence(self, given: Mapping[str, Any], done: Any) -> str:
+        """Returns what is said once it is done."""
+        text = self.said.format(**{one.name: one.default for one in self.parameters} | dict(given), done=done)
+        return text if getattr(done, "changed", True) else f"nothing to do: {text}"
+
+
+def look(http: str, *, role: Role = Role.VIEWER, empty: str = "", command: str = "") -> Callable[[M], M]:
+    """Declares what somebody may look at. ``empty``: what is said where a list has nothing."""
+
+    def declare(method: M) -> M:
+        return _declare(method, http=http, role=role, empty=empty, command=command)
+
+    return declare
+
+
+def action(
+    http: str, *, said: str, role: Role = Role.OPERATOR, command: str = "", page: str = "", status: int = 200
+) -> Callable[[M], M]:
+    """Declares what somebody may do."""
+
+    def declare(method: M) -> M:
+        return _declare(method, http=http, role=role, said=said, command=command, page=page, status=status)
+
+    return declare
+
+
+def _declare(method: M, *, role: Role, command: str, **told: Any) -> M:
+    name = method.__name__
+    declared = Declared(verb=name, role=role, function=method, command=command or name.replace("_", "-"), **told)
+    signature = inspect.signature(method)
+
+    @wraps(method)
+    async def checked(self: Service, *args: Any, **kwargs: Any) -> Any:
+        self._session.may(role)
+        bound = signature.bind(self, *args, **kwargs)
+        for one in declared.parameters:
+            if one.given.check is not None and one.name in bound.arguments:
+                bound.arguments[one.name] = one.given.check(bound.arguments[one.name])
+        return await method(*bound.args, **bound.kwargs)
+
+    setattr(checked, _DECLARED, declared)
+    return cast(M, checked)
+
+
+def declared_by(service: type[Service]) -> dict[str, Declared]:
+    """Returns what a service declares, by the names of its methods, in their order."""
+    found = {name: getattr(member, _DECLARED, None) for name, member in vars(service).items()}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+@cache
+def shown_fields(view: type) -> dict[str, tuple[Any, Shown]]:
+    """Returns the fields of a view, each with its type and what is said of it."""
+    found: dict[str, tuple[Any, Shown]] = {}
+    for name, hint in get_type_hints(view, include_extras=True).items():
+        if name in {one.name for one in fields(view)}:
+            plain, *said = get_args(hint) if get_origin(hint) is Annotated else [hint]
+            found[name] = plain, next((word for word in said if isinstance(word, Shown)), Closed())
+    return found
+
+
+def view_of(view: type[V], row: Any, **more: Any) -> V:
+    """Returns a view of a row: its fields are the row's of the same names, and ``more``."""
+    known: type = view
+    return view(**{name: getattr(row, name) for name in shown_fields(known) if name not in more}, **more)
+
+
+def document(found: Any, sight: Sight) -> Any:
+    """Returns what somebody sees of a view, or of a list of them: fields that are not open to them are null."""
+    if isinstance(found, Task):
+        return views.task(found, sight)
+    if isinstance(found, list):
+        return [document(one, sight) for one in found]
+    if not is_dataclass(found) or isinstance(found, type):
+        return found
+    return View(
+        {
+            name: document(getattr(found, name), sight) if sight.whole or isinstance(shown, Open) else None
+            for name, (_, shown) in shown_fields(type(found)).items()
+        }
+    )
+
+
+def columns(view: type) -> list[tuple[str, Callable[[Any, datetime], object]]]:
+    """Returns the table of a view: headings, and what stands below them."""
+
+    def plain(name: str) -> Callable[[Any, datetime], object]:
+        return lambda found, _: getattr(found, name)
+
+    return [
+        (shown.column, shown.cell or plain(name)) for name, (_, shown) in shown_fields(view).items() if shown.column
+    ]

@@ -1,0 +1,137 @@
+"""Everything that is declared has three faces: with the same parameters, fields, roles and refusals."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import make_dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from fastapi.routing import APIRoute
+
+from redrive import App, Context
+from redrive.api import make_api
+from redrive.cli.root import root
+from redrive.console.mount import add_console
+from redrive.errors import NotAllowed
+from redrive.ops.access import Caller, Role
+from redrive.ops.operator.declared import Declared, Open, declared_by, document, shown_fields
+from redrive.ops.operator.operator import SERVICES, action_called, service_of
+from redrive.ops.operator.session import Service
+from redrive.ops.views import Sight
+from redrive.settings import Options
+from tests.api.conftest import served
+
+ALL = {
+    f"{group}.{verb}": (service_of(group), one)
+    for group in SERVICES
+    for verb, one in declared_by(service_of(group)).items()
+}
+NAMES = sorted(ALL)
+# The verb of a command that is written by hand.
+BY_HAND = {"workers.drain_all": "drain"}
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> App:
+    made = App(f"sqlite:///{tmp_path}/declared.db")
+
+    @made.task("CALL", circuit=True)
+    async def call(ctx: Context, secret: str = "") -> None: ...
+
+    made.periodic("CALL", cron="0 3 * * *", payload={"secret": "s3cret"}, name="nightly")
+    return made
+
+
+@pytest.fixture(scope="module")
+def routes() -> dict[tuple[str, str], APIRoute]:
+    api = make_api(App("sqlite:///:memory:"))
+    add_console(api)
+    found = [one for one in api.routes if isinstance(one, APIRoute)]
+    return {(method, one.path): one for one in found for method in one.methods}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_has_a_route_with_its_parameters_and_fields(name: str, routes: dict[tuple[str, str], APIRoute]) -> None:
+    _, one = ALL[name]
+    route = routes[one.method, one.path]
+    assert one.help in (route.description or "") and one.help
+    inside = {given.name for given in one.parameters if not given.in_path}
+    if one.looks:
+        assert inside <= {field.name for field in route.dependant.query_params}
+    else:
+        body: Any = route.body_field
+        assert inside | {"actor"} == set(_model(body.field_info.annotation).model_fields)
+    if shown := _shown(one):
+        assert list(_model(route.response_model).model_fields) == list(shown)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_has_a_command_with_its_parameters(name: str) -> None:
+    _, one = ALL[name]
+    group = root().commands[name.partition(".")[0]]
+    command = group if name.endswith(".list") else group.commands[BY_HAND.get(name, one.command)]
+    taken = {given.name for given in command.params}
+    assert {given.name for given in one.parameters} | {"json", "url", "app", "connection"} <= taken
+    assert ("by" in taken) is not one.looks
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not ALL[name][1].looks])
+def test_its_form_is_drawn_of_its_parameters(name: str, routes: dict[tuple[str, str], APIRoute]) -> None:
+    assert action_called(name)[1] is ALL[name][1]
+    assert ("POST", "/ops/queue/act/{name}") in routes
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", NAMES)
+async def test_who_may_less_is_refused_before_anything_is_looked_at(app: App, name: str) -> None:
+    service, one = ALL[name]
+    below = [role for role in Role if role < one.role]
+    for role in below:
+        own = (await app.operator(Caller("eve", role))).of(service)
+        with pytest.raises(NotAllowed):
+            await getattr(own, one.verb)(**{given.name: "none" for given in one.parameters if given.required})
+    await app.close()
+
+
+@pytest.mark.anyio
+async def test_viewers_see_open_fields_alone_in_every_face(app: App) -> None:
+    """Over HTTP, and by what the other two are made of."""
+    await app.worker(await app.store(), Options(stop_when_empty=True)).run()
+    async with served(app) as client:
+        for name, (service, one) in ALL.items():
+            if not one.lists:
+                continue
+            viewer = await app.operator(Caller("eve", Role.VIEWER))
+            [seen, *_] = document(await getattr(viewer.of(service), one.verb)(), viewer.sight)
+            closed = {field for field, (_, shown) in _shown(one).items() if not isinstance(shown, Open)}
+            assert {field for field in closed if seen[field] is not None} == set(), name
+            [whole, *_] = (await client.get(one.path)).json()
+            assert len(whole) == len(seen), name
+            assert "s3cret" not in str(seen)
+        assert "s3cret" in (await client.get("/api/schedules")).text, "those who may act see it"
+
+
+def test_a_field_that_says_nothing_is_closed() -> None:
+    viewer = Caller("eve", Role.VIEWER)
+    thing = make_dataclass("Thing", [("name", str)])
+    assert document(thing("x"), Sight(viewer.role)) == {"name": None}
+    assert document(thing("x"), Sight(Role.OPERATOR)) == {"name": "x"}
+
+
+def test_methods_of_services_are_found_where_they_are_written() -> None:
+    """A declared method is what a reader opens and a debugger steps into."""
+    for service, one in ALL.values():
+        assert inspect.unwrap(vars(service)[one.verb]) is one.function
+        assert issubclass(service, Service)
+
+
+def _shown(one: Declared) -> dict[str, Any]:
+    return shown_fields(one.view) if hasattr(one.view, "__dataclass_fields__") and one.view.__name__ != "Task" else {}
+
+
+def _model(annotation: Any) -> Any:
+    """Returns the model of ``list[Model]`` or ``Model | None``."""
+    inner = [one for one in get_args(annotation) if one is not type(None)]
+    return _model(inner[0]) if inner else annotation
