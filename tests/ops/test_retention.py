@@ -63,6 +63,7 @@ TABLES = {
     "posting": "money",
     "entry": "money",
     "migration": "a row for each step of the schema",
+    "function_set": "a row for each set of functions",
     "reserved_kind": "a row for each beginning of kinds that a feature has to itself",
     "position": "one row",
     "failed_seq": "one row",
