@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from redrive.errors import Conflict
+from redrive.errors import ChangedMeanwhile, Conflict
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from redrive.outbox.projection import Projection
 
 MOST_ALLOWED = 1_000_000_000  # documents that a new index may refuse
+TRIES = 5  # each is lost to somebody who has changed the job: it cannot go on for long
 
 
 async def begin_rebuild(
@@ -54,6 +55,18 @@ async def _begin(
     who, why = check_actor(actor), check_text(reason, "reason")
     rebuildable(projection)
     await source_for(store, projection)
+    for tries_left in reversed(range(TRIES)):
+        try:
+            return await _begin_now(store, projection, kind, state, who, why)
+        except ChangedMeanwhile:  # a worker has cleared the last one away, or another has begun: look again
+            if not tries_left:
+                raise
+    raise AssertionError
+
+
+async def _begin_now(
+    store: Store, projection: Projection, kind: str, state: dict[str, Any], who: str, why: str | None
+) -> Operation:
     before = await job_of(store, kind, projection.name)
     await _refuse_second(store, before)
     operation_id = str(new_id())

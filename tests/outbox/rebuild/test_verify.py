@@ -13,9 +13,11 @@ import pytest
 from redrive.api.app import make_api
 from redrive.errors import NotAllowed
 from redrive.kernel.operation import Operation, Status
-from redrive.ops.access import Role
-from redrive.outbox import table_source
+from redrive.kernel.ports.store import Store
+from redrive.ops.access import Caller, Role
+from redrive.outbox import begin_operation, table_source
 from redrive.outbox.event import Event
+from redrive.outbox.index_job import IndexJob
 from redrive.outbox.rebuild.source_events import delete_of, event_of_record
 from redrive.outbox.sink import Remembering, Stored
 from redrive.outbox.sinks import fts5, postgres_text, search_index
@@ -266,3 +268,24 @@ async def _read(documents: dict[str, int], after: str) -> Any:
     for key, version in sorted(documents.items()):
         if key > after:
             yield Stored(key, version)
+
+
+@pytest.mark.parametrize("notes", ["sqlite-fts5", "postgres-postgres"], indirect=True)
+async def test_one_begins_while_a_worker_clears_a_cancelled_one_away(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever loses that race looks again by itself."""
+    service = await notes.service()
+    first = await service.verify("notes")
+    await (await notes.app.operator(Caller("ann", Role.ADMIN))).operations.cancel(first.id)
+    look = begin_operation._refuse_second
+    meanwhile = [notes.work]
+
+    async def and_then(store: Store, job: IndexJob) -> None:
+        await look(store, job)
+        if meanwhile:
+            await meanwhile.pop(0)()
+
+    monkeypatch.setattr(begin_operation, "_refuse_second", and_then)
+    second = await service.verify("notes")
+    assert second.id != first.id and not meanwhile
