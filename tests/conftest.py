@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,21 @@ from tests.new_sqlite_files import at_once, step_by_step
 from tests.proxy import Proxy
 
 _run = pytest.StashKey[Any]()
-
-
 _search_node = pytest.StashKey[Node]()
+_failed = pytest.StashKey[bool]()
+
+# Folders that see a store through its port alone. Conformance shows that stores are alike, so these run on SQLite, and
+# besides on PostgreSQL what shows that both are put together: the files named here. What kills and cuts is run on
+# PostgreSQL, and on SQLite too in CI.
+ALSO_ON_POSTGRES = {
+    "alerts": ("test_slo.py", "test_standby.py"),
+    "console": ("test_filters.py",),
+    "features": ("test_orders.py", "test_reserved.py", "test_broken.py"),
+    "metrics": ("test_fleet.py",),
+    "ops": ("test_operator.py", "test_audit_chain.py", "test_erase_everywhere.py"),
+    "tracing": ("test_ways_in.py",),
+    "worker": ("test_outcomes.py", "test_own_statements.py", "test_bad_rows.py"),
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,9 +64,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if any("::" in argument for argument in config.args):
         return
     repeats = set((Path(__file__).parent / "repeats.txt").read_text(encoding="utf-8").splitlines())
+    everything = {item.nodeid.partition("@")[0] for item in items}
     for item in items:
         if item.nodeid.partition("@")[0] in repeats:
             item.add_marker("repeats")
+        folder, also = item.path.parent.name, ALSO_ON_POSTGRES.get(item.path.parent.name)
+        if also is not None and item.path.name not in also and _other_store(item, "postgres", "sqlite") in everything:
+            item.add_marker("repeats")
+        if folder == "faults" and _other_store(item, "sqlite", "postgres") in everything:
+            item.add_marker("thorough")
     for mark, variable in (("thorough", "REDRIVE_TEST_THOROUGH"), ("repeats", "REDRIVE_TEST_FULL")):
         if mark in config.option.markexpr or os.environ.get(variable):
             continue
@@ -62,6 +80,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if left:
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if not item.get_closest_marker(mark)]
+
+
+def _other_store(item: pytest.Item, store: str, other: str) -> str | None:
+    """Returns the name of the same test on another store; None where it is not on this one."""
+    name, bracket, parameters = item.nodeid.partition("@")[0].partition("[")
+    words = parameters.removesuffix("]").split("-")
+    if store not in words:
+        return None
+    return f"{name}{bracket}{'-'.join(other if word == store else word for word in words)}]"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Forget what a test has printed and logged when it has passed: a run of thousands would keep all of it."""
+    report = yield
+    if report.failed:
+        item.stash[_failed] = True
+    elif not item.stash.get(_failed, False):
+        report.sections.clear()
+        if report.when == "teardown":
+            item._report_sections.clear()
+    return report
 
 
 @pytest.hookimpl(wrapper=True)

@@ -20,6 +20,7 @@ from redrive.ops import access, audit
 from redrive.ops.access import Caller, Role
 from redrive.ops.audit_archive import _fits as fits
 from tests.batches.conftest import drain
+from tests.commands import redrive
 from tests.console.conftest import HOME, console, done, page, text_of
 
 pytestmark = pytest.mark.anyio
@@ -167,9 +168,7 @@ class Shell:
         return subprocess.Popen(command, cwd=self.folder, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True)
 
     def __call__(self, *arguments: object, code: int = 0) -> Any:
-        command = [str(Path(sys.executable).with_name("redrive")), *map(str, arguments)]
-        ran = subprocess.run(command, cwd=self.folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
-        assert ran.returncode == code, ran.stderr + ran.stdout
+        ran = redrive(*arguments, cwd=self.folder, env=ENVIRONMENT, code=code)
         return json.loads(ran.stdout) if "--json" in arguments and ran.stdout else ran.stdout + ran.stderr
 
 

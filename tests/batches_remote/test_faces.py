@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from redrive.api.app import make_api
 from redrive.batches.remote.history import History
 from redrive.testing.provider import simulated_provider
 from tests.batches_remote.conftest import Scripted, made, rich, service, work
+from tests.commands import redrive
 from tests.console.conftest import console, done, page, text_of
 
 pytestmark = pytest.mark.anyio
@@ -87,9 +87,8 @@ async def _get(app: App, batch: str) -> Any:
     return await app.of(RemoteBatches).get(batch)
 
 
-def run(folder: Path, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "redrive.cli", *words]
-    return subprocess.run(command, cwd=folder, input=given, capture_output=True, text=True, timeout=120)
+def run(folder: Path, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    return redrive(*words, cwd=folder, given=given)
 
 
 def test_on_the_command_line(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from redrive import App
 from redrive.batches import results
 from tests.batches_remote.conftest import Scripted, made, rich, work
 from tests.batches_remote.test_faces import client_of
+from tests.commands import redrive
 from tests.console.conftest import console
 
 pytestmark = pytest.mark.anyio
@@ -62,11 +63,11 @@ async def test_three_faces_give_the_same_file(
         assert (await client.get(at, params={"state": "odd"})).status_code == 422
         assert (await client.get(at, params={"format": "odd"})).status_code == 422
         assert (await client.get("/api/batches/01a1e72a-0cbc-77e5-9c8d-18b5a7f33291/results")).status_code == 404
-    command = [sys.executable, "-m", "redrive.cli", "batch", "items", str(batch.id), "--csv", "--url", store_url]
-    written = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=120)
-    assert written.stdout.decode() == shown, written.stderr
-    some = await asyncio.to_thread(subprocess.run, [*command, "--limit", "3"], capture_output=True, timeout=120)
-    assert some.stdout.decode() == "".join(shown.splitlines(keepends=True)[:4])
+    command = ["batch", "items", batch.id, "--csv", "--url", store_url]
+    written = await asyncio.to_thread(redrive, *command)
+    assert written.stdout == shown, written.stderr
+    some = await asyncio.to_thread(redrive, *command, "--limit", "3")
+    assert some.stdout == "".join(shown.splitlines(keepends=True)[:4])
 
 
 async def test_the_command_line_writes_while_it_reads(app: App, store_url: str, provider: Scripted) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.reads import Query
 from tests.batches_remote.conftest import Scripted, made, rich, service, settled, work
 from tests.batches_remote.test_faces import client_of
+from tests.commands import redrive
 from tests.console.conftest import console, page, text_of
 
 pytestmark = pytest.mark.anyio
@@ -96,5 +95,4 @@ async def test_the_documented_body_has_the_fields_of_a_real_one(app: App, provid
 
 
 def _command(*words: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "redrive.cli", *words], capture_output=True, text=True, check=True)
-    return done.stdout
+    return redrive(*words, code=0).stdout

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -21,6 +19,7 @@ from redrive.ledger import at_risk
 from redrive.ledger.settings import LedgerSettings
 from tests.batches_remote.conftest import ANN, Scripted, age, counts, made, make_app, money, rich, settled, work
 from tests.batches_remote.test_faces import client_of
+from tests.commands import redrive
 from tests.console.conftest import console, page, text_of
 from tests.worker.conftest import until
 
@@ -58,8 +57,7 @@ async def _items(app: App, kind: str = ITEM) -> list[Any]:
 
 
 def _command(*words: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "redrive.cli", *words], capture_output=True, text=True, check=True)
-    return done.stdout
+    return redrive(*words, code=0).stdout
 
 
 async def pause(app: App, name: str, on: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-import sys
 from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
@@ -20,6 +19,7 @@ from redrive.kernel.diagnosis import Finding, Level
 from redrive.ops import access
 from redrive.ops.access import Role
 from redrive.ops.shell import NO_SHELL, shell_at, shell_for
+from tests.commands import redrive
 from tests.console.conftest import console, fail_some, page
 
 PAGES = [
@@ -119,12 +119,8 @@ async def test_what_mends_a_problem_runs_elsewhere_as_it_is_copied(app: App, tmp
         assert f"--url sqlite:///{tmp_path}/console.db" in work and f"--app {app.spec} --queue nobody" in work
         cause = shlex.split(next(one for one in fixes if one.startswith("redrive causes show")))
         (tmp_path / "elsewhere").mkdir()
-        ran = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "redrive.cli", *cause[1:]),
-            cwd=tmp_path / "elsewhere",
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert b"TASK_PRECONDITION_FAILED" in (await ran.communicate())[0] and ran.returncode == 0
+        ran = await asyncio.to_thread(redrive, *cause[1:], cwd=tmp_path / "elsewhere", code=0)
+        assert "TASK_PRECONDITION_FAILED" in ran.stdout
         made = await access.create(await app.store(), "vic", Role.VIEWER, actor="admin")
         await client.post(f"{HOME}/sign-in", data={"token": made.secret})
         assert str(tmp_path) not in await page(client)  # where the store is, is not for everybody

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from typing import Any
 
 import pytest
 import typer
+
+from tests.commands import redrive
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -143,16 +146,8 @@ def test_the_postgresql_section_of_the_quickstart_works_as_written(empty_postgre
     commands[-1] += " --stop-when-empty"
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("REDRIVE_", "TASK_WORKER_"))}
     for command in [*commands, "redrive list --json"]:
-        done = subprocess.run(
-            f"{sys.executable} -m redrive.cli {command.removeprefix('redrive ')}",
-            shell=True,
-            cwd=tmp_path,
-            env={**kept, "REDRIVE_URL": empty_postgres_url},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
+        env = {**kept, "REDRIVE_URL": empty_postgres_url}
+        done = redrive(*shlex.split(command, comments=True)[1:], cwd=tmp_path, env=env, code=0)
     [task] = json.loads(done.stdout)["items"]
     assert (task["kind"], task["state"]) == ("BUILD_REPORT", "completed")
     assert not list(tmp_path.glob("*.db"))

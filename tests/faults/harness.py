@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -25,6 +24,7 @@ import psycopg
 from redrive import App, Task
 from redrive.kernel.task import State
 from redrive.settings import load_settings
+from tests.commands import FORKS
 from tests.faults import fault_app, runner
 
 ROOT = Path(__file__).parents[2]
@@ -56,16 +56,12 @@ def runs(pid: int) -> bool:
         return False
 
 
-_forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["tests.faults.preload"])
-
-
 class Forked:
     """A worker forked from a process that has imported everything; looks like a ``Popen``."""
 
     def __init__(self, given: dict[str, Any], environment: dict[str, str], log: Path) -> None:
         os.mkfifo(log)
-        self._process = _forks.Process(target=runner.run_forked, args=(given, environment, str(log)))
+        self._process = FORKS.Process(target=runner.run_forked, args=(given, environment, str(log)))
         self._process.start()
         self.pid: int = self._process.pid or 0
         self._log = log

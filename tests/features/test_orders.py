@@ -23,6 +23,7 @@ from redrive.ops import executor
 from redrive.ops.doctor import examine
 from redrive.ops.why import why
 from redrive.settings import load_settings
+from tests import commands
 from tests.api.conftest import served
 from tests.features.conftest import ANN, orders
 from tests.worker.conftest import drain
@@ -138,11 +139,8 @@ def test_migrate_brings_the_tables_of_the_applications_features(tmp_path: Path) 
     (tmp_path / "shop.py").write_text(code)
 
     def migrate(*arguments: str) -> str:
-        command = [sys.executable, "-m", "redrive.cli", "migrate", "--app", "shop:app", *arguments]
         env = {**os.environ, "REDRIVE_URL": f"sqlite:///{tmp_path}/redrive.db"}
-        done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return commands.redrive("migrate", "--app", "shop:app", *arguments, cwd=tmp_path, env=env, code=0).stdout
 
     assert "create table redrive_orders_parcel" in migrate("--sql")
     assert "applied orders/0001_parcels" in migrate()
@@ -158,9 +156,8 @@ def test_an_application_brings_the_commands_of_its_features(tmp_path: Path) -> N
     (tmp_path / "shop.py").write_text(code)
 
     def run(*arguments: str, **env: str) -> tuple[int, str, str]:
-        command = [sys.executable, "-m", "redrive.cli", *arguments]
         env = {**os.environ, "REDRIVE_URL": f"sqlite:///{tmp_path}/redrive.db", **env}
-        done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=60)
+        done = commands.redrive(*arguments, cwd=tmp_path, env=env)
         return done.returncode, done.stdout, done.stderr
 
     assert "bob has 50 more" in run("orders", "pay-in", "bob", "50", "--app", "shop:app")[1]
@@ -185,6 +182,7 @@ def test_an_installed_package_brings_its_commands(tmp_path: Path) -> None:
     (metadata / "entry_points.txt").write_text("[redrive.features]\norders = redrive.examples.orders:ORDERS\n")
 
     def run(*arguments: str) -> str:
+        # A fresh interpreter: what is installed is looked for once.
         command = [sys.executable, "-m", "redrive.cli", *arguments]
         env = {**os.environ, "PYTHONPATH": str(tmp_path), "REDRIVE_URL": f"sqlite:///{tmp_path}/redrive.db"}
         done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=60)

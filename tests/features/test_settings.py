@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from redrive.examples.orders import ORDERS
 from redrive.examples.orders.settings import OrderSettings
 from redrive.kernel.feature import Feature
 from redrive.settings import FeatureSettings, effective, load_settings, misspelt, setting
+from tests.commands import redrive
 
 MEMORY = "sqlite:///:memory:"
 
@@ -113,8 +112,7 @@ def test_a_command_shows_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, f
     (tmp_path / "feature_shop.py").write_text(
         "from redrive import App\nfrom redrive.examples.orders import ORDERS\napp = App(features=[ORDERS])\n"
     )
-    command = [sys.executable, "-m", "redrive.cli", "settings", "--changed"]
-    told = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=True).stdout
+    told = redrive("settings", "--changed", cwd=tmp_path, code=0).stdout
     assert [line.split() for line in told.splitlines()[1:]] == [
         ["REDRIVE_APP", "file", "feature_shop:app"],
         ["ORDERS_KEEP_DAYS", "file", "orders", "7"],

@@ -452,35 +452,40 @@ class DjangoSqlite(Django):
         self.handle = django_connections["default"]
 
 
-CALLERS: list[type[Caller]] = [
+# One of each driver and library.
+KINDS: list[type[Caller]] = [
     Psycopg2,
+    Psycopg,
+    PsycopgAsync,
+    Asyncpg,
+    AlchemySession,
+    AlchemyAsyncSession,
+    Django,
+    Sqlite3,
+    Aiosqlite,
+    AlchemySqliteSession,
+    AlchemyAiosqliteSession,
+    DjangoSqlite,
+]
+# Other ways to use them: other rows and cursors, other handles, other drivers beneath.
+VARIANTS: list[type[Caller]] = [
     Psycopg2DictRows,
     Psycopg2Cursor,
     AlchemyPsycopg2Connection,
     AlchemyPsycopg2Session,
-    Psycopg,
     PsycopgDictRows,
     PsycopgRawCursors,
     PsycopgCursor,
-    PsycopgAsync,
-    Asyncpg,
     AsyncpgPool,
     AlchemyConnection,
-    AlchemySession,
     AlchemyScopedSession,
     AlchemyAsyncConnection,
-    AlchemyAsyncSession,
     AlchemyAsyncScopedSession,
     AlchemyAsyncPsycopg,
-    Django,
-    Sqlite3,
     Sqlite3Explicit,
     Sqlite3Cursor,
-    Aiosqlite,
     AlchemySqliteConnection,
-    AlchemySqliteSession,
     AlchemySqliteBegins,
-    AlchemyAiosqliteSession,
     AlchemyAiosqliteConnection,
-    DjangoSqlite,
 ]
+CALLERS = [*KINDS, *VARIANTS]

@@ -15,7 +15,7 @@ import pytest
 from redrive import App, Context
 from redrive.settings import Options
 from tests.databases import Databases
-from tests.integrations.callers import CALLERS, Caller
+from tests.integrations.callers import CALLERS, KINDS, VARIANTS, Caller
 
 BUSINESS = "create table business (note text)"
 EMPTY = "truncate business, redrive.task, redrive.history, redrive.idempotency_key, redrive.total, redrive.total_delta"
@@ -122,7 +122,15 @@ def on_sqlite(tmp_path: Path) -> Outside:
     return outside
 
 
-@pytest.fixture(params=CALLERS, ids=lambda caller: caller.__name__)
+def name_of(kind: type[Caller]) -> str:
+    return kind.__name__
+
+
+# For a test that goes the whole way: on every kind of connection, in every run.
+ALL_CALLERS = pytest.mark.parametrize("caller", CALLERS, indirect=True, ids=name_of)
+
+
+@pytest.fixture(params=[*KINDS, *(pytest.param(one, marks=pytest.mark.thorough) for one in VARIANTS)], ids=name_of)
 def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
     kind: type[Caller] = request.param
     outside: Outside = request.getfixturevalue(f"on_{kind.store}")

@@ -8,11 +8,12 @@ import pytest
 
 from redrive.errors import IdempotencyConflict
 from tests.integrations.callers import Caller, settled
-from tests.integrations.conftest import Outside
+from tests.integrations.conftest import ALL_CALLERS, Outside
 
 AWKWARD = """quotes ' " \\ %s %(x)s $1 :x ? {} € 🙂"""
 
 
+@ALL_CALLERS
 def test_commit_makes_business_and_task_visible_together(caller: Caller, outside: Outside) -> None:
     async def scenario(caller: Caller) -> str:
         await caller.write("order 1")
@@ -39,6 +40,7 @@ def test_the_task_alone_is_committed_too(caller: Caller, outside: Outside) -> No
     assert outside.work() == [None]
 
 
+@ALL_CALLERS
 def test_rollback_leaves_nothing(caller: Caller, outside: Outside) -> None:
     async def scenario(caller: Caller) -> None:
         await caller.enqueue("SHIP", {"order": 1}, idempotency_key="k")

@@ -21,7 +21,7 @@ from redrive.kernel.ledger import Posting
 from redrive.kernel.task import NewTask
 from redrive.settings import load_settings
 from tests.integrations.callers import Caller, settled
-from tests.integrations.conftest import Outside
+from tests.integrations.conftest import ALL_CALLERS, Outside
 
 
 @pytest.fixture
@@ -102,6 +102,7 @@ def test_money_that_is_not_there_refuses_all_of_it(caller: Caller, outside: Outs
     assert seen(outside, order) == (0, 0, 0) and outside.totals == (0, 0)
 
 
+@ALL_CALLERS
 def test_a_key_of_other_work_refuses_all_of_it(caller: Caller, outside: Outside, own_app: App, bob: str) -> None:
     """And the caller's transaction goes on without it."""
     key, account = f"k-{uuid4()}", f"customer:{bob}"

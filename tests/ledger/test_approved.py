@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from redrive.ledger.settings import LedgerSettings
 from redrive.ops import approvals
 from redrive.ops.access import Caller, Role
 from redrive.settings import load_settings
+from tests.commands import redrive
 from tests.console.conftest import console, done, page, text_of
 
 pytestmark = pytest.mark.anyio
@@ -156,8 +156,7 @@ async def test_over_http_and_in_the_console(app: App) -> None:
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "redrive.cli", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    return redrive(*words, cwd=folder)
 
 
 def test_on_the_command_line(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import pytest
 from redrive.errors import InvalidInput
 from redrive.examples.notes_table import notes_of
 from redrive.outbox.sinks.fts5 import Fts5
+from tests import commands
 from tests.outbox.conftest import make_app
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -44,8 +45,7 @@ def service(url: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], s
 
 
 def redrive(url: str, tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "redrive.cli", *arguments]
-    return subprocess.run(command, cwd=tmp_path, env=environment(url), capture_output=True, text=True, timeout=LONGEST)
+    return commands.redrive(*arguments, cwd=tmp_path, env=environment(url), timeout=LONGEST)
 
 
 def project(url: str, tmp_path: Path) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import subprocess
-import sys
 
 import pytest
 
 from redrive import App
 from redrive.kernel.commit import Commit
 from redrive.kernel.reactions import Rows
+from tests.commands import redrive
 from tests.webhooks.conftest import added, deliveries, endpoints, make_app, run_all
 from tests.webhooks.receiver import Receiver, Reply
 from tests.worker.conftest import until
@@ -76,9 +74,8 @@ async def test_a_group_is_retried_from_the_command_line(app_url: str, receiver: 
     await run_all(app)
     assert await app.failed.count() == 3
     group = f"webhook:{endpoint['id']}"
-    command = [sys.executable, "-m", "redrive.cli", "retry", "--group", group, "--yes", "--url", app_url, "--by", "ann"]
-    told = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=120, env=os.environ)
-    assert told.returncode == 0, told.stderr
+    command = ["retry", "--group", group, "--yes", "--url", app_url, "--by", "ann"]
+    await asyncio.to_thread(redrive, *command, code=0)
     own = await deliveries(app)
 
     async def over() -> bool:
