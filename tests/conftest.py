@@ -34,7 +34,7 @@ ALSO_ON_POSTGRES = {
     "metrics": ("test_fleet.py",),
     "ops": ("test_operator.py", "test_audit_chain.py", "test_erase_everywhere.py"),
     "tracing": ("test_ways_in.py",),
-    "worker": ("test_outcomes.py", "test_own_statements.py", "test_bad_rows.py"),
+    "worker": ("test_outcomes.py", "test_own_statements.py", "test_after_the_block.py", "test_bad_rows.py"),
 }
 
 
