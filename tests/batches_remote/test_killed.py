@@ -9,7 +9,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from redrive.settings.providers import parse_providers
 from redrive.testing.provider import SimulatedProvider, simulated_provider
 from redrive.webhooks.settings import WebhookSettings
 from tests.batches_remote.conftest import ANN, counts, made, money, rich
+from tests.commands import Forked, start_module
 from tests.webhooks.customer import Customer, customer
 from tests.worker.conftest import until
 
@@ -81,8 +81,8 @@ class World:
         found = await (await self.app.store()).find(Query(limit=50))
         return [(task.kind, task.state.value, task.attempt_count, task.next_attempt_at) for task in found]
 
-    def begin(self, *point: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-m", "tests.batches_remote.dying", *point], env=self.env)
+    def begin(self, *point: str) -> Forked:
+        return start_module("tests.batches_remote.dying", *point, env=self.env)
 
     @contextmanager
     def worker(self, *point: str) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import typer
 
-from tests.commands import redrive
+from tests.commands import redrive, script
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,10 +50,9 @@ def test_each_section_runs_by_itself(section: str, tmp_path: Path) -> None:
 
 
 def _run_blocks(text: str, tmp_path: Path) -> None:
-    script = tmp_path / "example.py"
-    script.write_text("\n\n".join(_blocks_of(text)), encoding="utf-8")
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    example = tmp_path / "example.py"
+    example.write_text("\n\n".join(_blocks_of(text)), encoding="utf-8")
+    script(example, code=0)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)

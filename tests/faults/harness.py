@@ -24,7 +24,7 @@ import psycopg
 from redrive import App, Task
 from redrive.kernel.task import State
 from redrive.settings import load_settings
-from tests.commands import FORKS
+from tests.commands import Forked
 from tests.faults import fault_app, runner
 
 ROOT = Path(__file__).parents[2]
@@ -56,37 +56,16 @@ def runs(pid: int) -> bool:
         return False
 
 
-class Forked:
-    """A worker forked from a process that has imported everything; looks like a ``Popen``."""
+class ForkedWorker(Forked):
+    """A worker forked from a process that has imported everything."""
 
     def __init__(self, given: dict[str, Any], environment: dict[str, str], log: Path) -> None:
         os.mkfifo(log)
-        self._process = FORKS.Process(target=runner.run_forked, args=(given, environment, str(log)))
-        self._process.start()
-        self.pid: int = self._process.pid or 0
+        super().__init__(runner.run_forked, given, environment, str(log))
         self._log = log
-
-    @property
-    def returncode(self) -> int | None:
-        return self._process.exitcode
 
     def open_log(self) -> IO[str]:
         return self._log.open()
-
-    def poll(self) -> int | None:
-        return self._process.exitcode
-
-    def wait(self, timeout: float) -> int:
-        self._process.join(timeout)
-        if self._process.exitcode is None:
-            raise subprocess.TimeoutExpired("worker", timeout)
-        return self._process.exitcode
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def send_signal(self, number: int) -> None:
-        os.kill(self.pid, number)
 
 
 class Started(subprocess.Popen[str]):
@@ -112,7 +91,7 @@ class Started(subprocess.Popen[str]):
 class WorkerProcess:
     """A worker in a process of its own, its log lines read as they come."""
 
-    def __init__(self, name: str, process: Forked | Started) -> None:
+    def __init__(self, name: str, process: ForkedWorker | Started) -> None:
         self.name = name
         self.events: list[Event] = []
         self._news = threading.Condition()
@@ -255,7 +234,7 @@ class World:
         if skew:  # a clock has to be wrong from the first import on
             command = [sys.executable, "-m", "tests.faults.runner", json.dumps(given)]
             return self._started(label, Started(command, environment), ready)
-        return self._started(label, Forked(given, environment, self.directory / f"{label}.log"), ready)
+        return self._started(label, ForkedWorker(given, environment, self.directory / f"{label}.log"), ready)
 
     def cli_worker(
         self, *arguments: str, name: str | None = None, env: dict[str, str] | None = None, ready: bool = True
@@ -268,7 +247,7 @@ class World:
     def _environment(self, label: str, given: dict[str, str]) -> dict[str, str]:
         return {**self.environment, "TASK_WORKER_ID": label, **given}
 
-    def _started(self, label: str, process: Forked | Started, ready: bool) -> WorkerProcess:
+    def _started(self, label: str, process: ForkedWorker | Started, ready: bool) -> WorkerProcess:
         worker = WorkerProcess(label, process)
         self.workers.append(worker)
         if ready:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 from redrive.kernel.operation import Status
 from redrive.outbox.source import Page
 from redrive.outbox.table_source import TableSource
+from tests.commands import Forked, start_module
 from tests.outbox.rebuild.conftest import Notes
 from tests.outbox.rebuild.process import make_app
 from tests.worker.conftest import until
@@ -29,10 +28,9 @@ LEASES_MS = {"wakes": 120_000, "dies": 8_000, "wakes-late": 8_000}
 
 
 @contextmanager
-def process(notes: Notes, log: Path, how: str, lease_ms: int = 2000) -> Iterator[subprocess.Popen[bytes]]:
+def process(notes: Notes, log: Path, how: str, lease_ms: int = 2000) -> Iterator[Forked]:
     env = {**os.environ, "TEST_STORE": notes.url, "TEST_SINK": notes.sink_url, "TEST_LEASE_MS": str(lease_ms)}
-    with log.open("ab") as stream:
-        made = subprocess.Popen([sys.executable, "-m", "tests.outbox.rebuild.process", how], env=env, stderr=stream)
+    made = start_module("tests.outbox.rebuild.process", how, env=env, log=log)
     try:
         yield made
     finally:
@@ -42,7 +40,7 @@ def process(notes: Notes, log: Path, how: str, lease_ms: int = 2000) -> Iterator
         made.wait(60)
 
 
-async def _frozen(made: subprocess.Popen[bytes]) -> bool:
+async def _frozen(made: Forked) -> bool:
     assert made.poll() is None
     return Path(f"/proc/{made.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 

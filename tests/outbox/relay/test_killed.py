@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 
 from redrive import State
 from redrive.outbox.event_counts import event_counts
+from tests.commands import Forked, start_module
 from tests.outbox.conftest import World, make_app
 from tests.outbox.faulty import Faulty
 from tests.outbox.forgetful import ForgetfulFts5
@@ -28,11 +27,8 @@ ENTITIES = 100
 
 
 @contextmanager
-def worker(env: dict[str, str], log: Path, *point: str) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("ab") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.outbox.relay.dying_worker", *point], env=env, stderr=stream
-        )
+def worker(env: dict[str, str], log: Path, *point: str) -> Iterator[Forked]:
+    process = start_module("tests.outbox.relay.dying_worker", *point, env=env, log=log)
     try:
         yield process
     finally:
