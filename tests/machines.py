@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from redrive import App
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.conformance.harnesses import harness_of
 
 Database = Callable[[], AbstractContextManager[str]]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("src", "tests", "tools", "bench", "storm")
+FOLDERS = ("src", "kit", "tests", "tools", "bench", "storm")
 # By the name of what is called: keywords that older ones refuse, and the version that brought them.
 KEYWORDS = {
     ("extract", "filter"): "3.11.4",

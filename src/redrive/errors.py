@@ -83,6 +83,13 @@ class WrongSetting(ConfigError):
     exit_code = 2
 
 
+class KitNeeded(RedriveError, ImportError):
+    """What is asked for is part of redrive-kit, a distribution of its own."""
+
+    code = "KIT_NEEDED"
+    exit_code = 2
+
+
 class InvalidInput(RedriveError, ValueError):
     """A value given by the caller is wrong; nothing was changed."""
 

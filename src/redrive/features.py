@@ -24,16 +24,15 @@ BUILT_IN: tuple[str, ...] = (
     "redrive.webhooks:WEBHOOKS",
     "redrive.batches:BATCHES",
     "redrive.outbox:OUTBOX",
-    "redrive.labs:LABS",
-    "redrive.labs:SOAK",
 )
 # Commands, addresses of the API and pages of the console that redrive has itself. A test keeps them complete, and also
 # the first words of its tables: a worker's role may write to tables that are named after a feature.
 _TAKEN = """
 alerts approvals audit cancel causes circuits connections dead_letters deploy docs doctor drill enqueue erase
-executors failed failure_groups failure_types failures find flush forget groups history internal kinds limits list
+executors failed failure_groups failure_types failures find flush forget groups history internal kinds lab limits list
 live migrate operations overview pause providers purge queues rates replay resume retry routes schedules settings show
-sign_in sign_out simulate slo smoke static stats task_groups tasks theme tokens up version who why work worker workers
+sign_in sign_out simulate slo smoke soak static stats task_groups tasks theme tokens up version who why
+work worker workers
 """
 _TABLES = """
 account attempt audit circuit clock dead duty entry failed failure fold history hold idempotency join kind known
@@ -109,7 +108,7 @@ def _checked(own: Any) -> list[Feature]:
             what = "one Feature" if isinstance(one, Feature) else repr(one)
             raise ConfigError(
                 f"the features of an application are a list of Feature values, not {what}",
-                hint="App(features=[ORDERS]), with: from redrive.examples.orders import ORDERS",
+                hint="App(features=[ORDERS]), where ORDERS is a Feature: docs/features.md",
             )
     return given
 

@@ -36,7 +36,7 @@ from redrive.ops.alerts.start import start_command
 from redrive.ops.doctor import FOLLOWS, examine
 from redrive.ops.duties import duties_of
 from redrive.settings import Settings, Triage
-from redrive.testing.conformance.harness import LEASE, Harness
+from redrive_kit.conformance.harness import LEASE, Harness
 from tests.alerts.conftest import Listener, MailBox
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.ops.making import fail, held

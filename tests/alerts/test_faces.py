@@ -123,7 +123,7 @@ def test_by_command(redrive: Any, here: Path) -> None:  # noqa: F811
     redrive("migrate", *url)
     assert redrive("alerts", *url).code == 0
     redrive("enqueue", "VIDEO_GEN", "--max-attempts", 1, *url)
-    assert redrive("work", "--stop-when-empty", "--app", "redrive.examples.shots:app", *url).code == 0
+    assert redrive("work", "--stop-when-empty", "--app", "redrive_kit.examples.shots:app", *url).code == 0
     (here / "redrive.toml").write_text('[alerts.thresholds."*"]\nfailed_for = 0\n')
 
     async def look() -> None:

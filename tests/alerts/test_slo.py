@@ -32,7 +32,7 @@ from redrive.ops.alerts.service import look_at_all
 from redrive.ops.doctor import examine
 from redrive.ops.fleet_metrics import samples_of
 from redrive.settings import load_settings
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.alerts.cases import NOW
 from tests.alerts.test_evaluate import later
 from tests.api.conftest import served

@@ -9,7 +9,7 @@ from redrive.kernel.duty import Duty
 from redrive.kernel.ports.store import Store
 from redrive.ops.alerts.evaluate import EVERY_S, Evaluator
 from redrive.ops.alerts.standby import SILENT_AFTER_S, Standby
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 
 from .test_evaluate import book, later
 

@@ -14,7 +14,7 @@ from redrive.kernel.machine import Event, Transition
 from redrive.kernel.outcome import Completed, Outcome, Retry
 from redrive.kernel.task import Claimed, NewTask, State
 from redrive.ops.operation_runner import drive
-from redrive.testing.conformance.harness import TERMINAL
+from redrive_kit.conformance.harness import TERMINAL
 from tests.batches.conftest import make_app
 from tests.batches.test_batches import service
 from tests.machines import AppMachine, Database, play_on_postgres, play_on_sqlite

@@ -18,8 +18,8 @@ from redrive.kernel.machine import Lease, Transition, settle
 from redrive.kernel.ports.store import ClaimRequest, Heartbeat, Store
 from redrive.kernel.task import Claimed, State
 from redrive.remote import ProviderError, RemoteItem, Status
-from redrive.testing.conformance.harness import LEASE, Harness
 from redrive.worker.run import outcome_of
+from redrive_kit.conformance.harness import LEASE, Harness
 
 STARTS = ("ok", "transient", "refused")
 POLLS = ("running", "ok", "failed", "cancelled", "unknown", "error")

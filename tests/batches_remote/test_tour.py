@@ -19,7 +19,7 @@ from tests.cluster import free_port
 # Polled soon, so that it ends within the test; a job of the farm takes some twelve seconds.
 SOON = {"BATCH_POLL_FIRST_SECONDS": "2", "BATCH_POLL_NEXT_SECONDS": "2", "BATCH_POLL_LATER_SECONDS": "2"}
 ROOT = Path(__file__).parents[2]
-COMMAND = ("up", "--app", "redrive.examples.renders:app", "--demo", "--port", "0", "--json")
+COMMAND = ("up", "--app", "redrive_kit.examples.renders:app", "--demo", "--port", "0", "--json")
 
 
 @pytest.mark.thorough
@@ -56,7 +56,7 @@ def test_the_example_may_be_named_anywhere_and_has_a_store_of_its_own(tmp_path: 
             said = "".join(iter(up.stdout.readline, "\n")) + "".join(iter(up.stdout.readline, "\n"))
         finally:
             up.terminate()
-    assert "sqlite:///batches.db" in said and "redrive.examples.renders:app" in said
+    assert "sqlite:///batches.db" in said and "redrive_kit.examples.renders:app" in said
     assert "./dev redrive batch list --url sqlite:///batches.db" in said
     for wrong in (["--example"], ["--example", "shot"]):
         refused = subprocess.run([*command, *wrong], env=env, capture_output=True, text=True)

@@ -38,7 +38,7 @@ from redrive.ledger.settings import LedgerSettings
 from redrive.ops.access import Caller, Role
 from redrive.ops.retention import retention_of
 from redrive.settings import load_settings
-from redrive.testing.conformance.harness import JUDGEMENT
+from redrive_kit.conformance.harness import JUDGEMENT
 from tests.batches_remote.conftest import (
     ANN,
     QUICK,

@@ -142,7 +142,7 @@ async def test_nothing_shifts_when_something_is_new(
 async def up(file: Path, port: int) -> AsyncIterator[str]:
     """The real command, until it is told to stop; it must end by itself then."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "redrive.cli", "up", "--app", "redrive.examples.shots:app", "--port", str(port)),
+        *(sys.executable, "-m", "redrive.cli", "up", "--app", "redrive_kit.examples.shots:app", "--port", str(port)),
         env={**os.environ, "REDRIVE_URL": f"sqlite:///{file}"},
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,

@@ -70,13 +70,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     # An application knows its store from its import on: the example must not remember another test's.
-    monkeypatch.delitem(sys.modules, "redrive.examples.shots", raising=False)
+    monkeypatch.delitem(sys.modules, "redrive_kit.examples.shots", raising=False)
     # Modules that a test writes are imported from here, and forgotten afterwards.
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
-        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")) or name == "redrive.examples.shots":
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")) or name == "redrive_kit.examples.shots":
             del sys.modules[name]
 
 

@@ -16,7 +16,7 @@ from redrive.cli.table import COMMANDS, EXAMPLES, HIDDEN
 from redrive.features import installed
 from redrive.stores.sqlite.migrate import STEPS
 
-APP = "redrive.examples.shots:app"
+APP = "redrive_kit.examples.shots:app"
 
 
 def test_an_empty_call_shows_the_commands(redrive) -> None:
@@ -349,7 +349,7 @@ def test_migrations(redrive, here: Path) -> None:
 
 def test_going_down_names_the_features_whose_tables_stay(redrive, here: Path) -> None:
     (here / "with_orders.py").write_text(
-        "from redrive import App\nfrom redrive.examples.orders import ORDERS\napp = App(features=[ORDERS])\n"
+        "from redrive import App\nfrom redrive_kit.examples.orders import ORDERS\napp = App(features=[ORDERS])\n"
     )
     assert redrive("migrate", "--app", "with_orders:app").code == 0
     down = redrive("migrate", "--down", "--to", "0", "--yes")

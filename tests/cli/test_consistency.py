@@ -112,6 +112,8 @@ STORELESS = {
     "deploy",
     "simulate",
     "simulate provider",
+    "lab",
+    "soak",
     "providers",
     "providers list",
     "batch",  # a group
@@ -235,7 +237,7 @@ def test_retry_all_is_retry_everything(redrive: Any) -> None:
 def test_suggested_commands_are_about_the_same_store_and_application(redrive: Any, here: Any) -> None:
     (here / "my shop.db").touch()
     url = "sqlite:///my shop.db"
-    app = "redrive.examples.shots:app"
+    app = "redrive_kit.examples.shots:app"
     redrive("migrate", "--url", url)
     redrive("enqueue", "VIDEO_GEN", '{"shot_id": "s"}', "--url", url, "--app", app)
     redrive("work", "--stop-when-empty", "--url", url, "--app", app)
@@ -256,7 +258,7 @@ def test_suggested_commands_are_about_the_same_store_and_application(redrive: An
 def test_an_application_that_is_set_is_not_asked_for(redrive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     redrive("migrate")
     assert "redrive work --app module:app" in redrive("doctor").out
-    monkeypatch.setenv("REDRIVE_APP", "redrive.examples.shots:app")
+    monkeypatch.setenv("REDRIVE_APP", "redrive_kit.examples.shots:app")
     told = redrive("doctor")
     assert "→ redrive work\n" in told.out and "module:app" not in told.out
     assert {one["fix"] for one in redrive("doctor", "--json").json["findings"]} == {"redrive work"}

@@ -21,7 +21,7 @@ from tests.cli.conftest import Said
 
 Run = Callable[..., Said]
 CONFIGURATION = """
-redrive_app = "redrive.examples.shots:app"
+redrive_app = "redrive_kit.examples.shots:app"
 [workers.reports]
 queues = ["default"]
 processes = 2
@@ -83,7 +83,7 @@ def test_queues_that_no_group_serves_are_warned_of(redrive: Run, configured: Pat
 
 @pytest.mark.parametrize("groups", ["", f"{CONFIGURATION}[workers.rest]\n"], ids=["no groups", "one for all"])
 def test_one_worker_for_all_queues_is_no_warning(redrive: Run, configured: Path, groups: str) -> None:
-    (configured / "redrive.toml").write_text(groups or 'redrive_app = "redrive.examples.shots:app"\n')
+    (configured / "redrive.toml").write_text(groups or 'redrive_app = "redrive_kit.examples.shots:app"\n')
     assert redrive("deploy", "kubernetes").err == ""
 
 

@@ -129,8 +129,8 @@ def test_pipes_get_whole_ids_and_no_padding(redrive) -> None:
 
 
 def test_a_narrow_terminal_gets_the_rest_of_a_row_below_it(redrive) -> None:
-    made = redrive("enqueue", "--app", "redrive.examples.shots:app", "VIDEO_GEN", "--json").json["id"]
-    redrive("work", "--app", "redrive.examples.shots:app", "--stop-when-empty")
+    made = redrive("enqueue", "--app", "redrive_kit.examples.shots:app", "VIDEO_GEN", "--json").json["id"]
+    redrive("work", "--app", "redrive_kit.examples.shots:app", "--stop-when-empty")
     lines = on_a_terminal(80, "failed")
     assert all(len(line) <= 80 for line in lines), lines
     [row] = [nth for nth, line in enumerate(lines) if line.startswith(made)]

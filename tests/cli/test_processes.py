@@ -20,7 +20,7 @@ import pytest
 
 from redrive.cli.support.signals import ONE_STOP_S
 
-APP = "redrive.examples.shots:app"
+APP = "redrive_kit.examples.shots:app"
 
 
 def test_the_installed_command_into_a_pipe_that_closes() -> None:

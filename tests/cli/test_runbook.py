@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-APP = "redrive.examples.shots:app"
+APP = "redrive_kit.examples.shots:app"
 
 
 def make_failures(redrive, count: int, kind: str = "VIDEO_GEN") -> list[str]:

@@ -17,7 +17,7 @@ from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Store
 from redrive.kernel.task import HISTORY, State
 from redrive.stores.postgres.store import PostgresStore
-from redrive.testing.conformance.harness import Cost, Harness, Totals
+from redrive_kit.conformance.harness import Cost, Harness, Totals
 
 SHIFT = """
 select format('update %I.%I set %s', table_schema, table_name,

@@ -16,7 +16,7 @@ from redrive.kernel.ports.store import Store
 from redrive.kernel.task import State
 from redrive.stores.sqlite.session import Session
 from redrive.stores.sqlite.store import SqliteStore
-from redrive.testing.conformance.harness import Cost, Harness, Totals
+from redrive_kit.conformance.harness import Cost, Harness, Totals
 
 STEPS = 20  # of SQLite's virtual machine between two looks
 BIG = re.compile(r"\b(task|history|attempt|dead_letter|idempotency_key)\b(?:\s+(?:as\s+)?(\w+))?")

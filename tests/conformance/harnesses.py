@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from redrive.kernel.feature import Feature
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
 

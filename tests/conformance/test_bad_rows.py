@@ -21,7 +21,7 @@ from redrive.kernel.reactions import Landed
 from redrive.kernel.task import State
 from redrive.ops import failed as ops
 from redrive.ops.allowance import UNRESTRICTED
-from redrive.testing.conformance.harness import LEASE, TERMINAL, Harness, failing, operator_move
+from redrive_kit.conformance.harness import LEASE, TERMINAL, Harness, failing, operator_move
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
 

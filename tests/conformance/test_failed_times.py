@@ -14,7 +14,7 @@ from redrive.kernel.task import State
 from redrive.stores.postgres import filters as postgres
 from redrive.stores.sql import statements
 from redrive.stores.sqlite import filters as sqlite
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import harness  # noqa: F401 - a fixture
 

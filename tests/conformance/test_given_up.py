@@ -9,7 +9,7 @@ import pytest
 
 from redrive.kernel.failed import FailureFilter
 from redrive.stores.sqlite import reads
-from redrive.testing.conformance.failed import TestGivenUp as _TestGivenUp
+from redrive_kit.conformance.failed import TestGivenUp as _TestGivenUp
 from tests.conformance.harness_sqlite import SqliteHarness
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 
 from redrive.kernel.failed import FailureFilter
 from redrive.ops import causes, failed
-from redrive.testing.conformance.harness import TERMINAL, Harness
+from redrive_kit.conformance.harness import TERMINAL, Harness
 from tests.conformance import harness_postgres
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness

@@ -20,7 +20,7 @@ from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Cancel, Completed, Outcome, Released, Retry, Snooze
 from redrive.kernel.ports.store import Query
 from redrive.kernel.task import Claimed, State
-from redrive.testing.conformance.harness import TERMINAL, Harness, failing, operator_move
+from redrive_kit.conformance.harness import TERMINAL, Harness, failing, operator_move
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.conformance.model import QUOTA, Model, Row

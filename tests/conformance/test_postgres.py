@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from redrive.testing.conformance import *  # noqa: F403
-from redrive.testing.conformance.harness import FEATURES
+from redrive_kit.conformance import *  # noqa: F403
+from redrive_kit.conformance.harness import FEATURES
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.databases import database_for
 

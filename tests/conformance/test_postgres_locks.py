@@ -15,8 +15,8 @@ from redrive.kernel.outcome import Completed, Released
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import NewTask, State
 from redrive.stores.postgres import apply
-from redrive.testing.conformance.joins import LARGE, Group
-from redrive.testing.conformance.wakes import ears, ready
+from redrive_kit.conformance.joins import LARGE, Group
+from redrive_kit.conformance.wakes import ears, ready
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.test_postgres_races import session
 

@@ -20,9 +20,9 @@ from redrive.kernel.task import State
 from redrive.stores.postgres import idle as idle_module
 from redrive.stores.postgres import pool as pool_module
 from redrive.stores.postgres.pool import Connection, Pool
-from redrive.testing.conformance.harness import LEASE, Harness, failing
-from redrive.testing.conformance.limits import limit_of
-from redrive.testing.conformance.wakes import ears, ready
+from redrive_kit.conformance.harness import LEASE, Harness, failing
+from redrive_kit.conformance.limits import limit_of
+from redrive_kit.conformance.wakes import ears, ready
 from tests.conformance.harness_postgres import PostgresHarness
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.stores.sql import statements
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import harness  # noqa: F401 - a fixture
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from redrive.testing.conformance import *  # noqa: F403
-from redrive.testing.conformance.harness import FEATURES
+from redrive_kit.conformance import *  # noqa: F403
+from redrive_kit.conformance.harness import FEATURES
 from tests.conformance.harness_sqlite import SqliteHarness
 
 pytestmark = pytest.mark.anyio

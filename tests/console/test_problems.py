@@ -109,7 +109,7 @@ def test_commands_among_our_words_reach_the_store() -> None:
 
 @pytest.mark.anyio
 async def test_what_mends_a_problem_runs_elsewhere_as_it_is_copied(app: App, tmp_path: Path) -> None:
-    app.spec = "redrive.examples.shots:app"
+    app.spec = "redrive_kit.examples.shots:app"
     async with console(app) as client:
         await fail_some(app, 1)
         await app.enqueue("SEND", {"to": "x"}, queue="nobody")

@@ -10,14 +10,15 @@ import pytest
 from jinja2 import nodes
 
 import redrive
+import redrive_kit
 from redrive.console.navigation import SECTIONS
 from redrive.console.templates_env import environment
 from redrive.console.topics import TOPICS
-from redrive.examples.orders import ORDERS
 from redrive.features import installed, load
+from redrive_kit.examples.orders import ORDERS
 
-ROOT = Path(redrive.__file__).parent
-TEMPLATES = sorted(ROOT.rglob("templates/**/*.html"))
+ROOT, KIT = Path(redrive.__file__).parent, Path(redrive_kit.__file__).parent
+TEMPLATES = sorted((*ROOT.rglob("templates/**/*.html"), *KIT.rglob("templates/**/*.html")))
 STATIC = files("redrive.console") / "static"
 # What can be listened to: the console's own, and what features bring.
 LIVE = {*TOPICS, *(name for one in (*installed(), ORDERS) if one.pages for name in load(one.pages).topics)}
@@ -66,7 +67,7 @@ def test_live_regions_need_no_page() -> None:
         one.name: _names(one) for one in parse((ROOT / "console/templates/kit.html").read_text()).find_all(nodes.Macro)
     }
     assert "page" in _all_names({"kit.resume"}, kit), "by way of another part of the kit"
-    sources = "".join(path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py"))
+    sources = "".join(path.read_text(encoding="utf-8") for path in (*ROOT.rglob("*.py"), *KIT.rglob("*.py")))
     rendered = set(re.findall(r'render\(\s*"([\w/]+\.html)", operator', sources))
     rendered |= set(re.findall(r'"#\w+": "([\w/]+\.html)"', sources))
     rendered |= {f"regions/{path.name}" for path in (ROOT / "console/templates/regions").iterdir()}

@@ -152,7 +152,7 @@ class TestOwnFrames:
             (str(Path(asyncio.__file__)), "asyncio", None, False),
             (str(Path(threading.__file__)), "threading", None, False),
             (str(Path(frames.__file__)), "redrive.kernel.frames", None, False),
-            (str(Path(frames.__file__).parents[1] / "examples" / "shots.py"), "redrive.examples.shots", None, True),
+            ("/v/site-packages/redrive_kit/examples/shots.py", "redrive_kit.examples.shots", "redrive_kit", True),
             ("<frozen importlib._bootstrap>", "importlib._bootstrap", None, False),
             ("<string>", "collections.abc", None, False),
             ("<string>", "shop.pay", None, True),

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from redrive import App
-from redrive.examples.orders import ORDERS
-from redrive.examples.orders.service import Orders
 from redrive.ops.access import Caller, Role
 from redrive.settings import load_settings
 from redrive.stores.sqlite.migrate import STEPS
+from redrive_kit.examples.orders import ORDERS
+from redrive_kit.examples.orders.service import Orders
 
 ANN = Caller("ann", Role.OPERATOR)
 

@@ -12,9 +12,6 @@ import pytest
 
 from redrive import App
 from redrive.errors import ConfigError, InvalidInput, WrongSetting
-from redrive.examples.orders import ORDERS
-from redrive.examples.orders.alerts import ALERTS
-from redrive.examples.orders.settings import OrderSettings
 from redrive.feature import AlertRule, Feature, Finding, Level, Operator, Settings, Store, Unit
 from redrive.kernel.alerts.thresholds import Limits, Thresholds
 from redrive.observe.prometheus_rules import rule_file
@@ -23,6 +20,9 @@ from redrive.ops.duties import duties_of
 from redrive.ops.fleet_metrics import samples_of
 from redrive.settings import load_settings
 from redrive.settings.alerts import AlertSettings
+from redrive_kit.examples.orders import ORDERS
+from redrive_kit.examples.orders.alerts import ALERTS
+from redrive_kit.examples.orders.settings import OrderSettings
 from tests.api.conftest import served
 from tests.console.conftest import console, page
 from tests.features.conftest import ANN, placed

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from redrive import App
-from redrive.examples.orders import ORDERS
 from redrive.feature import Belongs, Caller, Role
 from redrive.kernel.reads import Query
 from redrive.ops import views
+from redrive_kit.examples.orders import ORDERS
 from tests.api.conftest import served
 from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
 from tests.console.conftest import console, page
@@ -43,7 +43,7 @@ async def test_over_http_and_in_the_console(app: App) -> None:
 
 def test_by_command(redrive: Any, here: Path) -> None:  # noqa: F811
     (here / "shop.py").write_text(
-        "from redrive import App\nfrom redrive.examples.orders import ORDERS\n"
+        "from redrive import App\nfrom redrive_kit.examples.orders import ORDERS\n"
         "app = App('sqlite:///shop.db', features=[ORDERS])\n"
     )
     app = ("--app", "shop:app")

@@ -19,7 +19,7 @@ from redrive.kernel.task import NewTask, State
 from redrive.observe.logs import TaskLog
 from redrive.ops import doctor
 from redrive.settings import Options, Settings
-from redrive.testing.conformance.probe import BROKEN, PROBE
+from redrive_kit.conformance.probe import BROKEN, PROBE
 
 pytestmark = pytest.mark.anyio
 

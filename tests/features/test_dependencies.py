@@ -11,13 +11,13 @@ import pytest
 
 from redrive import App
 from redrive.errors import ConfigError
-from redrive.examples.orders import ORDERS
 from redrive.feature import Dependency, Feature, Need, Settings, Store
 from redrive.kernel.ports.store import Capabilities
 from redrive.stores import make_store
 from redrive.stores.needs import check_needs, needs_of
-from redrive.testing.conformance.probe import PROBE
 from redrive.worker import readiness as health
+from redrive_kit.conformance.probe import PROBE
+from redrive_kit.examples.orders import ORDERS
 from tests.api.conftest import served
 
 pytestmark = pytest.mark.anyio

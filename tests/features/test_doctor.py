@@ -6,12 +6,12 @@ import pytest
 
 from redrive import App
 from redrive.errors import InvalidInput
-from redrive.examples.orders import ORDERS
-from redrive.examples.orders.settings import OrderSettings
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Store
 from redrive.settings import Settings
+from redrive_kit.examples.orders import ORDERS
+from redrive_kit.examples.orders.settings import OrderSettings
 from tests.features.conftest import ANN, placed
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,6 @@ import pytest
 from redrive import App
 from redrive.batches import BATCHES
 from redrive.errors import ConfigError, InvalidInput
-from redrive.examples.orders import ORDERS
-from redrive.examples.orders.service import Orders
 from redrive.features import installed
 from redrive.handlers.registry import Registry
 from redrive.ids import new_id
@@ -36,11 +34,13 @@ from redrive.ops.doctor import examine
 from redrive.ops.operator.session import Session
 from redrive.ops.policy import Policy
 from redrive.stores.schema import load
-from redrive.testing.conformance.harness import Harness, failing
-from redrive.testing.conformance.probe import PROBE
 from redrive.webhooks import WEBHOOKS, event_task
 from redrive.webhooks.delivery_tasks import deliveries
 from redrive.webhooks.events import Event
+from redrive_kit.conformance.harness import Harness, failing
+from redrive_kit.conformance.probe import PROBE
+from redrive_kit.examples.orders import ORDERS
+from redrive_kit.examples.orders.service import Orders
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.test_erase import SCOPE, SECRET, begun, by_the_workers_role, carried_out, driver_of, table

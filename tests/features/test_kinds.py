@@ -10,9 +10,6 @@ import pytest
 
 from redrive import App, Context
 from redrive.errors import ConfigError, InvalidInput, PayloadInvalid, RedriveError
-from redrive.examples.orders import ORDERS
-from redrive.examples.orders.handlers import deliver
-from redrive.examples.orders.service import Shop
 from redrive.handlers.kinds import Kinds
 from redrive.handlers.new_task import make_task
 from redrive.kernel.commit import Commit
@@ -25,6 +22,9 @@ from redrive.kernel.reactions import Effects, Landed
 from redrive.kernel.task import State
 from redrive.settings import load_settings
 from redrive.stores import make_store
+from redrive_kit.examples.orders import ORDERS
+from redrive_kit.examples.orders.handlers import deliver
+from redrive_kit.examples.orders.service import Shop
 from tests.features.conftest import orders
 
 pytestmark = pytest.mark.anyio

@@ -13,10 +13,10 @@ from redrive import App
 from redrive.cli.support.loading import Loaded
 from redrive.cli.support.up_process import _hints
 from redrive.errors import ConfigError, SchemaError
-from redrive.examples.orders import ORDERS
 from redrive.feature import Feature
 from redrive.features import load
 from redrive.stores import schema
+from redrive_kit.examples.orders import ORDERS
 
 pytestmark = pytest.mark.anyio
 NUMBERS = count(1)  # modules stay: each test imports one of its own
@@ -120,7 +120,7 @@ def test_features_that_are_no_list_of_features(given: Any) -> None:
 
 def test_a_name_that_its_module_does_not_have() -> None:
     with pytest.raises(ConfigError, match=r"redrive\.examples\.orders\.service has no 'Shopp'"):
-        load("redrive.examples.orders.service:Shopp")
+        load("redrive_kit.examples.orders.service:Shopp")
 
 
 @pytest.mark.parametrize("brought", [True, False])

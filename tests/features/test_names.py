@@ -15,9 +15,9 @@ from redrive.cli.root import TARGETS
 from redrive.console.door import HOME
 from redrive.console.mount import ROUTERS
 from redrive.errors import ConfigError
-from redrive.examples.orders import ORDERS
 from redrive.features import TABLES, TAKEN
 from redrive.kernel.feature import Feature
+from redrive_kit.examples.orders import ORDERS
 
 STORES = Path(redrive.__file__).parent / "stores"
 TABLE = re.compile(r"^create (?:unlogged )?(?:table|view) (?:if not exists )?(?:redrive[._])(\w+)", re.MULTILINE)
@@ -67,7 +67,7 @@ def test_two_of_one_name_are_refused() -> None:
 
 def test_one_that_comes_with_redrive_is_named_as_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """It uses what imports this module: a value would be a circle."""
-    monkeypatch.setattr(features, "BUILT_IN", ("redrive.examples.orders:ORDERS",))
+    monkeypatch.setattr(features, "BUILT_IN", ("redrive_kit.examples.orders:ORDERS",))
     features.installed.cache_clear()
     try:
         assert [feature.name for feature in App("sqlite:///:memory:").features] == ["orders"]

@@ -14,15 +14,15 @@ import pytest
 import redrive
 from redrive import App, State
 from redrive.errors import InvalidInput
-from redrive.examples.orders import ORDERS
-from redrive.examples.orders.service import OrderUnknown
-from redrive.examples.orders.settings import OrderSettings
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.ports.store import Query
 from redrive.ops import executor
 from redrive.ops.doctor import examine
 from redrive.ops.why import why
 from redrive.settings import load_settings
+from redrive_kit.examples.orders import ORDERS
+from redrive_kit.examples.orders.service import OrderUnknown
+from redrive_kit.examples.orders.settings import OrderSettings
 from tests import commands
 from tests.api.conftest import served
 from tests.features.conftest import ANN, orders
@@ -135,7 +135,7 @@ async def test_a_command_that_does_not_know_it_leaves_its_tasks_alone(app: App) 
 
 
 def test_migrate_brings_the_tables_of_the_applications_features(tmp_path: Path) -> None:
-    code = "from redrive import App\nfrom redrive.examples.orders import ORDERS\napp = App(features=[ORDERS])\n"
+    code = "from redrive import App\nfrom redrive_kit.examples.orders import ORDERS\napp = App(features=[ORDERS])\n"
     (tmp_path / "shop.py").write_text(code)
 
     def migrate(*arguments: str) -> str:
@@ -152,7 +152,7 @@ def test_migrate_brings_the_tables_of_the_applications_features(tmp_path: Path) 
 
 
 def test_an_application_brings_the_commands_of_its_features(tmp_path: Path) -> None:
-    code = "from redrive import App\nfrom redrive.examples.orders import ORDERS\napp = App(features=[ORDERS])\n"
+    code = "from redrive import App\nfrom redrive_kit.examples.orders import ORDERS\napp = App(features=[ORDERS])\n"
     (tmp_path / "shop.py").write_text(code)
 
     def run(*arguments: str, **env: str) -> tuple[int, str, str]:
@@ -179,7 +179,7 @@ def test_an_installed_package_brings_its_commands(tmp_path: Path) -> None:
     metadata = tmp_path / "parcels-1.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: parcels\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text("[redrive.features]\norders = redrive.examples.orders:ORDERS\n")
+    (metadata / "entry_points.txt").write_text("[redrive.features]\norders = redrive_kit.examples.orders:ORDERS\n")
 
     def run(*arguments: str) -> str:
         # A fresh interpreter: what is installed is looked for once.

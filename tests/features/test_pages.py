@@ -17,15 +17,15 @@ from redrive.console.feature_pages import FeaturePages, Panel, extensions_of
 from redrive.console.navigation import Item, Section
 from redrive.console.routes import pages_router
 from redrive.errors import ConfigError, InvalidInput
-from redrive.examples.orders import ORDERS
-from redrive.examples.orders.pages import pages as ORDER_PAGES
-from redrive.examples.orders.settings import OrderSettings
 from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Query
 from redrive.kernel.task import Task
 from redrive.ops import access
 from redrive.ops.access import Role
 from redrive.ops.operator import Operator
+from redrive_kit.examples.orders import ORDERS
+from redrive_kit.examples.orders.pages import pages as ORDER_PAGES
+from redrive_kit.examples.orders.settings import OrderSettings
 from tests.console.conftest import HOME, console, done, page, text_of
 from tests.features.conftest import ANN, placed
 from tests.worker.conftest import drain
@@ -90,7 +90,7 @@ async def test_a_panel_that_fails_leaves_the_page(app: App, monkeypatch: pytest.
         raise ZeroDivisionError
 
     for make, said in ((refused, "&lt;b&gt;no&lt;/b&gt; such order"), (broken, "could not be shown")):
-        monkeypatch.setattr("redrive.examples.orders.pages.pages", replace(ORDER_PAGES, panel=make))
+        monkeypatch.setattr("redrive_kit.examples.orders.pages.pages", replace(ORDER_PAGES, panel=make))
         async with console(app) as client:
             found = await page(client, f"/tasks/{task.id}")
             assert said in found and "Payload and result" in found
@@ -110,7 +110,7 @@ async def test_a_number_that_fails_takes_none_away(app: App, monkeypatch: pytest
     async def broken(operator: Operator) -> int:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("redrive.examples.orders.pages.pages", replace(ORDER_PAGES, number=broken))
+    monkeypatch.setattr("redrive_kit.examples.orders.pages.pages", replace(ORDER_PAGES, number=broken))
     async with console(app) as client, client.stream("GET", f"{HOME}/live?topics=menu") as answer:
         assert (await first_data(answer))["regions"].keys() >= {"badge:orders", "badge:failed"}
 
@@ -134,9 +134,9 @@ async def test_a_finding_leads_to_its_page(app: App) -> None:
 
 def test_only_who_serves_them_imports_pages_routes_and_commands() -> None:
     code = (
-        "import sys; from redrive import App; from redrive.examples.orders import ORDERS\n"
+        "import sys; from redrive import App; from redrive_kit.examples.orders import ORDERS\n"
         "app = App('sqlite:///:memory:', features=[ORDERS])\n"
-        "lazy = ['redrive.examples.orders.' + name for name in ('pages', 'routes', 'commands')]\n"
+        "lazy = ['redrive_kit.examples.orders.' + name for name in ('pages', 'routes', 'commands')]\n"
         "print([name for name in lazy if name in sys.modules])\n"
         "print('jinja2' in sys.modules, 'fastapi' in sys.modules)"
     )
@@ -165,12 +165,12 @@ TWO = (APIRouter(prefix="/api/shop"), APIRouter(prefix="/api/worker/shop"))
         ("OTHER_NUMBER", "number beside 'Shop' of feature 'shop' is called 'failed', not 'shop'"),
         ("SAME_KEY", "key 'f' of page 'Shop' is that of 'Failures'"),
         ("NO_PAGES", "is str, not FeaturePages"),
-        ("NO_TEMPLATES", "has pages, and redrive.examples.orders no folder templates/shop"),
+        ("NO_TEMPLATES", "has pages, and redrive_kit.examples.orders no folder templates/shop"),
     ],
 )
 def test_pages_that_would_hide_others_are_refused(name: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        extensions_of([Feature("shop", "redrive.examples.orders", pages=f"{HERE}:{name}")])
+        extensions_of([Feature("shop", "redrive_kit.examples.orders", pages=f"{HERE}:{name}")])
 
 
 @pytest.mark.parametrize("name", ["IN_THE_WAY", "AND_MORE"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import redrive
+import redrive_kit
 from redrive.feature import (
     AlertRule,
     Audit,
@@ -28,7 +28,7 @@ from redrive.feature import (
     Rows,
 )
 
-ORDERS = Path(redrive.__file__).parent / "examples/orders"
+ORDERS = Path(redrive_kit.__file__).parent / "examples/orders"
 DOORS = (
     "redrive.feature",
     "redrive.feature.api",
@@ -48,7 +48,7 @@ def _imports(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", sorted(ORDERS.glob("*.py")), ids=lambda path: path.name)
 def test_the_example_imports_public_names_only(path: Path) -> None:
     own = {name for name in _imports(path) if name.split(".")[0] == "redrive"}
-    allowed = {name for name in own if name in ("redrive", *DOORS) or name.startswith("redrive.examples.orders")}
+    allowed = {name for name in own if name in ("redrive", *DOORS)}
     assert own == allowed
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from redrive import App
 from redrive.errors import RedriveError
-from redrive.examples.orders import ORDERS
-from redrive.examples.orders.settings import OrderSettings
 from redrive.kernel.retention import FeatureRule, Retention
 from redrive.ops.retention import retention_of
 from redrive.stores import pieces
 from redrive.stores.postgres import prune as postgres
 from redrive.stores.sqlite import prune as sqlite
+from redrive_kit.examples.orders import ORDERS
+from redrive_kit.examples.orders.settings import OrderSettings
 from tests.features.conftest import orders, placed
 from tests.worker.conftest import drain
 

@@ -13,8 +13,6 @@ import pytest
 
 from redrive import App
 from redrive.errors import StoreError
-from redrive.examples.orders import ORDERS
-from redrive.examples.orders.settings import OrderSettings
 from redrive.ids import new_id
 from redrive.kernel.approved import Request
 from redrive.kernel.audit import Audit
@@ -29,9 +27,11 @@ from redrive.ops.allowance import UNRESTRICTED, Rule
 from redrive.ops.retention import retention_of
 from redrive.settings import load_settings
 from redrive.stores.postgres.store import PostgresStore
-from redrive.testing.conformance.harness import TERMINAL
 from redrive.webhooks.delivery_tasks import deliveries
 from redrive.webhooks.events import Event
+from redrive_kit.conformance.harness import TERMINAL
+from redrive_kit.examples.orders import ORDERS
+from redrive_kit.examples.orders.settings import OrderSettings
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.databases import Databases
 from tests.features.conftest import placed

@@ -10,10 +10,10 @@ import pytest
 from redrive import App
 from redrive.cli.main import run
 from redrive.errors import ConfigError
-from redrive.examples.orders import ORDERS
-from redrive.examples.orders.settings import OrderSettings
 from redrive.kernel.feature import Feature
 from redrive.settings import FeatureSettings, effective, load_settings, misspelt, setting
+from redrive_kit.examples.orders import ORDERS
+from redrive_kit.examples.orders.settings import OrderSettings
 from tests.commands import redrive
 
 MEMORY = "sqlite:///:memory:"
@@ -110,7 +110,7 @@ def test_they_are_listed_with_their_origin_and_without_secrets(monkeypatch: pyte
 def test_a_command_shows_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: Path) -> None:
     file.write_text("redrive_app = 'feature_shop:app'\n[orders]\nkeep_days = 7\n")
     (tmp_path / "feature_shop.py").write_text(
-        "from redrive import App\nfrom redrive.examples.orders import ORDERS\napp = App(features=[ORDERS])\n"
+        "from redrive import App\nfrom redrive_kit.examples.orders import ORDERS\napp = App(features=[ORDERS])\n"
     )
     told = redrive("settings", "--changed", cwd=tmp_path, code=0).stdout
     assert [line.split() for line in told.splitlines()[1:]] == [
@@ -146,7 +146,11 @@ def test_names_of_others_are_refused() -> None:
 def test_a_command_says_what_is_misspelt_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = ["from redrive import App", "from redrive.examples.orders import ORDERS", "app = App(features=[ORDERS])"]
+    lines = [
+        "from redrive import App",
+        "from redrive_kit.examples.orders import ORDERS",
+        "app = App(features=[ORDERS])",
+    ]
     (tmp_path / "misspelt_shop.py").write_text("\n".join(lines))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

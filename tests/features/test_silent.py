@@ -13,12 +13,12 @@ import pytest
 
 from redrive import App
 from redrive.errors import StoreUnavailable
-from redrive.examples.orders import ORDERS
-from redrive.examples.orders.reaction import react
 from redrive.feature import Effects, Landed, State, Transition
 from redrive.observe.logs import TaskLog
 from redrive.settings import Options, load_settings
 from redrive.stores.postgres.pool import Connection, Pool
+from redrive_kit.examples.orders import ORDERS
+from redrive_kit.examples.orders.reaction import react
 from tests.features.conftest import placed
 
 pytestmark = pytest.mark.anyio

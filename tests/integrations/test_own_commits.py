@@ -12,7 +12,6 @@ import pytest
 
 from redrive import App, Context
 from redrive.errors import IdempotencyConflict, InvalidInput
-from redrive.examples.orders import ORDERS
 from redrive.handlers.new_task import make_task
 from redrive.ids import new_id
 from redrive.kernel.commit import CloseJoin, Commit, Hold, Target
@@ -20,6 +19,7 @@ from redrive.kernel.joins import NewJoin
 from redrive.kernel.ledger import Posting
 from redrive.kernel.task import NewTask
 from redrive.settings import load_settings
+from redrive_kit.examples.orders import ORDERS
 from tests.integrations.callers import Caller, settled
 from tests.integrations.conftest import ALL_CALLERS, Outside
 

@@ -13,18 +13,18 @@ import pytest
 
 from redrive import App
 from redrive.errors import InvalidInput
-from redrive.labs.catalog import LABS
-from redrive.labs.experiments.experiment import Experiment
-from redrive.labs.kit.facts import Facts
-from redrive.labs.kit.forwarder import Forwarder
-from redrive.labs.kit.lab_run import LabRun
-from redrive.labs.kit.sinks import ForwardedSink
-from redrive.labs.kit.workers import samples_of
-from redrive.labs.kit.world import World
-from redrive.labs.options import LabOptions
-from redrive.labs.report import prepare
-from redrive.labs.run_labs import run_one
 from redrive.outbox.event_counts import event_counts
+from redrive_kit.labs.catalog import LABS
+from redrive_kit.labs.experiments.experiment import Experiment
+from redrive_kit.labs.kit.facts import Facts
+from redrive_kit.labs.kit.forwarder import Forwarder
+from redrive_kit.labs.kit.lab_run import LabRun
+from redrive_kit.labs.kit.sinks import ForwardedSink
+from redrive_kit.labs.kit.workers import samples_of
+from redrive_kit.labs.kit.world import World
+from redrive_kit.labs.options import LabOptions
+from redrive_kit.labs.report import prepare
+from redrive_kit.labs.run_labs import run_one
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 

@@ -31,7 +31,7 @@ from redrive.stores.postgres import migrate
 from redrive.stores.postgres.migrate import STEPS
 from redrive.stores.postgres.store import PostgresStore
 from redrive.stores.schema import Functions, Migration
-from redrive.testing.conformance.harness import FEATURES, LEASE, TERMINAL, failing
+from redrive_kit.conformance.harness import FEATURES, LEASE, TERMINAL, failing
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.databases import Databases
 

@@ -16,8 +16,8 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.outcome import Completed
 from redrive.kernel.retention import Retention
 from redrive.stores.postgres.store import PostgresStore
-from redrive.testing.conformance.harness import TERMINAL
-from redrive.testing.conformance.series import completed, send, tallied
+from redrive_kit.conformance.harness import TERMINAL
+from redrive_kit.conformance.series import completed, send, tallied
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.databases import Databases
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.databases import database_for

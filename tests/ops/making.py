@@ -7,7 +7,7 @@ from uuid import UUID
 
 from redrive.kernel.outcome import Completed, Fail, Outcome
 from redrive.kernel.task import Claimed
-from redrive.testing.conformance.harness import TERMINAL, Harness
+from redrive_kit.conformance.harness import TERMINAL, Harness
 
 OTHER = Fail("TASK_PAYLOAD_INVALID", "no such shot")
 

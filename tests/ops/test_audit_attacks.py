@@ -24,7 +24,7 @@ from redrive.kernel.records import Put
 from redrive.ops import audit, audit_chain, audit_verify
 from redrive.ops.audit_archive import Archive
 from redrive.ops.audit_rows import PRUNE_SUMMARY, archived_values, content_digest, row_hash
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.ops.conftest import opened
 from tests.ops.test_audit_chain import AT_ONCE, table, write
 

@@ -17,7 +17,7 @@ from redrive.kernel.records import Put
 from redrive.ops import audit, audit_chain, audit_verify
 from redrive.ops.audit_archive import Archive
 from redrive.ops.audit_rows import PRUNE_SUMMARY
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import opened
 

@@ -16,7 +16,7 @@ from redrive.kernel.outcome import Retry
 from redrive.kernel.task import State
 from redrive.ops import operations
 from redrive.ops.operation_runner import step
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.ops.test_operations import begin, to_the_end
 
 pytestmark = pytest.mark.anyio

@@ -25,8 +25,8 @@ from redrive.ops import access, audit, audit_rows, causes, executor, operations
 from redrive.ops.access import Role
 from redrive.ops.allowance import Rule
 from redrive.ops.why import why
-from redrive.testing.conformance.harness import TERMINAL, Harness, failing
 from redrive.worker.failures import failed
+from redrive_kit.conformance.harness import TERMINAL, Harness, failing
 from tests.ops.making import OTHER, fail, held, run
 from tests.ops.test_operator import operator
 

@@ -16,7 +16,7 @@ from redrive.ops.access import Role
 from redrive.ops.alerts.look import look
 from redrive.ops.doctor import examine
 from redrive.ops.fleet_metrics import samples_of
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.ops.test_operator import operator
 
 pytestmark = pytest.mark.anyio

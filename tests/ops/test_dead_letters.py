@@ -15,7 +15,7 @@ from redrive.kernel.task import State
 from redrive.ops import plans
 from redrive.ops.access import Role
 from redrive.ops.operation_runner import step
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import OTHER, fail, run
 from tests.ops.test_operator import operator

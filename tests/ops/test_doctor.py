@@ -22,7 +22,7 @@ from redrive.ops.operation_runner import step
 from redrive.ops.why import lost_by
 from redrive.stores.postgres import diagnose
 from redrive.stores.postgres.store import PostgresStore
-from redrive.testing.conformance.harness import LEASE, Harness
+from redrive_kit.conformance.harness import LEASE, Harness
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import OTHER, fail, held

@@ -42,7 +42,7 @@ from redrive.ops.audit_archive import Archive
 from redrive.ops.audit_rows import ERASE_SUMMARY, PRUNE_SUMMARY
 from redrive.ops.erase_subject import emptied
 from redrive.stores.postgres.store import PostgresStore
-from redrive.testing.conformance.harness import Harness, failing
+from redrive_kit.conformance.harness import Harness, failing
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.objects import Objects, serving

@@ -29,7 +29,7 @@ from redrive.ops.alerts.silences import silence
 from redrive.ops.allowance import Rule
 from redrive.ops.erase_subject import LABELS as LABEL_FIELDS
 from redrive.ops.erase_subject import WRITTEN
-from redrive.testing.conformance.harness import Harness, failing
+from redrive_kit.conformance.harness import Harness, failing
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import opened
 from tests.ops.test_erase import SCOPE, SECRET, a_life, begun, by_the_workers_role, carried_out, table

@@ -12,7 +12,7 @@ import pytest
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.outcome import Completed
 from redrive.ops import actions, audit_chain, erase, operation_runner, plans
-from redrive.testing.conformance.harness import Harness, failing
+from redrive_kit.conformance.harness import Harness, failing
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import opened
 from tests.ops.test_audit_chain import AT_ONCE

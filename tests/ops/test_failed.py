@@ -15,7 +15,7 @@ from redrive.kernel.task import State
 from redrive.ops import actions, failed, operations
 from redrive.ops.allowance import UNRESTRICTED, Rule
 from redrive.ops.operation_runner import step
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.ops.making import OTHER, fail, run
 
 A = FailureFilter(kind="A")

@@ -12,8 +12,8 @@ from redrive.kernel.series import BOUNDS, SeriesRow, Tally
 from redrive.ops import executor
 from redrive.ops.access import Role
 from redrive.ops.history import PERIODS, History, add_up
-from redrive.testing.conformance.harness import Harness
-from redrive.testing.conformance.series import send, tallied
+from redrive_kit.conformance.harness import Harness
+from redrive_kit.conformance.series import send, tallied
 from tests.ops.test_operator import operator
 
 pytestmark = pytest.mark.anyio

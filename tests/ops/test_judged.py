@@ -21,7 +21,7 @@ from redrive.ops.allowance import PlannedAction, Rule, judge
 from redrive.ops.operation_runner import step
 from redrive.ops.operator import Operator
 from redrive.ops.operator.operator import SERVICES
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.ops.making import fail
 from tests.ops.test_operator import operator
 

@@ -9,7 +9,7 @@ import pytest
 from redrive.errors import InvalidInput, TaskNotFound
 from redrive.ops import finder, inspect
 from redrive.ops.finder import Match
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.ops.making import run
 
 pytestmark = pytest.mark.anyio

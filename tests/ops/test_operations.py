@@ -21,7 +21,7 @@ from redrive.ops.audit_rows import numbers_told
 from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.operation_runner import drive, step
 from redrive.ops.retried import retried
-from redrive.testing.conformance.harness import LEASE, TERMINAL, Harness
+from redrive_kit.conformance.harness import LEASE, TERMINAL, Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import OTHER, fail, run
 from tests.ops.test_operator import operator

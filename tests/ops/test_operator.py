@@ -26,7 +26,7 @@ from redrive.ops.operator import Operator
 from redrive.ops.policy import Policy
 from redrive.stores.postgres import reads as postgres_reads
 from redrive.stores.sqlite import reads as sqlite_reads
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import fail
 

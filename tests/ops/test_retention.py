@@ -19,7 +19,7 @@ from redrive.ops.duties import duties_of
 from redrive.ops.matches import matching
 from redrive.ops.retention import FAILED_SUMMARY, KEPT_FOR_GOOD, give_up_failed, retention_of
 from redrive.settings import Settings, fields_of
-from redrive.testing.conformance.harness import TERMINAL, Harness
+from redrive_kit.conformance.harness import TERMINAL, Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import fail
 

@@ -11,7 +11,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.ops import actions, failed, operation_runner, operations
 from redrive.ops.allowance import UNRESTRICTED
-from redrive.testing.conformance.harness import Harness
+from redrive_kit.conformance.harness import Harness
 
 from .making import fail
 

@@ -16,7 +16,7 @@ from redrive.kernel.outcome import Completed
 from redrive.kernel.ports.store import Heartbeat
 from redrive.kernel.task import NewTask, State
 from redrive.outbox import OUTBOX
-from redrive.testing.conformance.harness import TERMINAL, Harness, failing
+from redrive_kit.conformance.harness import TERMINAL, Harness, failing
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from redrive.errors import InvalidInput
-from redrive.outbox.load.plan import LoadPlan, Scenario, plan_of
-from redrive.outbox.load.runner import LoadFailed, Runner
-from redrive.outbox.load.targets import Refused
+from redrive_kit.load.plan import LoadPlan, Scenario, plan_of
+from redrive_kit.load.runner import LoadFailed, Runner
+from redrive_kit.load.targets import Refused
 
 pytestmark = pytest.mark.anyio
 ENVIRONMENT = {

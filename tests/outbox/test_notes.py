@@ -16,14 +16,14 @@ import httpx
 import pytest
 
 from redrive.errors import InvalidInput
-from redrive.examples.notes_table import notes_of
 from redrive.outbox.sinks.fts5 import Fts5
+from redrive_kit.examples.notes_table import notes_of
 from tests import commands
 from tests.outbox.conftest import make_app
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 NOTES = "search_index_to_elastic"
-APP = "redrive.examples.notes:app"
+APP = "redrive_kit.examples.notes:app"
 LONGEST = 90
 
 
@@ -34,7 +34,7 @@ def environment(url: str) -> dict[str, str]:
 
 @contextmanager
 def service(url: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    command = [sys.executable, "-m", "redrive.examples.notes", "--port", "0"]
+    command = [sys.executable, "-m", "redrive_kit.examples.notes", "--port", "0"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment(url), stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -105,7 +105,7 @@ async def test_row_and_event_are_one_transaction(url: str, tmp_path: Path) -> No
 
 
 async def test_a_source_for_a_rebuild(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from redrive.examples import notes as example
+    from redrive_kit.examples import notes as example
 
     app = make_app(url)
     await app.migrate()

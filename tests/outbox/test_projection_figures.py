@@ -9,7 +9,7 @@ import pytest
 
 from redrive.ops.access import Caller, Role
 from redrive.outbox.service import OutboxService
-from redrive.testing.conformance.harness import Cost
+from redrive_kit.conformance.harness import Cost
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.outbox.conftest import World

@@ -17,13 +17,13 @@ import pytest
 from redrive import App
 from redrive.errors import ConfigError, InvalidInput
 from redrive.remote import JobState, ProviderError, RemoteItem, RemoteProvider, Status
-from redrive.remote.simulator.behaviour import Behaviour, changed
-from redrive.remote.simulator.faults import Trouble
-from redrive.remote.simulator.jobs import Jobs
-from redrive.remote.simulator.kept import KeptJobs
-from redrive.remote.simulator.table import toml_of
 from redrive.settings import load_settings
 from redrive.testing.provider import SimulatedProvider, simulated_provider
+from redrive_kit.simulators.provider.behaviour import Behaviour, changed
+from redrive_kit.simulators.provider.faults import Trouble
+from redrive_kit.simulators.provider.jobs import Jobs
+from redrive_kit.simulators.provider.kept import KeptJobs
+from redrive_kit.simulators.provider.table import toml_of
 
 pytestmark = pytest.mark.anyio
 MEMORY = "sqlite:///:memory:"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import redrive
+import redrive_kit
 from redrive import errors
 from redrive.api.access import TooManyFailures, Unauthorized
 from redrive.api.problems import status_of
@@ -26,6 +27,7 @@ BASES = {
     errors.InvalidInput,
     errors.Unavailable,
     errors.WrongSetting,
+    errors.KitNeeded,
     errors.StoreUnusable,
     Unauthorized,
     TooManyFailures,
@@ -34,7 +36,8 @@ INTERNAL = {"NotMade", "KeyBlocked", "IdTaken", "RetryWithheld"}  # never reach 
 # To programs the same, to people told otherwise.
 AS_ITS_BASE = {"WrongSetting", "SignInNeeded", "FieldRefused", "KeysTaken"}
 GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
-_HEAVY = ("redrive.testing.conformance", "redrive.integrations.django", "redrive.__main__", "redrive.cli.__main__")
+_HEAVY = ("redrive_kit.conformance", "redrive.integrations.django", "redrive.__main__", "redrive.cli.__main__")
+_MOVED = ("redrive.examples", "redrive.testing.conformance", "redrive.outbox.simulator")  # they raise
 
 
 def _below(kind: type[RedriveError]) -> Iterator[type[RedriveError]]:
@@ -44,13 +47,14 @@ def _below(kind: type[RedriveError]) -> Iterator[type[RedriveError]]:
 
 
 def _all() -> list[type[RedriveError]]:
-    for module in pkgutil.walk_packages(redrive.__path__, "redrive."):
-        if not module.name.startswith(_HEAVY):
-            importlib.import_module(module.name)
+    for package in (redrive, redrive_kit):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.startswith((*_HEAVY, *_MOVED)):
+                importlib.import_module(module.name)
     return sorted({RedriveError, *_below(RedriveError)}, key=lambda kind: kind.__name__)
 
 
-OWN = [kind for kind in _all() if kind.__module__.startswith("redrive.")]
+OWN = [kind for kind in _all() if kind.__module__.startswith(("redrive.", "redrive_kit."))]
 
 
 @pytest.mark.parametrize("kind", OWN, ids=lambda kind: kind.__name__)

@@ -11,7 +11,6 @@ import pytest
 
 from redrive import App, Context
 from redrive.errors import ConfigError, ConnectionUnknown, InvalidInput, StoreUnavailable
-from redrive.examples.orders import ORDERS
 from redrive.handlers.new_task import make_task
 from redrive.handlers.routing import Routing
 from redrive.ids import new_id
@@ -21,6 +20,7 @@ from redrive.kernel.ports.tasks import get_task
 from redrive.settings import Options, Route, load_settings
 from redrive.settings.connections import Connection
 from redrive.testing import using
+from redrive_kit.examples.orders import ORDERS
 
 pytestmark = pytest.mark.anyio
 FILE = """

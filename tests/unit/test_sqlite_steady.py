@@ -14,7 +14,7 @@ from redrive.kernel.retention import DEFAULTS
 from redrive.kernel.task import State
 from redrive.stores.sqlite.steady import since_boot
 from redrive.stores.sqlite.store import SqliteStore
-from redrive.testing.conformance.harness import LEASE, failing
+from redrive_kit.conformance.harness import LEASE, failing
 from tests.conformance.harness_sqlite import SqliteHarness
 
 pytestmark = pytest.mark.anyio

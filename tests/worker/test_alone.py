@@ -7,7 +7,7 @@ import pytest
 from redrive import Context, State
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Beat, ClaimRequest, Judgement, Process, Store
-from redrive.testing.conformance.harness import JUDGEMENT
+from redrive_kit.conformance.harness import JUDGEMENT
 from tests.worker.conftest import MakeApp, drain
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,8 @@ from redrive.cli import quick
 from redrive.cli.support import output
 from redrive.cli.support.connection_option import WITHOUT, add_connection, forget_connection
 from redrive.cli.support.help_page import Page, Panel, first_sentence, panels_of, show
-from redrive.cli.table import ABOUT, COMMANDS, EPILOG, EXAMPLES, HELP_OPTIONS, HIDDEN, VERSION_HELP
+from redrive.cli.support.kit import kit_command
+from redrive.cli.table import ABOUT, COMMANDS, EPILOG, EXAMPLES, HELP_OPTIONS, HIDDEN, KIT_COMMANDS, VERSION_HELP
 from redrive.errors import RedriveError
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ class Commands(Mapping[str, Any]):
     def _load(self, name: str) -> Any:
         if name in self._brought:
             return _built(name, features.load(self._brought[name]), EPILOG)
+        if name in KIT_COMMANDS:
+            return _built(name, kit_command(name, TARGETS[name]), _epilog(name))
         module, _, attribute = TARGETS[name].partition(":")
         found = getattr(import_module(f"redrive.cli.commands.{module}"), attribute)
         return _built(name, found, _epilog(name), hidden=name in HIDDEN)

@@ -14,6 +14,21 @@ EPILOG = (
 VERSION_HELP = "Show the version, as the command version does."
 HELP_OPTIONS = ["-h", "--help"]
 
+# Those of redrive-kit, which may not be installed: "module:attribute" wherever it is.
+KIT_COMMANDS: dict[str, tuple[str, str]] = {
+    "simulate": (
+        "redrive_kit.simulators.command:simulate_cli",
+        "Somebody else, for demonstrations and tests: a provider of remote jobs.",
+    ),
+    "lab": (
+        "redrive_kit.labs.commands:lab",
+        "Experiments that anyone can repeat: workers are killed, sinks are stopped, what must be seen is asserted.",
+    ),
+    "soak": (
+        "redrive_kit.labs.soak.command:soak",
+        "A mixed load with faults for some minutes; the invariants are checked all the time.",
+    ),
+}
 # By the panel they stand in: "module:attribute" in redrive.cli.commands, and the first sentence of what each says.
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
@@ -26,10 +41,6 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "deploy": (
             "deploy:deploy_cli",
             "Files for deployment and monitoring, printed: supervisor, systemd, kubernetes, compose, grafana, prometheus.",
-        ),
-        "simulate": (
-            "simulate:simulate_cli",
-            "Somebody else, for demonstrations and tests: a provider of remote jobs.",
         ),
     },
     "Look": {
@@ -112,6 +123,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "providers": ("providers:providers_cli", "Providers of remote jobs: list them, try one out."),
         "tokens": ("tokens:tokens_cli", "Access tokens of the HTTP API: list, create, revoke."),
     },
+    "Try out (redrive-kit)": KIT_COMMANDS,
 }
 # Former names: they work, and are not listed.
 HIDDEN = {"groups": "causes:causes_cli"}
@@ -140,6 +152,8 @@ EXAMPLES: dict[str, list[str]] = {
         "redrive simulate provider --duration 5 --failures timeout=0.1,param_error=0.05",
         "redrive simulate provider --port 9000 --rate 20 --down-for 30",
     ],
+    "lab": ["redrive lab 1", "redrive lab all --quick -j 6", "redrive lab 3 --url postgresql://user@host/database"],
+    "soak": ["redrive soak --minutes 2", "redrive soak --url postgresql://user@host/database --rate 200"],
     "list": ["redrive list --state failed,running --kind BUILD_REPORT --limit 20"],
     "show": ["redrive show 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --stack"],
     "why": ["redrive why 0197f0c2-8d1e-7c3a"],

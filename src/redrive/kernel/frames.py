@@ -24,7 +24,6 @@ _RAISES = frozenset(dis.opmap[name] for name in ("RAISE_VARARGS", "RERAISE"))
 _ABSOLUTE = re.compile(r"[\\/]|[A-Za-z]:")
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 _REDRIVE = str(Path(__file__).parent.parent) + "/"
-_EXAMPLES = _REDRIVE + "examples/"
 _STANDARD = tuple(
     {path.rstrip("/\\") + "/" for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))}
 )
@@ -100,7 +99,7 @@ def own(frame: FrameType, package: str | None = None) -> bool:
         # Compiled modules name the source they were made from, wherever that was.
         filename = str(frame.f_globals.get("__file__") or filename)
     if filename.startswith(_REDRIVE):
-        return filename.startswith(_EXAMPLES)
+        return False
     if package is not None and module.partition(".")[0] == package:
         return True
     if _INSTALLED.search(filename):

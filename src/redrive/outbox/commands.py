@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from redrive.cli.support.kit import add_kit_command
 from redrive.feature.cli import AppName, Json, Url, look_at, output
-from redrive.outbox.load.command import load_events
 from redrive.outbox.rebuild_command import rebuild
 from redrive.outbox.replay_command import replay
 from redrive.outbox.search_command import search
@@ -54,4 +54,9 @@ cli.command("rebuild")(rebuild)
 cli.command("replay")(replay)
 cli.command("work")(work)
 cli.command("trigger")(trigger)
-cli.command("load")(load_events)
+add_kit_command(
+    cli,
+    "outbox load",
+    "redrive_kit.load.command:load_events",
+    "Write notes and their events at a rate, and say how long that took.",
+)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from redrive.cli.support.kit import need_kit
 from redrive.errors import ConfigError
 
 STOP_SECONDS = 10
@@ -42,7 +43,8 @@ class SimulatedProvider:
 @contextmanager
 def simulated_provider(*options: str) -> Iterator[SimulatedProvider]:
     """Runs ``redrive simulate provider`` on a free port for as long as it is used, with options as on the command
-    line: ``simulated_provider("--duration", "0.1")``."""
+    line: ``simulated_provider("--duration", "0.1")``. It is part of redrive-kit."""
+    need_kit("a simulated provider")
     command = [sys.executable, "-m", "redrive.cli", "simulate", "provider", "--port", "0", "--json", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-from redrive.outbox.simulator.filter_path import filtered
-from redrive.outbox.simulator.mapping import learned, types_of
-from redrive.outbox.simulator.refusal import Refusal
 from redrive.outbox.sinks.opensearch import OpenSearch
 from redrive.outbox.verdict import Done, Superseded
+from redrive_kit.simulators.search.filter_path import filtered
+from redrive_kit.simulators.search.mapping import learned, types_of
+from redrive_kit.simulators.search.refusal import Refusal
 from tests.cluster import free_port
 from tests.outbox.search.events import delete, stored, upsert
 
 
 @contextmanager
 def simulated(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    command = [sys.executable, "-m", "redrive.outbox.simulator", *options]
+    command = [sys.executable, "-m", "redrive_kit.simulators.search", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

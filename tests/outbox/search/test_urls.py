@@ -10,8 +10,6 @@ import pytest
 
 from redrive.errors import ConfigError
 from redrive.outbox.projections import Projections
-from redrive.outbox.simulator.behaviour import SearchBehaviour
-from redrive.outbox.simulator.server import SearchSimulator
 from redrive.outbox.sinks import sink_from_url
 from redrive.outbox.sinks.bulk_answers import all_of, verdicts
 from redrive.outbox.sinks.elasticsearch import Elasticsearch
@@ -19,6 +17,8 @@ from redrive.outbox.sinks.opensearch import OpenSearch
 from redrive.outbox.sinks.search_server import Refused, access_of, refused
 from redrive.outbox.verdict import Done, Failed, Retry
 from redrive.worker.preload import named
+from redrive_kit.simulators.search.behaviour import SearchBehaviour
+from redrive_kit.simulators.search.server import SearchSimulator
 from tests.outbox.conftest import make_app
 from tests.outbox.search.events import upsert
 from tests.outbox.search.servers import serving

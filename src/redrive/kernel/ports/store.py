@@ -1,4 +1,4 @@
-"""The port: what a store must be able to do. Stores pass ``redrive.testing.conformance``."""
+"""The port: what a store must be able to do. Stores pass ``redrive_kit.conformance``."""
 
 from __future__ import annotations
 

@@ -1,0 +1,277 @@
+"""Settle: what each outcome leaves behind."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from redrive.kernel.commit import Commit
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.machine import DeadReason, Event
+from redrive.kernel.outcome import Cancel, Completed, Failed, Released, Retry, Snooze
+from redrive.kernel.ports.store import Query
+from redrive.kernel.ports.tasks import get_task
+from redrive.kernel.task import State
+from redrive_kit.conformance.harness import (
+    LEASE,
+    RETRY_AT_ONCE,
+    TERMINAL,
+    Harness,
+    failing,
+    failing_with,
+    operator_move,
+)
+from redrive_kit.conformance.outcomes import SETTLED
+
+
+class TestSettle:
+    @pytest.mark.parametrize("name", SETTLED)
+    async def test_each_outcome_reaches_its_state(self, harness: Harness, name: str) -> None:
+        outcome, state = SETTLED[name]
+        claimed = await harness.running()
+        assert await harness.settle(claimed, outcome)
+        task = await harness.task(claimed.id)
+        assert (task.state, task.lease_token, task.lease_expires_at) == (state, None, None)
+        assert await harness.totals() == {("default", "A", state): 1}
+        await harness.check_totals()
+
+    async def test_completion_goes_to_history(self, harness: Harness) -> None:
+        claimed = await harness.running(group="g", scope="s", trace_id="t")
+        await harness.settle(claimed, Completed('{"rows":[1,2]}'))
+        task = await harness.task(claimed.id)
+        assert (task.result, task.attempt_count, task.worker_id) == ({"rows": [1, 2]}, 1, "w1")
+        assert (task.group, task.scope, task.trace_id) == ("g", "s", "t")
+        assert task.execution_ms == pytest.approx(12.5)
+        assert task.finished and task.finished_at is not None
+
+    async def test_all_outcomes_in_one_call(self, harness: Harness) -> None:
+        await harness.enqueue_many(len(SETTLED) * 3)
+        claimed = await harness.claim(100)
+        outcomes = list(SETTLED.values()) * 3
+        cycle = await harness.settle_many(
+            [(task, outcome) for task, (outcome, _) in zip(claimed, outcomes, strict=True)]
+        )
+        assert cycle.lost == set()
+        assert [await harness.state(task.id) for task in claimed] == [state for _, state in outcomes]
+        await harness.check_totals()
+
+    async def test_results_of_one_call_stay_with_their_tasks(self, harness: Harness) -> None:
+        await harness.enqueue_many(6)
+        claimed = await harness.claim(6)
+        await harness.settle_many([(t, Completed(str(n) if n % 2 else None)) for n, t in enumerate(claimed)])
+        assert [(await harness.task(t.id)).result for t in claimed] == [None, 1, None, 3, None, 5]
+
+    async def test_terminal_failure_stays_in_sight_with_a_dead_letter(self, harness: Harness) -> None:
+        claimed = await harness.running(group="g", scope="s", trace_id="t", payload='{"shot":4}')
+        await harness.settle(claimed, TERMINAL)
+        task = await harness.task(claimed.id)
+        assert (task.failed, task.error_code, task.error_message) == (
+            True,
+            "TASK_PRECONDITION_FAILED",
+            "the shot is locked",
+        )
+        assert task.error_reason and task.failure_type and task.error_fingerprint and task.failed_at
+        assert (task.payload, task.next_attempt_at) == ({"shot": 4}, None)
+        (letter,) = await harness.store.dead_letters(Query())
+        assert (letter.task_id, letter.reason, letter.error_code) == (
+            claimed.id,
+            DeadReason.NON_RETRYABLE,
+            "TASK_PRECONDITION_FAILED",
+        )
+        assert (letter.payload, letter.group, letter.scope, letter.trace_id) == ({"shot": 4}, "g", "s", "t")
+        assert (letter.attempt_count, letter.max_attempts, letter.kind, letter.queue) == (1, 3, "A", "default")
+
+    async def test_using_up_attempts_is_terminal(self, harness: Harness) -> None:
+        task_id = await harness.enqueue(max_attempts=2)
+        await harness.settle(await harness.claim_one(), RETRY_AT_ONCE)
+        assert await harness.store.dead_letters(Query()) == []
+        await harness.settle(await harness.claim_one(), failing())
+        assert await harness.state(task_id) is State.FAILED
+        (letter,) = await harness.store.dead_letters(Query())
+        assert (letter.reason, letter.attempt_count) == (DeadReason.MAX_ATTEMPTS, 2)
+
+    async def test_every_failed_attempt_is_kept(self, harness: Harness) -> None:
+        task_id = await harness.enqueue(max_attempts=3)
+        for n in range(3):
+            await harness.settle(await harness.claim_one(worker="w1"), failing(f"cause {'abc'[n]}"))
+            await harness.advance(20)
+            await harness.tick()
+        timeline = await harness.store.timeline(task_id)
+        assert timeline is not None
+        assert [(a.attempt, a.message, a.worker_id, a.replay) for a in timeline.attempts] == [
+            (1, "cause a", "w1", 0),
+            (2, "cause b", "w1", 0),
+            (3, "cause c", "w1", 0),
+        ]
+        assert all(
+            a.stack == f"Traceback: {a.message}" and a.code == "TASK_EXECUTION_FAILED" for a in timeline.attempts
+        )
+        assert all(a.execution_ms == pytest.approx(12.5) for a in timeline.attempts)
+        assert [letter.task_id for letter in timeline.dead_letters] == [task_id]
+        assert timeline.task.error_message == "cause c"
+
+    async def test_what_may_be_shown_of_a_failure_is_kept_with_it(self, harness: Harness) -> None:
+        task_id = await harness.enqueue(max_attempts=2)
+        for n in range(2):
+            await harness.settle(await harness.claim_one(), failing_with({"message": "safe", "status": 500 + n}))
+            await harness.advance(20)
+            await harness.tick()
+        timeline = await harness.store.timeline(task_id)
+        assert timeline is not None
+        last = {"message": "safe", "status": 501}
+        assert [a.summary for a in timeline.attempts] == [{"message": "safe", "status": 500}, last]
+        assert (timeline.task.error_summary, timeline.dead_letters[0].error_summary) == (last, last)
+        (found,) = await harness.store.failed(FailureFilter(), limit=10)
+        assert found.error_summary == last
+        await harness.store.apply(Commit(transitions=[operator_move(Event.REDRIVE, task_id)]))
+        assert (await harness.task(task_id)).error_summary is None
+        await harness.settle(await harness.claim_one(), failing_with({}))
+        assert (await harness.task(task_id)).error_summary == {}
+
+    async def test_a_new_fingerprint_goes_on_with_the_cause_of_its_former_one(self, harness: Harness) -> None:
+        """What operators said about a cause stays with it when the algorithm that tells causes apart changes."""
+
+        def by(fingerprint: str, *former: str) -> Failed:
+            return Failed(replace(failing().failure, fingerprint=fingerprint, former=former, retryable=False))
+
+        async def fail(*outcomes: Failed) -> list[str | None]:
+            ids = await harness.enqueue_many(len(outcomes), max_attempts=1)
+            claimed = {task.id: task for task in await harness.claim(len(ids))}
+            await harness.settle_many([(claimed[i], outcome) for i, outcome in zip(ids, outcomes, strict=True)])
+            timelines = [await harness.store.timeline(i) for i in ids]
+            for line in timelines:
+                assert line is not None
+                assert {line.attempts[0].fingerprint, line.dead_letters[0].error_fingerprint} == {
+                    line.task.error_fingerprint
+                }
+            await harness.check_totals()
+            return [line.task.error_fingerprint for line in timelines if line is not None]
+
+        assert await fail(by("1old"), by("1other")) == ["1old", "1other"]
+        for folded in (False, True):
+            while folded and await harness.store.upkeep("fold"):
+                pass
+            assert await fail(by("3new", "2never", "1old"), by("3x", "2y")) == ["1old", "3x"]
+        assert await fail(by("3mine"), by("3x", "1old")) == ["3mine", "3x"]
+        assert await fail(by("3mine", "1old")) == ["3mine"]  # it has one of its own by now
+        counts = {cause.fingerprint: cause.count for cause in await harness.store.causes(limit=10)}
+        assert counts == {"1old": 3, "1other": 1, "3x": 3, "3mine": 2}
+        # One by now: it goes on as the cause that was the first to be found for it.
+        for folded in (False, True):
+            while folded and await harness.store.upkeep("fold"):
+                pass
+            assert await fail(by("3new", "1other"), by("3new", "1never")) == ["1old", "1old"]
+        assert await harness.store.causes_named("3new", 5) == ["1old"]
+
+    async def test_a_cause_speaks_of_one_task(self, harness: Harness) -> None:
+        """Message, kind and summary are those of its sample: whoever looks at one judges the others by its payload."""
+        said: dict[str, tuple[str, str, Any]] = {}
+        for _ in range(3):
+            ids = [await harness.enqueue(kind, max_attempts=9) for kind in "ABCABC"]
+            claimed = await harness.claim(len(ids))
+            outcomes = []
+            for task in claimed:
+                text = f"{'zyx'[len(said) % 3]} {task.id}"
+                said[str(task.id)] = (text, task.kind, {"message": text})
+                outcomes.append((task, failing_with({"message": text}, text)))
+            await harness.settle_many(outcomes)
+            for folded in (False, True):
+                while folded and await harness.store.upkeep("fold"):
+                    pass
+                (cause,) = await harness.store.causes(limit=10)
+                assert (cause.message, cause.kind, cause.summary) == said[str(cause.sample_task)]
+                assert cause.count == len(said)
+
+    async def test_a_retry_waits_for_its_backoff(self, harness: Harness) -> None:
+        claimed = await harness.running()
+        await harness.settle(claimed, Retry("later", after=10))
+        task = await harness.task(claimed.id)
+        assert task.state is State.DELAYED and task.next_attempt_at is not None
+        assert (task.error_message, task.attempt_count) == ("later", 1)
+        await harness.advance(8)
+        await harness.tick()
+        assert await harness.claim(1) == []
+        await harness.advance(3)
+        await harness.tick()
+        assert (await harness.claim_one()).attempt == 2
+
+    async def test_snooze_keeps_state_and_uses_no_attempt(self, harness: Harness) -> None:
+        await harness.enqueue(max_attempts=1)
+        for page in range(4):
+            claimed = await harness.claim_one()
+            assert claimed.attempt == 1
+            assert (None if page == 0 else json.loads(claimed.memo or "")) == (
+                None if page == 0 else {"page": page - 1}
+            )
+            assert await harness.settle(claimed, Snooze(0, state={"page": page}))
+        assert (await harness.task(claimed.id)).attempt_count == 0
+
+    async def test_state_of_a_snooze_outlives_a_retry_and_a_plain_snooze(self, harness: Harness) -> None:
+        await harness.running()
+        claimed = (await harness.store.find(Query()))[0]
+        found = await get_task(harness.store, claimed.id)
+        assert found is not None
+        await harness.advance(LEASE + 1)
+        await harness.recover()
+        for outcome in (Snooze(0, state={"job": "j1"}), RETRY_AT_ONCE, Snooze(0), Released()):
+            await harness.settle(await harness.claim_one(), outcome)
+        assert json.loads((await harness.claim_one()).memo or "null") == {"job": "j1"}
+
+    async def test_attempt_arithmetic(self, harness: Harness) -> None:
+        task_id = await harness.enqueue(max_attempts=3)
+        seen = []
+        for outcome in (Snooze(0), Released(), RETRY_AT_ONCE, Snooze(0), Released()):
+            claimed = await harness.claim_one()
+            await harness.settle(claimed, outcome)
+            seen.append((claimed.attempt, (await harness.task(task_id)).attempt_count))
+        assert seen == [(1, 0), (1, 0), (1, 1), (2, 1), (2, 1)]
+        assert (await harness.claim_one()).attempt == 2
+        await harness.advance(LEASE + 1)
+        await harness.recover()
+        assert (await harness.task(task_id)).attempt_count == 2
+        last = await harness.claim_one()
+        assert last.attempt == 3
+        await harness.settle(last, RETRY_AT_ONCE)
+        task = await harness.task(task_id)
+        assert (task.state, task.attempt_count) == (State.FAILED, 3)
+
+    async def test_handler_cancels_its_own_task(self, harness: Harness) -> None:
+        claimed = await harness.running(payload='{"keep":1}')
+        await harness.settle(claimed, Cancel("the order was withdrawn"))
+        task = await harness.task(claimed.id)
+        assert (task.state, task.payload, task.error_message) == (
+            State.CANCELLED,
+            {"keep": 1},
+            "the order was withdrawn",
+        )
+
+    async def test_failures_are_grouped_by_cause(self, harness: Harness) -> None:
+        await harness.enqueue_many(7, max_attempts=1)
+        claimed = await harness.claim(7)
+        messages = ["user 17 not found", "user 18 not found", "disk full", "user 99 not found"]
+        await harness.settle_many([(t, failing(message)) for t, message in zip(claimed, messages, strict=False)])
+        await harness.store.upkeep("fold")
+        await harness.settle_many([(t, failing("disk full")) for t in claimed[4:]])
+        causes = {cause.message: cause for cause in await harness.store.causes(10)}
+        counted = {message: cause.count for message, cause in causes.items()}
+        assert sum(counted.values()) == 7 and len(counted) == 2
+        assert counted["disk full"] == 4
+        full = causes["disk full"]
+        assert full.sample_task in {task.id for task in claimed} and full.first_seen <= full.last_seen
+        assert (full.code, full.kind) == ("TASK_EXECUTION_FAILED", "A")
+        await harness.store.upkeep("fold")
+        assert {cause.message: cause.count for cause in await harness.store.causes(10)} == counted
+
+    async def test_the_same_task_twice_in_one_commit_counts_once(self, harness: Harness) -> None:
+        claimed = await harness.running()
+        await harness.settle_many([(claimed, TERMINAL), (claimed, TERMINAL)])
+        timeline = await harness.store.timeline(claimed.id)
+        assert timeline is not None and len(timeline.attempts) == len(timeline.dead_letters) == 1
+        await harness.check_totals()
+        assert await harness.operate(Event.REDRIVE, claimed.id, claimed.id)
+        assert (await harness.task(claimed.id)).replay_count == 1
+        assert len(await harness.audit()) == 1
+        await harness.check_totals()

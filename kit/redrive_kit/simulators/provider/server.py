@@ -1,0 +1,183 @@
+"""The HTTP server of a simulated provider."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from redrive.errors import InvalidInput
+from redrive_kit.simulators.provider.behaviour import Behaviour, changed, shown
+from redrive_kit.simulators.provider.callbacks import Caller
+from redrive_kit.simulators.provider.faults import Trouble, Troubled
+from redrive_kit.simulators.provider.jobs import Jobs
+from redrive_kit.simulators.provider.kept import KeptJobs
+
+MAX_BODY = 2_000_000
+
+
+class Simulator:
+    """A provider that is told how to behave, at ``/_control``, and says what was asked of it, at ``/_seen``."""
+
+    def __init__(
+        self, behaviour: Behaviour, *, token: str | None = None, seed: int = 0, keep: Path | None = None
+    ) -> None:
+        """``keep``: the file that its jobs are in after a restart."""
+        self.trouble = Trouble(behaviour, seed)
+        self._keep = keep
+        self.jobs = self._known(seed)
+        self.caller = Caller(self.trouble.clock)
+        self._token = token
+        self._seed = seed
+
+    def _known(self, seed: int) -> Jobs:
+        return Jobs(seed) if self._keep is None else KeptJobs(self._keep, seed, now=self.trouble.clock())
+
+    def app(self) -> ASGIApp:
+        """Returns what a server serves."""
+        routes = [
+            Route("/jobs", self.start, methods=["POST"]),
+            Route("/jobs", self.poll, methods=["GET"]),
+            Route("/jobs/search", self.search, methods=["POST"]),
+            Route("/jobs/{id}", self.show, methods=["GET"]),
+            Route("/jobs/{id}/cancel", self.cancel, methods=["POST"]),
+            Route("/_seen", self.seen, methods=["GET", "DELETE"]),
+            Route("/_control", self.control, methods=["GET", "POST"]),
+        ]
+        return Troubled(Starlette(routes=routes, exception_handlers={InvalidInput: _refused}), self.trouble)
+
+    async def start(self, request: Request) -> Response:
+        """Starts a job; the same Idempotency-Key returns the one that it has started."""
+        if (refusal := self._stranger(request)) is not None:
+            return refusal
+        payload, callback = _parts(await _body(request))
+        key, now = request.headers.get("Idempotency-Key"), self.trouble.clock()
+        job, new = self.jobs.start(key, payload, self.trouble.behaviour, now, callback)
+        if new:
+            self.caller.watch(job)
+        return JSONResponse(job.document(now), 201 if new else 200)
+
+    async def show(self, request: Request) -> Response:
+        """Returns one job."""
+        if (refusal := self._stranger(request)) is not None:
+            return refusal
+        self.jobs.poll_requests += 1
+        [*found] = self._documents([request.path_params["id"]])
+        return JSONResponse(found[0]) if found else _unknown()
+
+    async def poll(self, request: Request) -> Response:
+        """Returns the jobs of ``?ids=a,b``, page by page, or the one that was started with ``?key=``."""
+        if (refusal := self._stranger(request)) is not None:
+            return refusal
+        if (key := request.query_params.get("key")) is not None:
+            return self._page([one.id for one in self.jobs.by_id.values() if one.key == key], None)
+        ids = [one for one in request.query_params.get("ids", "").split(",") if one]
+        return self._page(ids, request.query_params.get("cursor"))
+
+    async def search(self, request: Request) -> Response:
+        """Returns the jobs of a body ``{"ids": […]}``, page by page."""
+        if (refusal := self._stranger(request)) is not None:
+            return refusal
+        body = await _body(request)
+        ids = body.get("ids") if isinstance(body, dict) else None
+        if not isinstance(ids, list):
+            raise InvalidInput("the body has to have ids, a list")
+        return self._page([str(one) for one in ids], body.get("cursor"))
+
+    async def cancel(self, request: Request) -> Response:
+        """Cancels a job that has not ended."""
+        if (refusal := self._stranger(request)) is not None:
+            return refusal
+        job, now = self.jobs.by_id.get(request.path_params["id"]), self.trouble.clock()
+        if job is None:
+            return _unknown()
+        self.jobs.cancel(job, now)
+        return JSONResponse(job.document(now))
+
+    async def seen(self, request: Request) -> Response:
+        """Returns how often each key was started, and what else was asked; DELETE begins anew."""
+        told = {**self.jobs.seen(), "refused": self.trouble.refused, "callbacks": dict(self.caller.answers)}
+        if request.method == "DELETE":
+            if self._keep is not None:
+                self._keep.unlink(missing_ok=True)
+            self.jobs, self.trouble.refused = self._known(self._seed), 0
+        return JSONResponse(told)
+
+    async def control(self, request: Request) -> Response:
+        """Returns how it behaves; POST changes that. ``down_for`` begins an outage of so many seconds, 0 ends it."""
+        if request.method == "POST":
+            given = await _body(request)
+            if not isinstance(given, dict):
+                raise InvalidInput("the body has to be a table of what is to change")
+            self.change(given)
+        now = self.trouble.clock()
+        return JSONResponse(
+            {**shown(self.trouble.behaviour), "down_for": round(max(self.trouble.down_until - now, 0.0), 3)}
+        )
+
+    def change(self, given: dict[str, Any]) -> None:
+        """Behaves otherwise from now on."""
+        down = given.pop("down_for", None)
+        behaviour = changed(self.trouble.behaviour, given)
+        if down is not None:
+            if isinstance(down, bool) or not isinstance(down, int | float) or not 0 <= down <= 864_000:
+                raise InvalidInput("down_for has to be a number of seconds")
+            self.trouble.down_until = self.trouble.clock() + down
+        self.trouble.behaviour = behaviour
+
+    def _page(self, ids: list[str], cursor: object) -> Response:
+        """Returns a page of jobs; those that are not known are left out."""
+        behaviour, at = self.trouble.behaviour, int(str(cursor)) if str(cursor).isdecimal() else 0
+        if len(ids) > behaviour.max_ids:
+            raise InvalidInput(f"no more than {behaviour.max_ids} jobs can be asked for at once, not {len(ids)}")
+        self.jobs.poll_requests += 1
+        end = at + behaviour.page_size
+        return JSONResponse({"jobs": self._documents(ids[at:end]), "next": str(end) if end < len(ids) else None})
+
+    def _documents(self, ids: list[str]) -> list[dict[str, Any]]:
+        now = self.trouble.clock()
+        known = [one for one in ids if one in self.jobs.by_id]
+        self.jobs.polls.update(known)
+        return [self.jobs.by_id[one].document(now) for one in known]
+
+    def _stranger(self, request: Request) -> Response | None:
+        """Refuses who has not the token, where there is one."""
+        said = request.headers.get("Authorization", "")
+        if self._token is None or hmac.compare_digest(said.encode(), f"Bearer {self._token}".encode()):
+            return None
+        return JSONResponse({"error": {"message": "the token is missing or wrong"}}, 401)
+
+
+async def _body(request: Request) -> Any:
+    content = bytearray()
+    async for part in request.stream():
+        content += part
+        if len(content) > MAX_BODY:
+            raise InvalidInput(f"a body has at most {MAX_BODY:,} bytes")
+    try:
+        return json.loads(content) if content else None
+    except (ValueError, RecursionError):
+        raise InvalidInput("the body is no JSON") from None
+
+
+def _parts(body: Any) -> tuple[Any, str | None]:
+    """Returns the payload of a start, which may also be the whole body, and where to call."""
+    if not isinstance(body, dict):
+        return body, None
+    callback = body.get("callback_url")
+    return body.get("payload", body), callback if isinstance(callback, str) else None
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    return JSONResponse({"error": {"message": str(error), "code": "INVALID"}}, 400)
+
+
+def _unknown() -> Response:
+    return JSONResponse({"error": {"message": "there is no such job"}}, 404)
