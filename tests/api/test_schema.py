@@ -17,6 +17,7 @@ from redrive import App, Context, Fail
 from redrive.api import make_api
 from redrive.observe.logs import TaskLog
 from redrive.settings import Options
+from tests.effort import tries
 
 # Each takes its share of the routes. Cases are made when a part runs: made when tests are collected, each process would
 # make and keep those of all routes.
@@ -67,6 +68,6 @@ def document() -> dict[str, Any]:
 
 @pytest.mark.timeout(300)
 @schemathesis.pytest.from_fixture("part_of_the_routes").parametrize()
-@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(3, 10, 10), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_every_route_keeps_to_its_description(case: Any) -> None:
     case.call_and_validate(checks=CHECKS)

@@ -17,10 +17,11 @@ from redrive.ops.operation_runner import drive
 from redrive_kit.conformance.harness import TERMINAL
 from tests.batches.conftest import make_app
 from tests.batches.test_batches import service
+from tests.effort import tries
 from tests.machines import AppMachine, Database, play_on_postgres, play_on_sqlite
 
 STEPS = 25  # of a history: no task is retried so often that its attempts are used up
-HISTORIES: Any = {"max_examples": 25, "stateful_step_count": STEPS}
+HISTORIES: Any = {"max_examples": tries(8, 20, 25), "stateful_step_count": STEPS}
 ENDED, SUCCEEDED = "after.ended", "after.succeeded"
 
 

@@ -3,7 +3,6 @@ and each round of a batch is settled once."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -26,9 +25,9 @@ from redrive.kernel.task import State
 from redrive.ledger.service import Ledger
 from tests.batches_remote.by_hand import POLLS, STARTS, Hands, Told
 from tests.batches_remote.conftest import ANN, made, make_app, rich
+from tests.effort import tries
 from tests.machines import AppMachine, Database, play_on_postgres, play_on_sqlite
 
-THOROUGH = bool(os.environ.get("REDRIVE_TEST_THOROUGH"))
 ITEM = "BATCH_ITEM_VIDEO"
 KINDS = (DISPATCH, ITEM, RELEASE, SETTLE)
 MONEY, LANES = 60, 2
@@ -247,8 +246,7 @@ class RemoteMachine(AppMachine):
 
 
 def test_sqlite(tmp_path: Path) -> None:
-    histories = 15 if THOROUGH else 8
-    play_on_sqlite(RemoteMachine, make_app, tmp_path, max_examples=histories, stateful_step_count=30)
+    play_on_sqlite(RemoteMachine, make_app, tmp_path, max_examples=tries(5, 12, 15), stateful_step_count=30)
 
 
 @pytest.mark.repeats

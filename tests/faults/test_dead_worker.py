@@ -137,6 +137,7 @@ def test_a_supervisor_has_the_tasks_of_a_crashed_child_taken_back_at_once(store:
     assert store.account([task.id]) == {"completed": 1}
 
 
+@pytest.mark.thorough
 def test_one_that_kills_its_workers_fails_alone(store: World) -> None:
     """Its neighbours are delayed, and all of them complete, although each may be tried but once."""
     settings = {**SETTINGS, "TASK_WORKER_BACKOFF_BASE_MS": "50", "TASK_WORKER_DEAD_AFTER_MS": "600000"}

@@ -14,7 +14,7 @@ from redrive.ops.audit_archive import Archive
 from tests.faults.harness import World, until
 from tests.ops.test_audit_chain import AT_ONCE
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.thorough]
 SCOPE = "user:4711"
 
 

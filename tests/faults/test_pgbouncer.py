@@ -24,7 +24,7 @@ from tests.cluster import free_port, run_directory, server_user
 from tests.faults import fault_app
 from tests.faults.harness import World, handed_back, until
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.thorough]
 CONFIG = """
 [databases]
 {name} = host={host} port={port} dbname={name} user=postgres

@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.harness import Event, World, until
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.thorough]
 N = 2
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from redrive import App, State
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.thorough]
 APP = """
 import asyncio
 from pathlib import Path

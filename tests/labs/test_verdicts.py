@@ -109,6 +109,7 @@ async def test_an_error_in_a_lab_fails_it(tmp_path: Path) -> None:
     assert not lab.ok and "ValueError: a mistake of ours" in lab.conclusion
 
 
+@pytest.mark.thorough
 async def test_a_given_store_is_left_without_anything_that_waits_or_is_failed(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/shop.db"
     app = App(url)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from redrive import App
 from redrive.errors import RedriveError
 from redrive.ops.access import Role
 from redrive.settings import load_settings
+from tests.effort import tries
 from tests.ledger.conftest import ledger_of
 
 AMOUNTS, NAMES, REFERENCES = st.integers(1, 8), st.sampled_from("ab"), st.sampled_from(["r1", "r2"])
@@ -28,7 +28,6 @@ STEPS = st.lists(
     ),
     max_size=25,
 )
-THOROUGH = bool(os.environ.get("REDRIVE_TEST_THOROUGH"))
 
 
 class Model:
@@ -108,9 +107,7 @@ def run(url: str, steps: list[tuple[Any, ...]]) -> None:
     asyncio.run(main())
 
 
-@settings(
-    max_examples=60 if THOROUGH else 20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=tries(12, 30, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_sqlite(tmp_path: Path, steps: list[tuple[Any, ...]]) -> None:
     run("sqlite:///:memory:", steps)

@@ -4,7 +4,6 @@ in the end the sink has what the source has, document by document."""
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,11 @@ from redrive.outbox.event import Event
 from redrive.outbox.sink import TooLarge
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.verdict import Retry, Verdict
+from tests.effort import tries
 from tests.outbox.conftest import World, make_app
 from tests.outbox.faulty import Faulty
 from tests.outbox.forgetful import ForgetfulFts5
 
-THOROUGH = bool(os.environ.get("REDRIVE_TEST_THOROUGH"))
-FULL = bool(os.environ.get("REDRIVE_TEST_FULL"))
 FAULTS = ("none", "none", "connect", "timeout", "answer lost", "partly", "partly lost", "too large")
 Change = tuple[int, str, int, Any]
 
@@ -71,7 +69,7 @@ def test_the_sink_ends_equal_to_the_source(url: str, tmp_path: Path, kind: type[
     number = iter(range(1_000_000))
 
     @settings(
-        max_examples=100 if FULL else 35 if THOROUGH else 6,
+        max_examples=tries(4, 20, 100),
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
         database=None,

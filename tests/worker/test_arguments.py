@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
@@ -13,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from redrive import App, Context
+from tests.effort import tries
 from tests.payloads import CLASSES, PLAIN, SCALARS, TEXT, Order
 from tests.worker import echo_handlers as echo
 
@@ -25,7 +25,7 @@ FIELDS = st.fixed_dictionaries(
 )
 ORDERS = CLASSES[Order]
 # Each is a dozen of tasks, some of them in processes.
-EXAMPLES = 8 if os.environ.get("REDRIVE_TEST_FULL") else 3
+EXAMPLES = tries(2, 3, 8)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import sqlite3
 from contextlib import closing
 
@@ -22,6 +21,7 @@ from redrive.outbox.rebuild import steps
 from redrive.outbox.triggers.service import TriggerService
 from redrive.outbox.verify import steps as verify_steps
 from redrive.outbox.verify.result import still_differs
+from tests.effort import tries
 from tests.outbox.conftest import erase_scope
 from tests.outbox.rebuild.conftest import Notes
 from tests.outbox.rebuild.test_verify import result_of
@@ -214,7 +214,7 @@ async def test_any_run_of_lives_ends_as_the_table_is(notes: Notes) -> None:
     number = itertools.count(1)
 
     @settings(
-        max_examples=40 if os.environ.get("REDRIVE_TEST_THOROUGH") else 3,
+        max_examples=tries(2, 6, 40),
         deadline=None,
         database=None,
         suppress_health_check=[HealthCheck.too_slow],
