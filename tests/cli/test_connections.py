@@ -14,7 +14,7 @@ import pytest
 
 from redrive.cli.commands.work import _command
 from redrive.cli.support.loading import Loaded, load
-from redrive.cli.support.worker_start import start_of
+from redrive.cli.support.worker_options import start_of
 from redrive.errors import StoreUnavailable
 from redrive.ops import connections
 from tests.cli.conftest import Said

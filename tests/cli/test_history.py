@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.cli.support.sparkline import sparkline
+from redrive.cli.support.terminal_text import sparkline
 from redrive.handlers.builtin import HEALTH_CHECK
 from tests.cli.conftest import Said
 

@@ -12,12 +12,11 @@ from redrive import App
 from redrive.cli.commands.work import _command
 from redrive.cli.root import root
 from redrive.cli.support.loading import Loaded
+from redrive.cli.support.worker_options import WorkerStart, flag_of, make_options
 from redrive.cli.support.worker_options import _given as gathered
-from redrive.cli.support.worker_options import flag_of, make_options
-from redrive.cli.support.worker_start import WorkerStart
 from redrive.errors import InvalidInput
 from redrive.settings import Options, fields_of
-from redrive.worker.options import WorkerOptions
+from redrive.worker.config import WorkerOptions
 
 ALL = tuple(fields_of(Options))
 

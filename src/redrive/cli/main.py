@@ -5,18 +5,27 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, TextIO
 
 from redrive.cli import quick
 from redrive.cli.support import output
-from redrive.cli.support.naming import app_named_in
 from redrive.cli.table import COMMANDS, HELP_OPTIONS, HIDDEN
 from redrive.errors import RedriveError
 from redrive.features import installed
-from redrive.settings import misspelt
+from redrive.settings import configured_app, misspelt
 
 if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
+
+
+def app_named_in(arguments: Sequence[str]) -> str | None:
+    """Returns the application that ``--app`` names, else the settings, before anything is parsed."""
+    for one, following in pairwise([*arguments, ""]):
+        if one == "--app" or one.startswith("--app="):
+            return following if one == "--app" else one.removeprefix("--app=")
+    return configured_app()
+
 
 EXIT_OK, EXIT_INTERRUPTED = 0, 130  # further ones are said by errors
 VERSION = (["version"], ["version", "--json"], ["--version"])

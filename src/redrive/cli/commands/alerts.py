@@ -9,15 +9,13 @@ import typer
 from rich.text import Text
 
 from redrive.cli.support import output
-from redrive.cli.support.added_options import list_command
-from redrive.cli.support.looked import Looked, look_at, show_away
-from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.connections import Looked, look_at, on_chosen, show_away
+from redrive.cli.support.options import AppName, By, Json, Reason, Url, list_command
 from redrive.cli.support.session import operate
-from redrive.cli.support.written import on_chosen
 from redrive.kernel.alerts.book import Silence
 from redrive.kernel.diagnosis import Level
-from redrive.kernel.spans import EXAMPLES, seconds_of
 from redrive.kernel.task import check_seconds
+from redrive.kernel.wording import EXAMPLES, seconds_of
 from redrive.ops.moments import parse_coming
 from redrive.ops.operator import Operator
 from redrive.ops.operator.alerts import Alerts, alerts_shown, silence_shown

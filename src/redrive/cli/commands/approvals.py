@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.added_options import list_command
+from redrive.cli.support.connections import look_at, refuse_place
 from redrive.cli.support.follow import say_obstacles
-from redrive.cli.support.looked import look_at, refuse_place
 from redrive.cli.support.operation_words import (
     Before,
     answers_text,
@@ -19,7 +18,7 @@ from redrive.cli.support.operation_words import (
     following,
     having_approval,
 )
-from redrive.cli.support.options import AppName, Json, Url
+from redrive.cli.support.options import AppName, Json, Url, list_command
 from redrive.kernel.records import Record
 from redrive.ops import approvals
 from redrive.ops.consequences import Obstacle

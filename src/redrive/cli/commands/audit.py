@@ -13,14 +13,11 @@ from typing import Annotated, TextIO
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.added_options import list_command
-from redrive.cli.support.confirm import DryRun, Yes, confirm
+from redrive.cli.support.connections import look_at, on_chosen, refuse_all, refuse_place
 from redrive.cli.support.loading import load
-from redrive.cli.support.looked import look_at, refuse_place
-from redrive.cli.support.options import AppName, By, Json, Url
+from redrive.cli.support.options import AppName, By, DryRun, Json, Url, Yes, confirm, list_command
 from redrive.cli.support.progress import progress
 from redrive.cli.support.session import operate
-from redrive.cli.support.written import on_chosen, refuse_all
 from redrive.errors import InvalidInput
 from redrive.files import write_private
 from redrive.ops import audit, audit_verify

@@ -11,18 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.added_options import list_command
+from redrive.cli.support.connections import look_at, on_this, refuse_place
 from redrive.cli.support.filters import Forgotten, filter_text, filtered
-from redrive.cli.support.looked import look_at, refuse_place
-from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.options import AppName, By, Json, Reason, Url, list_command
 from redrive.cli.support.session import operate
 from redrive.cli.support.start_operation import After, Ask, First, Percent, Rate, StopOnReturn, asked, begin_bulk, pace
-from redrive.cli.support.written import on_this
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
-from redrive.kernel.spans import EXAMPLES, seconds_of
 from redrive.kernel.task import check_seconds
+from redrive.kernel.wording import EXAMPLES, seconds_of
 from redrive.ops.causes import Breakdown, Cause, order_of, rank_of
 from redrive.ops.connections import Look, having
 from redrive.ops.failed import EVERY_FAILURE

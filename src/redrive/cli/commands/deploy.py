@@ -15,7 +15,7 @@ from redrive.app import App
 from redrive.cli.support import output
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import AppName
-from redrive.cli.support.worker_start import start_of
+from redrive.cli.support.worker_options import start_of
 from redrive.errors import InvalidInput
 from redrive.ops.deploy.host import Place
 from redrive.ops.deploy.programs import Program, Started, programs_of, secrets_of, unserved

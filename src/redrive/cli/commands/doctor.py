@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from redrive.cli.support import output
-from redrive.cli.support.looked import look_at
+from redrive.cli.support.connections import look_at
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.kernel.diagnosis import Level
 from redrive.ops import doctor as service

@@ -13,12 +13,9 @@ from uuid import UUID
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.command import run_command
-from redrive.cli.support.confirm import Yes
-from redrive.cli.support.http_client import Client, Refused
+from redrive.cli.support.instance import Client, InProduction, Refused, refuse_production, run_command
 from redrive.cli.support.loading import load
-from redrive.cli.support.options import AppName, By, Json, Url
-from redrive.cli.support.production import InProduction, refuse_production
+from redrive.cli.support.options import AppName, By, Json, Url, Yes
 from redrive.cli.support.session import operate
 from redrive.errors import InvalidInput, RedriveError, StoreUnavailable
 from redrive.files import write_private

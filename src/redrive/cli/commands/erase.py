@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.confirm import DryRun, Yes, confirm
+from redrive.cli.support.connections import on_chosen
 from redrive.cli.support.follow import follow, say_begun
-from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.options import AppName, By, DryRun, Json, Reason, Url, Yes, confirm
 from redrive.cli.support.session import operate
 from redrive.cli.support.start_operation import Wait
-from redrive.cli.support.written import on_chosen
 from redrive.ops import erase as service
 from redrive.ops import inspect
 from redrive.ops.operator.erasures import ErasurePreview

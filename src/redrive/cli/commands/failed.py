@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.failure_types import show as show_types
+from redrive.cli.support.connections import Looked, look_at, refuse_place
 from redrive.cli.support.filters import filter_text, filtered
-from redrive.cli.support.looked import look_at, refuse_place
 from redrive.cli.support.options import AppName, Json, Url
+from redrive.cli.support.terminal_text import sparkline
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.ops import inspect
 from redrive.ops.failed import together
+from redrive.ops.failure_types import FailureTypes
 from redrive.ops.history import PERIODS
 from redrive.ops.operator import Operator
 from redrive.ops.operator.failures import FailedList
@@ -99,7 +101,7 @@ def failed(
 def _types(which: FailureFilter, period: str, url: str | None, app: str | None, json: bool) -> None:
     if which != FailureFilter(queue=which.queue, kind=which.kind):
         raise InvalidInput("--types takes --queue and --kind alone", hint="redrive failed --stats takes more filters")
-    show_types(look_at(url, app, lambda own: own.failures.types(period, which.queue, which.kind)), json)
+    _show_types(look_at(url, app, lambda own: own.failures.types(period, which.queue, which.kind)), json)
 
 
 def _stats(which: FailureFilter, url: str | None, app: str | None, json: bool) -> None:
@@ -118,3 +120,34 @@ def _stats(which: FailureFilter, url: str | None, app: str | None, json: bool) -
         if counts:
             output.say("")
             output.table(["#failed", title], [(n, value or "(none)") for value, n in counts.items()])
+
+
+def _show_types(looked: Looked[FailureTypes], json: bool) -> None:
+    """Shows the types of each connection by itself."""
+    if json:
+        documents = {name: asdict(one) for name, one in looked.found.items()}
+        output.emit({"connections": documents, **looked.missing} if looked.everywhere else asdict(looked.only))
+        return
+    for name, one in looked.found.items():
+        if looked.everywhere:
+            output.heading(name)
+        _show_types_of(one)
+
+
+def _show_types_of(found: FailureTypes) -> None:
+    rows = [(one.type, one.failed, f"{one.attempts:,}", sparkline(one.trend), one.meaning) for one in found.types]
+    output.table(["type", "#failed now", f"#attempts in {found.period}", "", "what"], rows)
+    if not found.rules:
+        return
+    output.say("", "rules of the application, the first that fits:")
+    table = [
+        (" and ".join(_conditions(rule)), rule["reason"], rule["failure_type"], "yes" if rule["retry"] else "no")
+        for rule in found.rules
+    ]
+    output.table(["failures with", "reason", "type", "tried again"], table)
+
+
+def _conditions(rule: dict[str, Any]) -> Iterator[str]:
+    for name in ("status", "exception", "code", "words"):
+        if rule[name]:
+            yield f"{name} {' or '.join(map(str, rule[name]))}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from redrive.cli.support.confirm import DryRun, Yes
-from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.options import AppName, By, DryRun, Json, Reason, Url, Yes
 from redrive.cli.support.start_operation import (
     Ask,
     Fixed,

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.looked import Looked, look_at
+from redrive.cli.support.connections import Looked, look_at, on_holders
 from redrive.cli.support.options import AppName, By, Json, Url
 from redrive.cli.support.session import operate
-from redrive.cli.support.written import on_holders
 from redrive.kernel.reads import LimitRow
 from redrive.ops.operator import Operator
 

@@ -8,8 +8,8 @@ from uuid import UUID
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.connections import look_at
 from redrive.cli.support.filters import labelled
-from redrive.cli.support.looked import look_at
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.reads import Overview, Query

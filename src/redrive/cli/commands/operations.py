@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.added_options import list_command
+from redrive.cli.support.connections import look_at, refuse_place
 from redrive.cli.support.follow import follow, note_of, say_operation, show_with_tasks
-from redrive.cli.support.looked import look_at, refuse_place
 from redrive.cli.support.operation_words import (
     Before,
     Id,
@@ -18,7 +17,7 @@ from redrive.cli.support.operation_words import (
     having_operation,
     operation_document,
 )
-from redrive.cli.support.options import AppName, Json, Url
+from redrive.cli.support.options import AppName, Json, Url, list_command
 from redrive.cli.support.session import operate
 from redrive.kernel.operation import Operation
 from redrive.ops.operator.operations import BegunOperation

@@ -9,9 +9,9 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.by_id import report
+from redrive.cli.support.connections import on_holders
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate, store_named
-from redrive.cli.support.written import on_holders
 from redrive.ops.actions import Result
 from redrive.ops.connections import having
 from redrive.ops.operator import Operator

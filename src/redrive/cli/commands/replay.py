@@ -8,16 +8,15 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.confirm import DryRun, Yes, confirm
+from redrive.cli.support.connections import on_chosen
 from redrive.cli.support.filters import Forgotten, filtered, matches_text
 from redrive.cli.support.follow import say_outcomes
-from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.options import AppName, By, DryRun, Json, Reason, Url, Yes, confirm
 from redrive.cli.support.progress import progress
 from redrive.cli.support.session import operate
 from redrive.cli.support.start_operation import (
     say_approval,
 )
-from redrive.cli.support.written import on_chosen
 from redrive.kernel.failed import FailureFilter
 from redrive.ops import failed
 from redrive.ops.text import counted

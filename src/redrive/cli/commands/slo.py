@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redrive.cli.support import output
-from redrive.cli.support.looked import look_at
+from redrive.cli.support.connections import look_at
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.kernel.alerts.slo import WINDOWS, service_document
 

@@ -12,11 +12,8 @@ from uuid import uuid4
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.command import CommandFailed, run_command
-from redrive.cli.support.confirm import Yes
-from redrive.cli.support.http_client import Client, Refused
-from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.production import InProduction, refuse_production
+from redrive.cli.support.instance import Client, CommandFailed, InProduction, Refused, refuse_production, run_command
+from redrive.cli.support.options import AppName, Json, Url, Yes
 from redrive.errors import RedriveError
 
 Check = Callable[["Smoke"], str]

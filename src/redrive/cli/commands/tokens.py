@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.added_options import list_command
-from redrive.cli.support.options import AppName, By, Create, Json, Reason, Url
+from redrive.cli.support.options import AppName, By, Create, Json, Reason, Url, list_command
 from redrive.cli.support.session import operate
 from redrive.kernel.records import Record
 from redrive.ops import access

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -13,14 +14,14 @@ from typing import Annotated, Any
 
 import typer
 
+from redrive.app import Served
 from redrive.cli.support import output
-from redrive.cli.support.burials import Burials
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.metrics_port import Port, chosen_port, told_to_supervisor
 from redrive.cli.support.options import AppName, Create, Json, Url
 from redrive.cli.support.session import insist_on_name, refuse_both, refuse_memory
 from redrive.cli.support.signals import starting, stopping
-from redrive.cli.support.worker_options import as_arguments, with_worker_options
+from redrive.cli.support.worker_options import WorkerStart, as_arguments, start_of, with_worker_options
 from redrive.cli.support.worker_process import (
     ending,
     leave_unknown_kinds,
@@ -30,18 +31,21 @@ from redrive.cli.support.worker_process import (
     warn_of_unknown_queues,
     warn_of_unknown_settings,
 )
-from redrive.cli.support.worker_start import WorkerStart, start_of
-from redrive.errors import InvalidInput, StoreUnavailable
+from redrive.errors import InvalidInput, RedriveError, StoreUnavailable
+from redrive.kernel.ports.liveness import Process
 from redrive.kernel.task import check_text
 from redrive.observe.feature_metrics import table_of
 from redrive.observe.logs import choose_style, configure
 from redrive.worker.config import worker_id as make_worker_id
 from redrive.worker.hand_over import HandOver
-from redrive.worker.relief import relieved, without_limits
+from redrive.worker.liveness import session_ends
+from redrive.worker.recycling import relieved, without_limits
 from redrive.worker.supervisor import SUPERVISED_VARIABLE, Supervisor
 
 logger = logging.getLogger("redrive.cli")
-
+# As long as a supervisor waits for the end of a crashed child, before it starts the process again. Without it, others
+# notice after a while.
+BURIAL_PATIENCE_S = 3.0
 
 Serves = Annotated[
     str | None, typer.Argument(metavar="CONNECTION", help="The connection to serve (else QUEUE_CONNECTION).")
@@ -188,7 +192,7 @@ async def _work(loaded: Loaded, job: WorkerStart, port: Port | None, pipe: int |
                 await warn_of_unknown_queues(app, options.queues, served.name)
         worker = app.worker(served.bound(), options, on=served.name)
         serving = nullcontext() if port is None else port.of_worker(app, worker, served)
-        relief = nullcontext() if pipe is None else relieved(worker, job.options, pipe)
+        relief = nullcontext() if pipe is None else relieved(worker.state, job.options, pipe)
         drain = None if pipe is None else worker.drain
         with stopping(ending(worker), drain=drain), serving, told_to_supervisor(app, worker):
             async with relief:
@@ -212,7 +216,7 @@ async def _supervise(
     name = make_worker_id(app.settings)
     names = [f"{name}-{number}" for number in range(1, processes + 1)]
     hand_over = HandOver(name, processes, table_of(app.features)) if port else None
-    supervisor = Supervisor(names, partial(_command, loaded, job), hand_over, Burials(served).bury)
+    supervisor = Supervisor(names, partial(_command, loaded, job), hand_over, partial(_bury, served))
     serving = nullcontext() if port is None or hand_over is None else port.of_supervisor(app, hand_over, served)
 
     def stop(why: str) -> None:
@@ -235,3 +239,18 @@ def _command(loaded: Loaded, job: WorkerStart, name: str) -> list[str]:
     command = [sys.executable, "-m", "redrive.cli", "work", *as_arguments(job.options), "--id", name]
     command += ["--connection", job.connection] if job.connection else []
     return command + (["--app", loaded.spec] if loaded.spec else [])
+
+
+async def _bury(served: Served, name: str, pid: int) -> None:
+    """Ends the leases of a child that crashed, when nothing of what its handlers had started is left: whoever started
+    it has seen it end, and others recover its tasks at once."""
+    try:
+        async with asyncio.timeout(BURIAL_PATIENCE_S):
+            if not await session_ends(pid, BURIAL_PATIENCE_S):
+                return
+            tasks = await served.bound().bury(name, Process(socket.gethostname(), pid))
+    except (RedriveError, TimeoutError):
+        return
+    if tasks:
+        said = {"event": "worker.buried", "worker_id": name, "tasks": tasks}
+        logging.getLogger("redrive.supervisor").info("%d tasks of %s go back", tasks, name, extra=said)

@@ -9,7 +9,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from redrive.cli.support.harmless import clean
+from redrive.cli.support.terminal_text import clean
 
 STATE_STYLE = {"failed": "red", "running": "cyan", "completed": "green", "paused": "yellow", "cancelled": "dim"}
 WIDTH_WHEN_PIPED = 10_000

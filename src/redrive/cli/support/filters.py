@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from redrive.cli.support.added_options import Command, with_options
+from redrive.cli.support.options import Command, with_options
 from redrive.kernel.failed import FailureFilter
 from redrive.ops import failed
 from redrive.ops.filters import FAILURE_FILTERS, FILTERS, Filter

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from redrive.cli.support.harmless import clean as clean
+from redrive.cli.support.terminal_text import clean as clean
 from redrive.errors import RedriveError
 
 if TYPE_CHECKING:

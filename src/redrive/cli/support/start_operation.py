@@ -10,13 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.added_options import Command, with_options
-from redrive.cli.support.confirm import DryRun, Yes, confirm
+from redrive.cli.support.connections import on_chosen, on_this
 from redrive.cli.support.filters import filter_text
 from redrive.cli.support.follow import follow, say_begun, say_obstacles
-from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.options import AppName, By, Command, DryRun, Json, Reason, Url, Yes, confirm, with_options
 from redrive.cli.support.session import operate
-from redrive.cli.support.written import on_chosen, on_this
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import OF_WAITING, Action, Canary, Then
 from redrive.ops import operations

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 
 from redrive.app import App
-from redrive.cli.support.added_options import Command, with_options
-from redrive.errors import InvalidInput
-from redrive.settings import Options, Setting, Unfit, fields_of
-from redrive.worker.options import checked_options
+from redrive.cli.support.options import Command, with_options
+from redrive.errors import InvalidInput, WrongSetting
+from redrive.settings import Options, Setting, Unfit, WorkerGroup, fields_of
+from redrive.settings.sources import file_path
+from redrive.settings.wording import guess
+from redrive.worker.config import checked_options
 
 
 def with_worker_options(*only: str, **help_instead: str) -> Callable[[Command], Command]:
@@ -68,3 +72,38 @@ def _option(one: Setting, text: str) -> Any:
     bounds: dict[str, Any] = {"min": one.limits.get("ge"), "max": one.limits.get("le")} if kind is int else {}
     typed = list[str] | None if one.field == "queues" else kind | None
     return Annotated[typed, typer.Option(flag_of(one.field), metavar=one.metavar, help=text, **bounds)]
+
+
+@dataclass(slots=True, frozen=True)
+class WorkerStart:
+    """``connection`` None: the default one."""
+
+    options: Options
+    connection: str | None
+    processes: int
+
+
+def start_of(
+    app: App, given: Mapping[str, Any], connection: str | None, group: str | None, processes: int | None
+) -> WorkerStart:
+    """Returns what the command line says, else the group."""
+    found = WorkerGroup() if group is None else _group(app, group)
+    name = connection or found.connection
+    options = make_options(app, {**found.options, **given})
+    return WorkerStart(options, None if name is None else app.at(name).name, processes or found.processes)
+
+
+def _group(app: App, name: str) -> WorkerGroup:
+    known = app.settings.workers
+    if name not in known:
+        hint = f"there are: {', '.join(known)}" if known else _missing(name)
+        raise WrongSetting(f"there is no group of workers named {name!r}{guess(name, known)}", hint=hint)
+    return known[name]
+
+
+def _missing(group: str) -> str:
+    """Returns why there is no group at all: of an image it is often the file that was left out."""
+    path = file_path()
+    if path.is_file():
+        return f"{path} has no [workers.{group}]"
+    return f"groups are in {path.name}, and there is none in {Path.cwd()}; REDRIVE_CONFIG may say where it is"
