@@ -25,6 +25,7 @@ from redrive.handlers.functions import name_of
 from redrive.handlers.history import DEFAULT_HISTORY, check_history
 from redrive.handlers.kinds import DEFAULTS
 from redrive.handlers.new_task import GivenTask, NewTasks, as_enqueued, make_task
+from redrive.handlers.options import TaskOptions, check_options
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
 from redrive.kernel.applied import Applied
 from redrive.kernel.circuit import Circuit
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from redrive.remote.checked import RemoteProvider
     from redrive.remote.provider import Provider
     from redrive.remote.registry import ProviderRegistry
-    from redrive.worker.options import WorkerOptions
+    from redrive.worker.config import WorkerOptions
     from redrive.worker.worker import Worker
 
 P = ParamSpec("P")
@@ -373,17 +374,7 @@ class App:
         *,
         connection: Any = None,
         on: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        delay: float | None = None,
-        run_at: datetime | None = None,
-        max_attempts: int | None = None,
-        timeout: float | None = None,
-        group: str | None = None,
-        scope: str | None = None,
-        trace_id: str | None = None,
-        idempotency_key: str | None = None,
-        join: UUID | None = None,
+        **options: Unpack[TaskOptions],
     ) -> Task:
         """Enqueue one task; when this returns, it is durable.
 
@@ -393,23 +384,12 @@ class App:
         ``IdempotencyConflict`` is raised. ``join`` makes it a member of one; a handler names that of its own task:
         ``join=ctx.task.join``. ``on`` names the connection (of ``redrive.toml``) that it goes to, in place of the
         kind's route; a join, and the transaction of ``connection``, have to be on the same one.
+
+        ``queue``, ``priority`` (smaller ones first), ``max_attempts`` and ``timeout`` (seconds) are the kind's where
+        they are not given. ``delay`` (seconds) or ``run_at`` say when it may run. ``group`` and ``scope`` are labels to
+        find it by, ``trace_id`` says which request it belongs to.
         """
-        new = make_task(
-            self.registry,
-            kind,
-            payload,
-            queue=queue,
-            priority=priority,
-            delay=delay,
-            run_at=run_at,
-            max_attempts=max_attempts,
-            timeout=timeout,
-            group=group,
-            scope=scope,
-            trace_id=trace_id,
-            idempotency_key=idempotency_key,
-            join=join,
-        )
+        new = make_task(self.registry, kind, payload, **check_options(options))
         where = self._where((kind,), on, connection)
         [answer] = await self._producer.put([new], where, connection)
         return as_enqueued(new) if answer.created else await self._producer.known(new, answer, where, connection)
@@ -533,7 +513,7 @@ class App:
         ``async with app.worker(queues="mail", concurrency=10): …`` or ``await app.worker(concurrency=10).run()``.
         ``on`` names the connection that it serves, if not the default one."""
         from redrive.app.workers import make_worker
-        from redrive.worker.options import make_options
+        from redrive.worker.config import make_options
 
         if options is not None and given:
             raise InvalidInput("give the worker's options by name, or as one Options, not both")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redrive.errors import InvalidInput
-from redrive.kernel.spans import seconds_of
+from redrive.kernel.wording import seconds_of
 
 DEFAULT_HISTORY = "default"
 LONGEST_HISTORY_S = 36_500 * 86_400.0

@@ -5,47 +5,45 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 from uuid import UUID
 
 from redrive.errors import InvalidInput
 from redrive.kernel.circuit import Circuit
 
 
-class EnqueueOptions(TypedDict, total=False):
-    """The options of ``App.enqueue``."""
+class TaskOptions(TypedDict, total=False):
+    """What can be said about a task besides its kind and payload: ``make_task`` checks it, and whatever enqueues takes
+    it."""
+
+    queue: str | None
+    priority: int | None
+    delay: float | None
+    run_at: datetime | None
+    max_attempts: int | None
+    timeout: float | None
+    group: str | None
+    scope: str | None
+    trace_id: str | None
+    idempotency_key: str | None
+    join: UUID | None
+
+
+class EnqueueOptions(TaskOptions, total=False):
+    """The options of ``App.enqueue``: also where the task goes."""
 
     connection: Any
     on: str | None
-    queue: str | None
-    priority: int | None
-    delay: float | None
-    run_at: datetime | None
-    max_attempts: int | None
-    timeout: float | None
-    group: str | None
-    scope: str | None
-    trace_id: str | None
-    idempotency_key: str | None
-    join: UUID | None
 
 
-class NewTaskOptions(TypedDict, total=False):
+class NewTaskOptions(TaskOptions, total=False):
     """What a feature can say about a task that it makes: also who reacts to it, and what that wants to know then."""
 
-    queue: str | None
-    priority: int | None
-    delay: float | None
-    run_at: datetime | None
-    max_attempts: int | None
-    timeout: float | None
-    group: str | None
-    scope: str | None
-    trace_id: str | None
-    idempotency_key: str | None
-    join: UUID | None
     feature: str | None
     facts: Mapping[str, Any] | None
+
+
+Given = TypeVar("Given", bound=TaskOptions)
 
 
 class KindOptions(TypedDict, total=False):
@@ -69,7 +67,7 @@ class KindOptions(TypedDict, total=False):
     preload: Iterable[str]
 
 
-def check_options(options: EnqueueOptions) -> EnqueueOptions:
+def check_options(options: Given) -> Given:
     """Returns the options, or refuses names that are none."""
     known = EnqueueOptions.__annotations__
     unknown = [name for name in options if name not in known]

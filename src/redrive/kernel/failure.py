@@ -21,7 +21,6 @@ from redrive.kernel.classify import (
     by_words,
     classify,
 )
-from redrive.kernel.clean import MAX_MESSAGE, clean
 from redrive.kernel.constant import constant
 from redrive.kernel.fingerprint import Facts, fingerprint, former
 from redrive.kernel.message_template import shape, template
@@ -30,6 +29,7 @@ from redrive.kernel.peer import NOBODY, peers_of
 from redrive.kernel.retry_after import retry_after
 from redrive.kernel.statements import written_by
 from redrive.kernel.summary import NO_PAYLOAD, Payload, safe_message, summary_of
+from redrive.kernel.wording import MAX_MESSAGE, clean
 
 __all__ = ["MAX_MESSAGE", "Failure", "FailureType", "Origin", "clean", "failure", "failure_of"]
 

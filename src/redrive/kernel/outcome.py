@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.errors import InvalidInput
 from redrive.kernel.classify import FailureType
-from redrive.kernel.clean import MAX_MESSAGE, clean
 from redrive.kernel.task import check_name, check_seconds, check_text
+from redrive.kernel.wording import MAX_MESSAGE, clean
 
 if TYPE_CHECKING:
     from redrive.kernel.failure import Failure

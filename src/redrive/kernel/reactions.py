@@ -148,3 +148,12 @@ def merged(many: Iterable[Effects]) -> Effects:
             rows.setdefault((part.feature, part.statement), []).extend(part.values)
     gathered = [Rows(feature, statement, tuple(values)) for (feature, statement), values in rows.items()]
     return Effects(tasks, postings, audits, gathered, joins, closes)
+
+
+REACTION_CONFLICT = "REACTION_KEY_CONFLICT"
+
+
+def conflict_row(who: str, kind: str, taken: Sequence[UUID]) -> Audit:
+    """Returns the row: ``who`` wanted to add tasks of a kind, and these have their keys."""
+    why = f"{who} wanted to add a task {kind}, and its idempotency key names other work: it was not made"
+    return Audit("redrive", REACTION_CONFLICT, why, taken[0], after={"who": who, "kind": kind, "tasks": len(taken)})

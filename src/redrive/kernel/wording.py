@@ -1,8 +1,28 @@
-"""Text for people: numbers with their nouns, spans of time."""
+"""Text that every store can hold, and text for people: numbers with their nouns, spans of time, written and read."""
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+
+MAX_MESSAGE = 4_000  # characters of a message that are kept
+
+
+def clean(text: str) -> str:
+    """Returns text that every store can hold: no NUL, no lone surrogates."""
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+EXAMPLES = "30s, 5m, 8h or 7d"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SPAN = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([smhd])")
+
+
+def seconds_of(text: str) -> float | None:
+    """Returns the seconds of ``30s``, ``5m``, ``8h`` or ``7d``; None of what is no span, as a number without its unit:
+    who writes 8 may mean hours."""
+    found = _SPAN.fullmatch(text.strip())
+    return None if found is None else float(found[1]) * _UNITS[found[2]]
 
 
 def counted(n: int, noun: str = "task") -> str:

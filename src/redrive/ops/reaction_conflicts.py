@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.ports.store import Store
-from redrive.kernel.reaction_conflicts import REACTION_CONFLICT
+from redrive.kernel.reactions import REACTION_CONFLICT
 from redrive.kernel.task import AuditRow
 from redrive.ops.text import counted, span
 

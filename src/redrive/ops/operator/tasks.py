@@ -6,11 +6,12 @@ import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from redrive.errors import ChangedMeanwhile, IdempotencyConflict, StoreError, TaskNotFound
 from redrive.handlers.new_task import as_enqueued, make_task
+from redrive.handlers.options import TaskOptions
 from redrive.kernel.commit import Commit
 from redrive.kernel.operation import Action
 from redrive.kernel.payload import JsonText
@@ -40,7 +41,7 @@ class Story:
 
 
 class TaskService(Service):
-    async def enqueue(self, kind: str, payload: Any = None, **options: Any) -> Task:
+    async def enqueue(self, kind: str, payload: Any = None, **options: Unpack[TaskOptions]) -> Task:
         """Enqueues one task; ``deduplicated`` says that its key was known, and this is the task it names."""
         self._session.may(Role.OPERATOR)
         new = make_task(self._session.registry, kind, payload, **options)
