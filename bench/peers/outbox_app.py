@@ -20,7 +20,7 @@ from redrive.outbox.event import Event
 from redrive.outbox.sinks import sink_from_url
 from redrive.outbox.verdict import Verdict
 from redrive.worker.run import Run
-from redrive.worker.runs import Runs
+from redrive.worker.state import Runs
 
 SINK, MOST = "BENCH_SINK", "BENCH_MOST"
 PLAIN, PROJECTION = "BULK", "bench"

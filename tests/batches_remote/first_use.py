@@ -20,7 +20,7 @@ async def main(given: dict[str, Any]) -> None:
     own = BatchSettings(poll_first=0.0, poll_next=0.0, poll_later=0.0)
     app = App(settings=settings.holding(own, WebhookSettings(**given["webhooks"])))
     async with app.worker() as worker:
-        await worker.life.claiming.wait()
+        await worker.lifecycle.claiming.wait()
         before = set(sys.modules)
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.read)

@@ -109,7 +109,7 @@ def test_the_file_of_the_settings_page_can_be_read(tmp_path: Path, monkeypatch: 
 def test_every_option_of_a_worker_is_documented() -> None:
     from redrive.cli.commands.up import up
     from redrive.cli.commands.work import work
-    from redrive.worker.options import WorkerOptions
+    from redrive.worker.config import WorkerOptions
 
     text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     table = text.partition("## Options of commands")[2].partition("\n## ")[0]

@@ -13,7 +13,7 @@ from redrive import App
 from redrive.batches.remote.names import RESERVED_KINDS
 from redrive.errors import InvalidInput
 from redrive.features import features_of
-from redrive.kernel.reserved import KindReserved
+from redrive.handlers.registry import KindReserved
 from redrive.kernel.task import Task
 from redrive.ops.access import Caller, Role
 from redrive.settings import load_settings

@@ -12,7 +12,7 @@ from redrive.observe.metrics import ATTEMPTS, CLAIMED, TABLE
 from redrive.observe.samples import Samples, as_json, changed, from_json
 from redrive.observe.samples import add as add_samples
 from redrive.worker.measure import measure
-from redrive.worker.tallies import Tallies
+from redrive.worker.report import Tallies
 from redrive.worker.worker import Worker
 from tests.metrics.conftest import Labels, parsed, value
 from tests.worker.conftest import drain, ended, working

@@ -15,7 +15,7 @@ import redrive_kit
 from redrive import errors
 from redrive.api.access import TooManyFailures, Unauthorized
 from redrive.api.problems import status_of
-from redrive.cli.support.http_client import Refused
+from redrive.cli.support.instance import Refused
 from redrive.errors import ErrorCode, RedriveError
 
 # Those that say what they and theirs are; all others say only their code.

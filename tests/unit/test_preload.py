@@ -10,7 +10,7 @@ import pytest
 
 from redrive import App, Context
 from redrive.errors import InvalidInput
-from redrive.worker.preload import named, preload
+from redrive.worker.prepare import named, preload
 
 pytestmark = pytest.mark.anyio
 

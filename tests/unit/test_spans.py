@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.errors import ConfigError
-from redrive.kernel.spans import seconds_of
+from redrive.kernel.wording import seconds_of
 from redrive.settings import Settings, Unfit
 
 

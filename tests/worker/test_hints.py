@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.worker.hints import EAGER_MISSES, MOST_WAIT_S, Hints
-from redrive.worker.loop_signal import LoopSignal
+from redrive.worker.state import EAGER_MISSES, MOST_WAIT_S, Hints, LoopSignal
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +19,7 @@ def signal() -> LoopSignal:
 @pytest.fixture(autouse=True)
 def at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits does so for as long as it may."""
-    monkeypatch.setattr("redrive.worker.hints.random.uniform", lambda _least, most: most)
+    monkeypatch.setattr("redrive.worker.state.random.uniform", lambda _least, most: most)
 
 
 async def follow(signal: LoopSignal, own: Hints, *, found: bool) -> None:

@@ -22,7 +22,7 @@ from redrive.kernel.machine import Lease, Policy, settle
 from redrive.kernel.ports.store import ClaimRequest
 from redrive.observe.metrics import HOOKS_DROPPED
 from redrive.worker import hooks as hooks_module
-from redrive.worker.hooked_report import HookedReport
+from redrive.worker.hooks import HookedReport
 from redrive.worker.measure import measure
 from tests.worker.conftest import MakeApp, drain, ended, until, working
 

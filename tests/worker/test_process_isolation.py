@@ -17,7 +17,7 @@ import pytest
 
 from redrive import App, State, StopReason
 from redrive.observe import logs
-from redrive.worker.process_groups import ProcessGroups
+from redrive.worker.processes import ProcessGroups
 
 from . import process_handlers
 from .conftest import MakeApp, ended, until, working

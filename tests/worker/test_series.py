@@ -17,8 +17,8 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import ClaimRequest, Heartbeat, TickResult
 from redrive.kernel.series import MOST_SERIES, OTHER, Resolution, SeriesQuery, Tally, TallySheet, read
 from redrive.ops.history import history, rates
-from redrive.worker import tallies
-from redrive.worker.tallies import Tallies
+from redrive.worker import report
+from redrive.worker.report import Tallies
 from redrive.worker.worker import Worker
 
 from .conftest import MakeApp, drain, until, working
@@ -115,7 +115,7 @@ async def test_what_was_not_taken_is_sent_again_and_counts_once(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store takes a sheet, and its answer is lost."""
-    monkeypatch.setattr(tallies, "SHEET_EVERY", 0.0)
+    monkeypatch.setattr(report, "SHEET_EVERY", 0.0)
     app = handlers(make_app(interval_ms=50))
     store = await app.store()
     answers_lost: list[TallySheet] = []
@@ -137,7 +137,7 @@ async def test_what_was_not_taken_is_sent_again_and_counts_once(
 async def test_a_store_that_refuses_a_sheet_still_hears_that_the_worker_lives(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tallies, "SHEET_EVERY", 0.0)
+    monkeypatch.setattr(report, "SHEET_EVERY", 0.0)
     app = handlers(make_app(interval_ms=50))
     store = await app.store()
 

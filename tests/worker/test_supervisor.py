@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive.worker import supervisor as module
-from redrive.worker.child import start_child
-from redrive.worker.supervisor import EXIT_MISUSED, Supervisor
+from redrive.worker.supervisor import EXIT_MISUSED, Supervisor, start_child
 
 pytestmark = pytest.mark.anyio
 # Ends as the next line of a file says, and takes that line away.

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from redrive.cli.support.confirm import Yes
-from redrive.cli.support.options import actor
-from redrive.cli.support.production import InProduction, refuse_production
+from redrive.cli.support.instance import InProduction, refuse_production
+from redrive.cli.support.options import Yes, actor
 from redrive.errors import InvalidInput
 from redrive.feature.cli import By, Json, output
 from redrive_kit.labs.catalog import LABS

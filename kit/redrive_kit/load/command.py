@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from redrive.cli.support.confirm import Yes
+from redrive.cli.support.instance import InProduction, refuse_production
 from redrive.cli.support.loading import Loaded, load
-from redrive.cli.support.production import InProduction, refuse_production
+from redrive.cli.support.options import Yes
 from redrive.cli.support.progress import progress
 from redrive.cli.support.session import insist_on_file, named_connection, refuse_memory
 from redrive.feature.cli import AppName, Json, Url, output

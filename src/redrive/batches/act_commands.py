@@ -15,10 +15,9 @@ from redrive.batches.cli_output import said_charge, say_reconciled
 from redrive.batches.documents import batch_document
 from redrive.batches.follow_batch import LOOK_EVERY_S, Id, has, to_the_end
 from redrive.batches.remote.reconcile import Reconciling
-from redrive.cli.support.confirm import DryRun, Yes, confirm
 from redrive.cli.support.follow import follow, say_begun
 from redrive.cli.support.operation_words import say_asked
-from redrive.cli.support.options import Reason
+from redrive.cli.support.options import DryRun, Reason, Yes, confirm
 from redrive.cli.support.start_operation import Rate, say_approval
 from redrive.feature import InvalidInput, Operator
 from redrive.feature.cli import AppName, By, Json, Url, operate, output

@@ -11,7 +11,7 @@ from redrive.batches.items import Item
 from redrive.batches.remote.model import ToRetry
 from redrive.batches.remote.wait_reasons import MONEY
 from redrive.batches.task_batch_service import Failures
-from redrive.cli.support.sparkline import sparkline
+from redrive.cli.support.terminal_text import sparkline
 from redrive.feature.cli import output
 from redrive.ops.why import Reason
 

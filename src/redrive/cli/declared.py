@@ -11,9 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.added_options import list_command
-from redrive.cli.support.looked import look_at
-from redrive.cli.support.options import AppName, By, Json, Url
+from redrive.cli.support.connections import look_at
+from redrive.cli.support.options import AppName, By, Json, Url, list_command
 from redrive.cli.support.session import operate
 from redrive.ops.connections import having
 from redrive.ops.inspect import plain

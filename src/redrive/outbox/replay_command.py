@@ -6,13 +6,12 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.support.confirm import DryRun, Yes, confirm
+from redrive.cli.support.connections import on_chosen
 from redrive.cli.support.filters import Forgotten
 from redrive.cli.support.follow import say_outcomes
-from redrive.cli.support.options import Reason
+from redrive.cli.support.options import DryRun, Reason, Yes, confirm
 from redrive.cli.support.progress import progress
 from redrive.cli.support.start_operation import say_approval
-from redrive.cli.support.written import on_chosen
 from redrive.feature.cli import AppName, By, Json, Url, operate, output
 from redrive.ops.failed import Replayed
 from redrive.outbox.replay import DEFAULT_LIMIT, MOST, ReplayPlan

@@ -10,8 +10,8 @@ from typing import Any
 
 from redrive.errors import ConfigError, InvalidInput
 from redrive.kernel.classify import CODE_TYPES, NO_RULES, UNKNOWN, FailureRules, by_words, classify
-from redrive.kernel.clean import clean
 from redrive.kernel.retry_after import retry_after
+from redrive.kernel.wording import clean
 from redrive.remote.errors import NONSENSE, ProviderError
 from redrive.remote.plain import as_text, plain_code, plain_failure
 from redrive.remote.provider import JobFailure, JobState, Polled, Provider, RemoteItem, Status

@@ -14,7 +14,7 @@ from redrive.kernel.alerts.own import COMPARISONS, OwnRule
 from redrive.kernel.alerts.rules import NAMES
 from redrive.kernel.alerts.thresholds import EVERY_QUEUE, SPANS, THRESHOLDS, Limits, Thresholds, merged
 from redrive.kernel.diagnosis import Level
-from redrive.kernel.spans import EXAMPLES, seconds_of
+from redrive.kernel.wording import EXAMPLES, seconds_of
 from redrive.settings.values import Place, Problem, Unfit, read
 
 ALIKE = 0.8  # from here on a name that is not known is taken for one that is

@@ -15,8 +15,7 @@ from redrive.kernel.erase import digest_of
 from redrive.kernel.failed import TaskStatus
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Transition
-from redrive.kernel.reaction_conflicts import conflict_row
-from redrive.kernel.reactions import Landed, Reactions
+from redrive.kernel.reactions import Landed, Reactions, conflict_row
 from redrive.kernel.task import Enqueued, NewTask, State
 from redrive.stores.schema import load
 from redrive.stores.sql import has_file, statements

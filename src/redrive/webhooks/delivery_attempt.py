@@ -11,10 +11,10 @@ from typing import Any
 from redrive.errors import StoreError
 from redrive.handlers.context import Context
 from redrive.ids import new_id
-from redrive.kernel.clean import clean
 from redrive.kernel.commit import Commit
 from redrive.kernel.outcome import Cancel, Fail, Snooze
 from redrive.kernel.reactions import Rows
+from redrive.kernel.wording import clean
 from redrive.observe.counted import count
 from redrive.webhooks.mask_secrets import COVERED, covered
 from redrive.webhooks.metrics import ATTEMPTS

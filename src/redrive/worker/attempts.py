@@ -19,17 +19,16 @@ from redrive.kernel.machine import Transition
 from redrive.kernel.outcome import Completed, HandedBack, Outcome, StopReason
 from redrive.kernel.ports.store import Store
 from redrive.kernel.task import Claimed
-from redrive.worker.alone import Alone
-from redrive.worker.bulk import BulkCalls
-from redrive.worker.bulk_room import BulkRoom
+from redrive.worker.bulk import BulkCalls, BulkLimit
 from redrive.worker.carriers import Carriers
 from redrive.worker.circuits import Circuits
-from redrive.worker.config import WorkerConfig
+from redrive.worker.config import TimeLimits, WorkerConfig
 from redrive.worker.report import Report
-from redrive.worker.run import Run, Runner, RunState, failed_unexpectedly, outcome_of, stopped
+from redrive.worker.run import Run, RunState
+from redrive.worker.runner import Runner, failed_unexpectedly, outcome_of, stopped
 from redrive.worker.settling import Settling
 from redrive.worker.state import WorkerState
-from redrive.worker.time_limits import TimeLimits
+from redrive.worker.suspects import Suspects
 
 # Looked at for every task: a global is found faster than a member of an enum, or a property.
 _TRAILING, _SETTLED, _LEASE_LOST = RunState.TRAILING, RunState.SETTLED, StopReason.LEASE_LOST
@@ -60,7 +59,7 @@ class Attempts:
         self.store = store
         self.settings = config.settings
         self._reacting = frozenset(store.reacting)
-        self._life = state.life
+        self._lifecycle = state.lifecycle
         self._runs = state.runs
         self._connection = config.connection
         self._watch = state.next_look.watch
@@ -74,16 +73,16 @@ class Attempts:
         self._strays: set[asyncio.Future[Any]] = set()
         self._most_strays = max(config.options.concurrency, FEWEST_STRAYS)
         self._carriers = Carriers(self._attempt, self.broke)
-        self.alone = Alone(config, store, state, start=self._begin_alone, end=self._hand_back)
-        self._room = BulkRoom(config.registry, config.options.queues, state.signal)
-        self.open_queues = self._room.queues
+        self.suspects = Suspects(config, store, state, start=self._begin_alone, end=self._hand_back)
+        bulk_limit = BulkLimit(config.registry, config.options.queues, state.signal)
+        self.open_queues = bulk_limit.queues
         self._bulk = BulkCalls(
-            config, state, settling, self._room, take=self.take, launch=self._launch_bulk, broke=self.broke
+            config, state, settling, bulk_limit, take=self.take, launch=self._launch_bulk, broke=self.broke
         )
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        return self._life.loop
+        return self._lifecycle.loop
 
     @property
     def connection(self) -> str:
@@ -105,7 +104,7 @@ class Attempts:
                 continue
             if suspects and task.id in suspects:
                 self._report.held_back(run)
-                self.alone.add(run)
+                self.suspects.hold_back(run)
             elif run.handler is not None and run.handler.bulk:
                 by_kind.setdefault(task.kind, []).append(run)
             elif run.handler is None or run.handler.isolation is _LOOP:
@@ -176,7 +175,7 @@ class Attempts:
             self.finish(run, self._broken(run, error))
 
     def _broken(self, run: Run, error: BaseException | None) -> Outcome:
-        if self._life.is_cut_off() and (error is None or isinstance(error, asyncio.CancelledError)):
+        if self._lifecycle.is_cut_off() and (error is None or isinstance(error, asyncio.CancelledError)):
             run.note_shutdown()
         return failed_unexpectedly(run, error) if run.stop is None else stopped(run)
 

@@ -36,7 +36,7 @@ class Blocked:
         settle: Callable[[Settlements], Awaitable[bool]],
         patience: float,
     ) -> None:
-        self._life = state.life
+        self._lifecycle = state.lifecycle
         self._runs = state.runs
         self._signal = state.signal
         self._settle = settle
@@ -82,7 +82,7 @@ class Blocked:
     def go_on(self) -> None:
         """Sees to it that somebody tries."""
         if self._lines and (self._task is None or self._task.done()):
-            self._task = self._life.loop.create_task(self._try_all(), name="redrive-blocked")
+            self._task = self._lifecycle.loop.create_task(self._try_all(), name="redrive-blocked")
 
     async def close(self) -> None:
         """Tries no more."""
@@ -120,7 +120,7 @@ class Blocked:
 
     def _over(self) -> bool:
         """Gives up what is left when the worker is to end and has waited long enough."""
-        if not self._life.stopping or time.monotonic() - self._life.stopped_at <= self._patience:
+        if not self._lifecycle.stopping or time.monotonic() - self._lifecycle.stopped_at <= self._patience:
             return False
         self._outage.give_up(len(self), "an open transaction holds what they need")
         for run, _ in [one for line in self._lines.values() for one in line]:

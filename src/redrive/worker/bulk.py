@@ -1,20 +1,62 @@
-"""Runs bulk handlers: several tasks, one call, one slot."""
+"""Runs bulk handlers: several tasks, one call, one slot; and bounds how many of them a worker has in its memory."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from redrive.errors import RedriveError
+from redrive.handlers.registry import Registry
 from redrive.kernel.ports.store import ClaimRequest
 from redrive.kernel.task import Claimed
-from redrive.worker.bulk_room import BulkRoom
 from redrive.worker.config import WorkerConfig
 from redrive.worker.run import Run
 from redrive.worker.settling import Settling
-from redrive.worker.state import WorkerState
+from redrive.worker.state import LoopSignal, WorkerState
+
+# Of one kind, in calls that run or are being filled up. One claim more may come, and what is not settled yet is still
+# there: 5,000 with the claims of a worker of 1,000 slots.
+MOST_IN_CALLS = 4_000
+
+
+class BulkLimit:
+    """Counts tasks of each bulk kind from their claim to the end of their call. A queue in which all kinds of this
+    application are bulk kinds is not claimed from while one of them has enough: its tasks would wait in memory, with
+    leases that have to be renewed, and others could not take them. Slots stay free for other queues meanwhile."""
+
+    def __init__(self, registry: Registry, queues: tuple[str, ...], signal: LoopSignal) -> None:
+        self._queues = queues
+        self._signal = signal
+        self._held: Counter[str] = Counter()
+        self._full: set[str] = set()  # queues
+        kinds = list(registry.handlers.values())
+        mixed = {handler.queue for handler in kinds if not handler.bulk}
+        self._queue_of = {handler.kind: handler.queue for handler in kinds if handler.queue not in mixed}
+
+    def queues(self) -> tuple[str, ...]:
+        """Returns the queues that the worker may claim from now, in their order."""
+        return self._queues if not self._full else tuple(one for one in self._queues if one not in self._full)
+
+    def left(self, kind: str) -> int:
+        """Returns how many more tasks of a kind may be claimed to fill up a call."""
+        return max(MOST_IN_CALLS - self._held[kind], 0) if kind in self._queue_of else MOST_IN_CALLS
+
+    def take(self, kind: str, count: int) -> None:
+        """Counts tasks that are claimed for calls."""
+        self._held[kind] += count
+        if self._held[kind] >= MOST_IN_CALLS and kind in self._queue_of:
+            self._full.add(self._queue_of[kind])
+
+    def give_back(self, kind: str, count: int) -> None:
+        """Counts tasks whose call has ended, or that did not come; there may be more to claim."""
+        self._held[kind] -= count
+        queue = self._queue_of.get(kind)
+        if queue in self._full and self._held[kind] < MOST_IN_CALLS:
+            self._full.discard(queue)
+            self._signal.look()
 
 
 class Take(Protocol):
@@ -33,7 +75,7 @@ class BulkCalls:
         config: WorkerConfig,
         state: WorkerState,
         settling: Settling,
-        room: BulkRoom,
+        limit: BulkLimit,
         *,
         take: Take,
         launch: Callable[[list[Run]], asyncio.Task[None]],
@@ -42,18 +84,18 @@ class BulkCalls:
         self._worker_id = config.id
         self._options = config.options
         self._lease = config.settings.lease
-        self._life = state.life
+        self._lifecycle = state.lifecycle
         self._runs = state.runs
         self._settling = settling
-        self._places = room
+        self._limit = limit
         self._take = take
         self._launch = launch
         self._broke = broke
         self._filling: set[asyncio.Task[None]] = set()
 
     def start(self, runs: list[Run]) -> None:
-        self._places.take(runs[0].task.kind, len(runs))
-        filling = self._life.loop.create_task(self._fill_and_launch(runs))
+        self._limit.take(runs[0].task.kind, len(runs))
+        filling = self._lifecycle.loop.create_task(self._fill_and_launch(runs))
         self._filling.add(filling)
         filling.add_done_callback(lambda done: self._ended(done, runs))
 
@@ -61,7 +103,7 @@ class BulkCalls:
         self._filling.discard(filling)
         error = None if filling.cancelled() else filling.exception()
         if filling.cancelled() or error is not None:  # whatever it was, its tasks end with it
-            self._places.give_back(runs[0].task.kind, len(runs))
+            self._limit.give_back(runs[0].task.kind, len(runs))
             for run in runs:
                 self._broke(run, error)
 
@@ -72,7 +114,7 @@ class BulkCalls:
     async def _fill_and_launch(self, runs: list[Run]) -> None:
         handler = runs[0].handler
         assert handler is not None and handler.bulk is not None
-        missing = self._room(min(-len(runs) % handler.bulk, self._places.left(handler.kind)))
+        missing = self._allowed(min(-len(runs) % handler.bulk, self._limit.left(handler.kind)))
         if missing:
             # Counted before they are there: other claims are under way, and max_jobs is for all of them.
             self._runs.claimed += missing
@@ -89,12 +131,12 @@ class BulkCalls:
                 run.future = future
 
     def _over(self, kind: str, count: int, _: asyncio.Task[None]) -> None:
-        self._places.give_back(kind, count)
+        self._limit.give_back(kind, count)
 
-    def _room(self, missing: int) -> int:
+    def _allowed(self, missing: int) -> int:
         """Returns how many more tasks may be claimed for a call, by the options of this worker."""
         options = self._options
-        if options.once or self._life.stopping or self._runs.suspect:
+        if options.once or self._lifecycle.stopping or self._runs.suspect:
             return 0
         if options.max_jobs is not None:
             missing = min(missing, options.max_jobs - self._runs.claimed)
@@ -103,7 +145,7 @@ class BulkCalls:
     async def _more(self, kind: str, count: int) -> list[Run]:
         want = ClaimRequest(self._worker_id, self._options.queues, count, self._lease, only=kind)
         call = self._settling.send([], want)
-        self._places.take(kind, count)
+        self._limit.take(kind, count)
         taken: list[Run] = []
         try:
             found = await self._settling.answer(call)
@@ -112,7 +154,7 @@ class BulkCalls:
         except RedriveError:
             pass  # the call goes out as it is; the hot loop meets the same trouble, and says so
         finally:
-            self._places.give_back(kind, count - len(taken))
+            self._limit.give_back(kind, count - len(taken))
         return taken
 
     def _share_slot(self, chunk: list[Run]) -> None:

@@ -1,9 +1,4 @@
-"""Tells an application's hooks what became of tasks: apart from the worker, and never at its expense.
-
-They run in a thread with an event loop of its own, plain functions in further threads. Each has a line of its own, of
-limited length: what does not fit is dropped and counted, so that a hook that raises or hangs holds up itself, and one
-that blocks the loop other hooks at most.
-"""
+"""Tells an application's hooks what happens to tasks."""
 
 from __future__ import annotations
 
@@ -15,13 +10,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from redrive.handlers.events import Hook, TaskEvent
 from redrive.handlers.functions import name_of
-from redrive.worker.threads import NoRoom, ThreadPool
+from redrive.kernel.failure import Failure
+from redrive.kernel.machine import Event, ExpiredLease, Transition
+from redrive.kernel.payload import JsonText
+from redrive.kernel.task import State, Task
+from redrive.worker.pools import CannotStart, ThreadPool
+from redrive.worker.report import Report
+from redrive.worker.run import Run
 
 logger = logging.getLogger("redrive.hooks")
+
 Public = Callable[[str, str | None], Any]
 MOST_WAITING = 1000
 AT_ONCE = 8
@@ -134,7 +137,7 @@ class Hooks:
                     await value
         except TimeoutError:
             self._failed(hook, event, f"took longer than {self._limit:g} s, and is no longer waited for")
-        except NoRoom as error:
+        except CannotStart as error:
             self._drop(hook, str(error))
         except asyncio.CancelledError:
             raise
@@ -145,7 +148,7 @@ class Hooks:
 
     async def _in_thread(self, line: _Line, event: TaskEvent) -> Any:
         if not line.in_threads.acquire(blocking=False):
-            raise NoRoom(f"{AT_ONCE} of its calls hang")
+            raise CannotStart(f"{AT_ONCE} of its calls hang")
 
         def call() -> Any:
             try:
@@ -155,7 +158,7 @@ class Hooks:
 
         try:
             answer = self._threads.submit(call)
-        except NoRoom:
+        except CannotStart:
             line.in_threads.release()
             raise
         return await answer
@@ -179,3 +182,118 @@ class Hooks:
         if now >= self._told.get(about, 0.0):
             self._told[about] = now + TELL_EVERY_S
             logger.warning(text, *args, exc_info=error, extra={"event": "hook.trouble"})
+
+
+_NAMES = {
+    Event.COMPLETE: ("completed",),
+    Event.RETRY: ("retried",),
+    Event.SNOOZE: ("snoozed",),
+    Event.RELEASE: ("released",),
+    Event.FAIL: ("failed", "dead"),
+    Event.ABORT: ("cancelled",),
+}
+
+
+class HookedReport(Report):
+    """A Report that hands events to hooks. Made only where an application has some: without them nothing is asked."""
+
+    def __init__(self, hooks: Hooks, worker_id: str, *args: Any) -> None:
+        super().__init__(*args)
+        self._hooks = hooks
+        self._worker_id = worker_id
+
+    def landed(self, run: Run, transition: Transition, instead: State | None = None) -> None:
+        super().landed(run, transition, instead)
+        names = _NAMES.get(transition.event, ()) if instead is None else ("cancelled",)
+        self._tell(names, run, transition)
+
+    def refused(self, run: Run, transition: Transition) -> None:
+        super().refused(run, transition)
+        self._tell(("lost",), run, transition)
+
+    @property
+    def wants_recovered(self) -> bool:
+        return any(map(self._hooks.wanted, ("recovered", "cancelled", "failed", "dead")))
+
+    def recovered(
+        self,
+        lease: ExpiredLease,
+        transition: Transition,
+        instead: State | None,
+        limit: float | None,
+        task: Task | None = None,
+    ) -> None:
+        super().recovered(lease, transition, instead, limit, task)
+        names = ["recovered"]
+        if instead is not None:
+            names.append("cancelled")
+        elif transition.to is State.FAILED:
+            names += ["failed", "dead"]
+        group, scope, public = self._labels(task)
+        for name in filter(self._hooks.wanted, names):
+            about = (lease.id, lease.kind, lease.queue, lease.attempt, lease.max_attempts)
+            self._hooks.post(
+                TaskEvent(
+                    name,
+                    datetime.now(UTC),
+                    *about,
+                    self._worker_id,
+                    group=group,
+                    scope=scope,
+                    trace_id=lease.trace_id,
+                    duration_ms=lease.seconds * 1000,
+                    reason=transition.reason,
+                    public=public,
+                    **_end(transition),
+                )
+            )
+
+    def _labels(self, task: Task | None) -> tuple[str | None, str | None, Any]:
+        """Returns what only the row of a task says: its group, its scope, and what of its payload all may see."""
+        if task is None:
+            return None, None, None
+        payload = task.payload if isinstance(task.payload, JsonText) else None
+        return task.group, task.scope, self._hooks.public(task.kind, payload)
+
+    def _tell(self, names: tuple[str, ...], run: Run, transition: Transition) -> None:
+        task = run.task
+        for name in filter(self._hooks.wanted, names):
+            self._hooks.post(
+                TaskEvent(
+                    name,
+                    datetime.now(UTC),
+                    task.id,
+                    task.kind,
+                    task.queue,
+                    task.attempt,
+                    task.max_attempts,
+                    self._worker_id,
+                    group=task.group,
+                    scope=task.scope,
+                    trace_id=task.trace_id,
+                    duration_ms=transition.execution_ms,
+                    reason=transition.reason,
+                    public=self._hooks.public(task.kind, task.payload),
+                    exception=run.error if transition.failure is not None else None,
+                    **_end(transition),
+                )
+            )
+
+
+def _end(transition: Transition) -> dict[str, Any]:
+    """Returns how an attempt ended, as fields of an event."""
+    again = transition.to in (State.DELAYED, State.QUEUED)
+    end = {"retry_in": transition.delay or 0.0 if again else None, "dead_reason": transition.dead}
+    return end if transition.failure is None else end | _error(transition.failure)
+
+
+def _error(cause: Failure) -> dict[str, Any]:
+    return {
+        "error_code": cause.code,
+        "error_reason": cause.reason,
+        "failure_type": cause.type.value,
+        "error_message": cause.message,
+        "error_stack": cause.stack,
+        "error_fingerprint": cause.fingerprint,
+        "error_summary": cause.summary,
+    }

@@ -19,7 +19,8 @@ from typing import Any
 
 from redrive.kernel.handler_notes import LoopBlock
 from redrive.observe.current import CURRENT
-from redrive.worker.run import Run, Runner
+from redrive.worker.run import Run
+from redrive.worker.runner import Runner
 
 logger = logging.getLogger("redrive.worker")
 ASK_EVERY_S = 0.5

@@ -1,23 +1,56 @@
-"""Tells the store what this application limits and schedules, before the first claim."""
+"""What a worker does before its first claim: imports what its handlers need, and tells the store what the application
+limits and schedules.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import logging
-from collections.abc import Sequence
+import sys
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 
 from redrive.errors import ChangedMeanwhile, StoreUnavailable
 from redrive.handlers.cron import next_after
-from redrive.handlers.registry import Registry
+from redrive.handlers.registry import Isolation, Registry
 from redrive.kernel.circuit import declare
 from redrive.kernel.commit import Commit, Control, Declare, Limit
 from redrive.kernel.ports.store import Overview, Store
 from redrive.settings import Settings
-from redrive.worker.life import Life
 from redrive.worker.outage import Outage
+from redrive.worker.state import Lifecycle
 
 logger = logging.getLogger("redrive.worker")
+
+
+async def preload(registry: Registry, queues: Collection[str]) -> None:
+    """Imports what the kinds of these queues name, in a thread: the loop may be that of a whole application."""
+    missing = [name for name in named(registry, queues) if name not in sys.modules]
+    if missing:
+        await asyncio.to_thread(import_all, missing)
+
+
+def named(registry: Registry, queues: Collection[str]) -> list[str]:
+    """Returns the modules that kinds of these queues name, or need for their payloads. Handlers with a process of their
+    own import there."""
+    handlers = registry.handlers.values()
+    ours = [one for one in handlers if one.queue in queues and one.isolation is not Isolation.PROCESS]
+    return list(dict.fromkeys(name for one in ours for name in (*one.payload.preload, *one.preload)))
+
+
+def import_all(names: Iterable[str]) -> None:
+    """Imports modules. One that cannot be imported is left to the handler, whose task then says what is missing."""
+    for name in names:
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            logger.debug("%s is not preloaded: there is no %s", name, error.name)
+        except Exception:
+            logger.warning("%s cannot be imported", name, extra={"event": "worker.preload_failed"}, exc_info=True)
+
+
 MOST_TRIES = 5
 UNNAMED_APP = "default"  # the name of every App that was given none
 
@@ -86,18 +119,18 @@ class Preparation:
         return [*wanted, *(Limit(row.kind) for row in lifted)]
 
 
-async def prepare(preparation: Preparation, life: Life, outage: Outage, *, wait: bool) -> None:
+async def prepare(preparation: Preparation, lifecycle: Lifecycle, outage: Outage, *, wait: bool) -> None:
     """Prepares the store, and with ``wait`` waits for it: a worker started before its database is not a mistake."""
-    while not life.stopping:
+    while not lifecycle.stopping:
         try:
             await preparation.run()
             outage.over()
-            life.begin()
+            lifecycle.begin()
             return
         except StoreUnavailable as error:
             if not wait:
                 raise
-            life.begin()
+            lifecycle.begin()
             await outage.wait(outage.begin(error))
 
 

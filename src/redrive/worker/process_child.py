@@ -1,16 +1,20 @@
-"""Runs handlers in a process of their own: the child's side of ``processes``."""
+"""The child's side of ``processes``: runs handlers in a process of their own; and what travels between the two."""
 
 from __future__ import annotations
 
 import asyncio
+import copyreg
+import importlib
 import inspect
 import logging
 import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
@@ -18,13 +22,54 @@ from redrive.errors import RedriveError
 from redrive.handlers.context import Context
 from redrive.handlers.functions import HandlerNotRun, insist_it_ran
 from redrive.kernel.failure import failure_of
-from redrive.kernel.outcome import Fail, Failed, Retry, Verdict
+from redrive.kernel.outcome import Cancel, Done, Fail, Failed, Retry, Snooze, Verdict
 from redrive.kernel.task import Claimed
 from redrive.observe.counted import COUNTED
 from redrive.observe.current import CURRENT, TaskFields
+from redrive.settings import DEFAULT_CONNECTION
 from redrive.worker.failures import failed, origin_of, unpacked
 from redrive.worker.forks import Home, own_signals
-from redrive.worker.process_job import Job, resolve
+
+
+@dataclass(slots=True, frozen=True)
+class Job:
+    """What a child needs to run one attempt: everything here is pickled."""
+
+    module: str
+    name: str
+    task: Claimed
+    arguments: dict[str, Any]
+    worker_id: str
+    deterministic: tuple[type[BaseException], ...] = ()
+    log_levels: dict[str, int] = field(default_factory=dict)
+    connection: str = DEFAULT_CONNECTION
+    rules: bytes = b""  # what the application knows about its failures, as ``failures.packed`` makes it
+    trace: str | None = None  # the span of the attempt, which is the worker's
+
+
+def resolve(module: str, name: str) -> Callable[..., Any]:
+    """Returns the function by its module and name, in whatever process this is."""
+    found: Any
+    if module == "__main__":
+        found = sys.modules.get("__mp_main__") or sys.modules["__main__"]
+    else:
+        found = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    # The decorated name is the task object; its function is what runs.
+    return getattr(found, "function", found)  # type: ignore[no-any-return]
+
+
+def _remake(kind: type[Verdict], args: tuple[Any, ...], values: dict[str, Any]) -> Verdict:
+    verdict = kind.__new__(kind, *args)
+    vars(verdict).update(values)
+    return verdict
+
+
+# An exception is unpickled by calling its class with its text, which is not what these take.
+for _kind in (Snooze, Retry, Fail, Done, Cancel):
+    copyreg.pickle(_kind, lambda said: (_remake, (type(said), said.args, vars(said))))
+
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PR_SET_PDEATHSIG = 1

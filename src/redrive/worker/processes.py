@@ -8,11 +8,12 @@ import logging
 import multiprocessing
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from multiprocessing import resource_tracker, spawn
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -22,11 +23,74 @@ from redrive.handlers.registry import Handler
 from redrive.kernel.task import Claimed
 from redrive.observe.counted import COUNTED
 from redrive.settings import DEFAULT_CONNECTION
+from redrive.worker import process_group_killer
 from redrive.worker.failures import packed
-from redrive.worker.process_child import STOP_SIGNALS, serve
-from redrive.worker.process_groups import ProcessGroups
-from redrive.worker.process_job import Job, resolve
-from redrive.worker.threads import NoRoom, begin
+from redrive.worker.pools import CannotStart, start_thread
+from redrive.worker.process_child import STOP_SIGNALS, Job, resolve, serve
+
+
+class ProcessGroups:
+    """Tells the killer which process groups belong to this worker. It is started with the first of them; where it
+    cannot be started, a killed worker leaves what its handlers have started."""
+
+    def __init__(self) -> None:
+        self._groups: set[int] = set()
+        self._killer: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def add(self, group: int) -> None:
+        with self._lock:
+            self._groups.add(group)
+            if self._killer is None:
+                self._start()
+            else:
+                self._tell(f"+{group}\n")
+
+    def discard(self, group: int) -> None:
+        with self._lock:
+            if group in self._groups:
+                self._groups.remove(group)
+                self._tell(f"-{group}\n")
+
+    def close(self) -> None:
+        """Ends the killer: nothing is left to be killed."""
+        with self._lock:
+            killer, self._killer = self._killer, None
+        if killer is not None:
+            _end(killer)
+
+    def _start(self) -> None:
+        executable = os.fsdecode(spawn.get_executable() or "")
+        try:
+            self._killer = subprocess.Popen(
+                [executable, "-I", "-S", process_group_killer.__file__, str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
+        except (OSError, ValueError):
+            return
+        self._tell("".join(f"+{group}\n" for group in self._groups))
+
+    def _tell(self, lines: str) -> None:
+        """Tells the killer; one that was killed itself is replaced with the next process group."""
+        if self._killer is None or self._killer.stdin is None:
+            return
+        try:
+            self._killer.stdin.write(lines.encode())
+            self._killer.stdin.flush()
+        except OSError:
+            _end(self._killer)
+            self._killer = None
+
+
+def _end(killer: subprocess.Popen[bytes]) -> None:
+    killer.kill()
+    with contextlib.suppress(OSError):
+        killer.communicate()
+
 
 LOOK_AFTER_CHILD_EVERY_S = 1.0
 
@@ -105,7 +169,7 @@ class ProcessPool:
             daemon=True,
         )
         try:
-            begin(talking)
+            start_thread(talking)
             outcome = await answer
         except asyncio.CancelledError:
             self._kill(child)
@@ -135,11 +199,11 @@ class ProcessPool:
         try:
             starting = self._starter.submit(self._spawn)
         except (RuntimeError, MemoryError) as error:
-            raise NoRoom(str(error)) from error
+            raise CannotStart(str(error)) from error
         try:
             return await asyncio.wrap_future(starting)
         except (OSError, MemoryError, RuntimeError) as error:
-            raise NoRoom(str(error)) from error
+            raise CannotStart(str(error)) from error
         except asyncio.CancelledError:
             starting.add_done_callback(self._unwanted)
             raise

@@ -117,7 +117,7 @@ def reach_of(worker: Worker | None) -> Reach:
     """Returns what a worker reaches of its store; any thread may ask."""
     if worker is None:
         return Reach()
-    notifies = worker.life.started and worker.store.capabilities.notifies
+    notifies = worker.lifecycle.started and worker.store.capabilities.notifies
     return Reach(worker.health.last_contact, worker.store.listening if notifies else None)
 
 

@@ -1,8 +1,11 @@
-"""Brings outcomes into the store: gathered, sent with the next claim, sent again until an answer came."""
+"""Brings outcomes into the store: decided by the state machine, gathered, sent with the next claim, sent again until an
+answer came.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -11,16 +14,48 @@ from uuid import UUID
 
 from redrive.errors import ErrorCode, RedriveError, StoreBlocked, StoreUnavailable, StoreUnusable
 from redrive.kernel.commit import Commit
-from redrive.kernel.machine import Transition
-from redrive.kernel.outcome import Fail, Outcome
+from redrive.kernel.machine import Lease, Policy, Transition, complete, settle
+from redrive.kernel.outcome import Completed, Fail, Outcome
 from redrive.kernel.ports.store import ClaimRequest, Cycle, Store
 from redrive.kernel.task import Claimed, State
 from redrive.worker.blocked import Blocked, Settlements
 from redrive.worker.config import WorkerConfig
-from redrive.worker.decisions import Decisions
 from redrive.worker.report import Report
 from redrive.worker.run import Run
+from redrive.worker.runner import failed_unexpectedly
 from redrive.worker.state import WorkerState
+
+
+class Decisions:
+    """Turns the outcome of an attempt into the transition of its task, under the terms of one worker."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self._worker_id = config.id
+        self._backoff = config.settings.backoff
+        self._tries = config.options.tries
+
+    def decide(self, run: Run, outcome: Outcome) -> Transition:
+        task = run.task
+        policy = run.handler.policy if run.handler is not None else Policy(backoff=self._backoff)
+        if type(outcome) is Completed:
+            done = complete(task.id, task.token, outcome.result, policy, self._worker_id, run.ms, task.feature)
+            if task.join is not None:
+                done.join = task.join
+            return done
+        bounds = [one for one in (self._tries, policy.tries) if one is not None]
+        allowed = min(task.max_attempts, *bounds) if bounds else task.max_attempts
+        lease = Lease(task.id, task.token, task.attempt, allowed, self._worker_id, run.ms, task.feature, task.join)
+        decided: Transition | None
+        try:
+            decided = settle(lease, outcome, policy, random.random())  # noqa: S311 (jitter)
+        except RedriveError as error:  # a snooze whose state cannot be stored
+            return settle(lease, Fail(error.code, error.message), policy, 0.0)
+        except Exception as error:  # and one whose state cannot even be read
+            return settle(lease, failed_unexpectedly(run, error), policy, 0.0)
+        if decided is None:  # a Verdict that is none of ours
+            return settle(lease, failed_unexpectedly(run, TypeError()), policy, 0.0)
+        return decided
+
 
 MOST_SETTLED_PER_CALL = 2000
 LAST_SETTLE_PATIENCE_S = 15.0
@@ -55,7 +90,7 @@ class Settling:
         self._store = store
         tracing = config.tracing
         self._cycle = tracing.traced(store.cycle) if tracing is not None and tracing.calls else store.cycle
-        self._life = state.life
+        self._lifecycle = state.lifecycle
         self._signal = state.signal
         self._runs = state.runs
         self._outage = state.outage
@@ -84,7 +119,7 @@ class Settling:
         if settlements:
             self._batches.note(len(settlements))
         cycle = self._cycle(_commit(settlements), want, again=_again(settlements))
-        call = Call(self._life.loop.create_task(cycle), settlements, want, time.monotonic())
+        call = Call(self._lifecycle.loop.create_task(cycle), settlements, want, time.monotonic())
         self._under_way.append(call)
         health = self._health
         health.unanswered_since = health.unanswered_since or time.time()
@@ -155,8 +190,8 @@ class Settling:
         """Waits a little longer each time. False when the worker is to stop and the store does not come back."""
         delay = self._outage.begin(error)
         # From the stop on, however long the store was gone before it.
-        waited = min(self._outage.seconds, time.monotonic() - self._life.stopped_at)
-        if self._life.stopping and waited > LAST_SETTLE_PATIENCE_S + self._grace:
+        waited = min(self._outage.seconds, time.monotonic() - self._lifecycle.stopped_at)
+        if self._lifecycle.stopping and waited > LAST_SETTLE_PATIENCE_S + self._grace:
             self._outage.give_up(len(self.unsettled))
             return False
         if self._drains and not self._runs and not self.unsettled:

@@ -19,27 +19,21 @@ from redrive.kernel.duty import Duty
 from redrive.kernel.ports.store import ClaimRequest, Cycle, Store, Wake
 from redrive.kernel.retention import Retention
 from redrive.observe.logs import TaskLog
-from redrive.worker.announce import Announcer
 from redrive.worker.attempts import Attempts
-from redrive.worker.beat import Beats
 from redrive.worker.circuits import Circuits
 from redrive.worker.config import WorkerConfig
-from redrive.worker.duty_runner import DutyRunner
+from redrive.worker.duties import DutyRunner, by_name, standard_duties
 from redrive.worker.handler_notes import HandlerNotes
-from redrive.worker.heartbeats import Heartbeats
-from redrive.worker.hooked_report import HookedReport
-from redrive.worker.hooks import Hooks
+from redrive.worker.hooks import HookedReport, Hooks
 from redrive.worker.lease import STOP_GRACE_S, LeaseKeeper
-from redrive.worker.life import Background
-from redrive.worker.lifespan import Lifespan
+from redrive.worker.lifecycle import Announcer, Background, wait_until_stopped
+from redrive.worker.liveness import Liveness
 from redrive.worker.loop_watch import LoopWatch
-from redrive.worker.maintenance.duties import by_name, standard_duties
-from redrive.worker.pools import HandlerPools
-from redrive.worker.preload import preload
-from redrive.worker.prepare import Preparation, prepare
+from redrive.worker.pools import Shortage
+from redrive.worker.prepare import Preparation, preload, prepare
+from redrive.worker.recycling import Lifespan
 from redrive.worker.report import Report
-from redrive.worker.room import Room
-from redrive.worker.run import Runner
+from redrive.worker.runner import HandlerPools, Runner
 from redrive.worker.settling import Call, Settling, end
 from redrive.worker.state import new_state
 from redrive.worker.ticker import Ticker
@@ -72,7 +66,7 @@ class Worker:
         self.settings = config.settings
         self.options = config.options
         self.state = state = new_state(config)
-        self.life = state.life
+        self.lifecycle = state.lifecycle
         self.runs = state.runs
         self.health = state.health
         self.counters = state.counters
@@ -85,8 +79,7 @@ class Worker:
         self._preparation = Preparation(store, config.registry, config.settings, declared, config.options.queues)
         self.duties = by_name([*standard_duties(config, retention, self.report, store.reacting), *duties])
         self._duty_runner = DutyRunner(config, store, state, self.duties)
-        heartbeats = Heartbeats(config, store, state, self.duties.values(), self.report.tallies)
-        self.ticker = Ticker(state, heartbeats, self._duty_runner, notes)
+        self.ticker = Ticker(config, store, state, self.report.tallies, self._duty_runner, notes)
         self.settling = Settling(config, store, state, self.report, self.ticker.due_in)
         runner = self._runner(config)
         runner.keeps_errors = hooks is not None
@@ -102,7 +95,7 @@ class Worker:
             on_stuck=self.attempts.abandon,
             on_grace_over=self.announce.grace_over,
         )
-        self.beats = Beats(
+        self.liveness = Liveness(
             config,
             store,
             state,
@@ -128,23 +121,23 @@ class Worker:
 
     def _runner(self, config: WorkerConfig) -> Runner:
         pools = HandlerPools(self.runs.note_progress)
-        room = Room(config.id, self.state, pools.started)
-        parts = (pools, config.id, self.state.next_look.began, self.life.is_cut_off, room.missing)
+        shortage = Shortage(config.id, self.state, pools.started)
+        parts = (pools, config.id, self.state.next_look.began, self.lifecycle.is_cut_off, shortage.note)
         if config.tracing is None:
             return Runner(*parts)
-        from redrive.worker.traced import TracedRunner
+        from redrive.worker.runner import TracedRunner
 
         return TracedRunner(config.tracing, *parts)
 
     @property
     def stopping(self) -> bool:
         """True when it claims no more."""
-        return self.life.stopping
+        return self.lifecycle.stopping
 
     @property
     def died(self) -> Exception | None:
         """What it ended by, if that was an error: it runs nothing any more."""
-        return self.life.died
+        return self.lifecycle.died
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -154,15 +147,15 @@ class Worker:
         A cancellation is a request to stop, with the same grace for what runs as a signal gives. A second one cuts
         that short: handlers are interrupted at once, and what they had is handed back."""
         self._insist_on_first_run()
-        await self.life.live(self._live(), lambda: self.stop("cancelled"))
+        await wait_until_stopped(self.lifecycle.start(self._live()), lambda: self.stop("cancelled"))
 
     def _insist_on_first_run(self) -> None:
-        if self.life.started:
+        if self.lifecycle.started:
             raise InvalidTransition("this worker has run already", hint="make another one: app.worker()")
 
     async def __aenter__(self) -> Worker:
         self._insist_on_first_run()
-        self._background = Background(self.run(), self.stop, self.life.begun.wait, self.announce.died)
+        self._background = Background(self.run(), self.stop, self.lifecycle.begun.wait, self.announce.died)
         await self._background.begin()
         return self
 
@@ -172,10 +165,10 @@ class Worker:
 
     async def prepare(self) -> None:
         """Opens the store and tells it what this application limits and schedules, as ``run`` does at its beginning."""
-        await prepare(self._preparation, self.life, self.state.outage, wait=not self.options.stop_when_empty)
+        await prepare(self._preparation, self.lifecycle, self.state.outage, wait=not self.options.stop_when_empty)
 
     async def _live(self) -> None:
-        self.life.on_begun = self.announce.started
+        self.lifecycle.on_begun = self.announce.started
         self.health.started_at = time.time()
         helpers: list[asyncio.Task[None]] = []
         try:
@@ -183,7 +176,7 @@ class Worker:
                 check(self.options.queues)
             await preload(self.registry, self.options.queues)
             await self.prepare()
-            await self.beats.start()
+            await self.liveness.start()
             self._deafen = self.store.listen(self.on_wake, self.options.queues)
             helpers = [
                 asyncio.create_task(self.leases.run(), name="redrive-leases"),
@@ -195,7 +188,7 @@ class Worker:
             await self._work()
         except BaseException as error:
             # Cancelled, or something that nobody expected: whatever is claimed goes back.
-            self.life.died = error if isinstance(error, Exception) else None
+            self.lifecycle.died = error if isinstance(error, Exception) else None
             self._retire()
             if self.runs.any_left or self.settling.unfinished:
                 await self.attempts.stop_all(STOP_GRACE_S)
@@ -205,7 +198,7 @@ class Worker:
             self._loop_watch.stop()
             self._deafen()
             await end(helpers)
-            await self.beats.stop()
+            await self.liveness.stop()
             self._retire()
             with contextlib.suppress(RedriveError):
                 await self.ticker.leave()
@@ -234,7 +227,7 @@ class Worker:
 
     def drain(self) -> None:
         """Claims no more and ends when all has ended that runs: somebody has asked for it, and nobody waits."""
-        if not self.life.stopping:
+        if not self.lifecycle.stopping:
             self.announce.draining()
         self._retire()
 
@@ -250,9 +243,9 @@ class Worker:
     def _retire(self) -> None:
         """Claims no more, and ends when everything that runs has ended by itself. Once: the hot loop asks for it again
         and again when its time is over, and would wake itself for ever, and let nothing else run."""
-        if self.life.stopping:
+        if self.lifecycle.stopping:
             return
-        self.life.retire()
+        self.lifecycle.retire()
         self.health.stopping = True
         self._signal.wake()
 
@@ -278,7 +271,7 @@ class Worker:
         answered: tuple[Call, Cycle] | None = None
         while not self._gave_up and (answered is not None or not await self._finished()):
             if answered is None:
-                await self.attempts.alone.go_on()  # no claim is under way that could bring others
+                await self.attempts.suspects.start_if_alone()  # no claim is under way that could bring others
                 await self._wait(lifespan.next_look)
             if self._broken is not None:
                 raise self._broken
@@ -327,7 +320,7 @@ class Worker:
                 self._look_soon()
             if cycle.claimed:
                 self._patience = LOOK_AGAIN_FIRST_S
-                call.suspects = await self.attempts.alone.suspects(cycle.claimed)
+                call.suspects = await self.attempts.suspects.among(cycle.claimed)
             self._empty = not cycle.claimed and not cycle.more
             self._hints.looked(bool(cycle.claimed))
             if self.options.once and self._empty:
@@ -341,17 +334,17 @@ class Worker:
         self.attempts.start(cycle.claimed, call.asked, call.suspects)
         self.report.flush()
         if call.want is not None:
-            self.life.claiming.set()
+            self.lifecycle.claiming.set()
 
     def _look_soon(self) -> None:
         """Plans another look when what is there is locked by others: soon, and then less soon."""
-        self.life.loop.call_later(max(self._patience, self._hints.wait()), self._signal.look)
+        self.lifecycle.loop.call_later(max(self._patience, self._hints.wait()), self._signal.look)
         self._patience = min(self._patience * 2, LOOK_AGAIN_LAST_S)
 
     async def _finished(self) -> bool:
         if self.runs.any_left or self.settling.unsettled:
             return False
-        if self.options.stop_when_empty and self._empty and not self.life.stopping:
+        if self.options.stop_when_empty and self._empty and not self.lifecycle.stopping:
             # Empty means: also nothing that is due but not yet promoted, recovered, fired or retried in bulk.
             if self._duty_runner.busy or self._signal.to_look:
                 return False
@@ -360,7 +353,7 @@ class Worker:
                 return False
             # A hint, or a duty, may have come while we asked.
             return not await self._begin_duties_with_work() and not self._signal.to_look and not self._duty_runner.busy
-        return self.life.stopping
+        return self.lifecycle.stopping
 
     async def _begin_duties_with_work(self) -> bool:
         try:
@@ -370,7 +363,7 @@ class Worker:
             return True
 
     def _had_enough(self, why: str) -> None:
-        if not self.life.stopping:
+        if not self.lifecycle.stopping:
             self.announce.had_enough(why)
         self._retire()
 
@@ -379,7 +372,7 @@ class Worker:
         if self._busy():
             self._signal.heard()
             return
-        left = ends - time.monotonic() if not self.life.stopping else self.options.sleep
+        left = ends - time.monotonic() if not self.lifecycle.stopping else self.options.sleep
         await self._signal.wait(min(self.options.sleep, max(left, 0)))
 
     def _busy(self) -> bool:
@@ -387,15 +380,15 @@ class Worker:
         return bool(self.settling.unsettled) or (
             self._signal.to_look
             and self.runs.slots > 0
-            and not self.life.stopping
+            and not self.lifecycle.stopping
             and not self.settling.blocked.full
             and not self.runs.suspect
         )
 
     def _want(self) -> ClaimRequest | None:
-        if self.life.stopping or self.runs.slots <= 0 or self.settling.blocked.full or self.runs.suspect:
+        if self.lifecycle.stopping or self.runs.slots <= 0 or self.settling.blocked.full or self.runs.suspect:
             return None
-        count = min(self.runs.slots, self._at_once, self.attempts.alone.most)
+        count = min(self.runs.slots, self._at_once, self.attempts.suspects.claim_limit)
         limit = 1 if self.options.once else self.options.max_jobs
         if limit is not None:
             count = min(count, limit - self.runs.claimed)

@@ -16,7 +16,7 @@ from redrive.outbox.sinks.elasticsearch import Elasticsearch
 from redrive.outbox.sinks.opensearch import OpenSearch
 from redrive.outbox.sinks.search_server import Refused, access_of, refused
 from redrive.outbox.verdict import Done, Failed, Retry
-from redrive.worker.preload import named
+from redrive.worker.prepare import named
 from redrive_kit.simulators.search.behaviour import SearchBehaviour
 from redrive_kit.simulators.search.server import SearchSimulator
 from tests.outbox.conftest import make_app

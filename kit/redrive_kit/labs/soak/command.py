@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.support.confirm import Yes
-from redrive.cli.support.production import InProduction, refuse_production
+from redrive.cli.support.instance import InProduction, refuse_production
+from redrive.cli.support.options import Yes
 from redrive.errors import InvalidInput
 from redrive.feature.cli import Json, output
 from redrive.stores import is_sqlite

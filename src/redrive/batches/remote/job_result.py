@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from redrive.errors import PayloadInvalid
-from redrive.kernel.clean import clean
 from redrive.kernel.outcome import Fail
 from redrive.kernel.payload import encode
+from redrive.kernel.wording import clean
 
 NOT_STORED = "RESULT_NOT_STORED"
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from redrive.cli.declared import group_of, run
-from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.connections import on_chosen
+from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.errors import InvalidInput
 from redrive.ops.operator.declared import declared_by
 from redrive.ops.operator.workers import WorkerService

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from redrive.kernel.clean import clean
 from redrive.kernel.placeholders import Missing, find
+from redrive.kernel.wording import clean
 from redrive.remote.errors import NONSENSE, ProviderError
 from redrive.remote.provider import JobFailure, JobState, Status
 from redrive.settings.providers import PollCall

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redrive import App, Context, State
-from redrive.worker import attempts, lease, room
+from redrive.worker import attempts, lease, pools
 from redrive.worker.readiness import readiness
 
 from . import process_handlers
@@ -40,9 +40,9 @@ class Limit:
 
 @pytest.fixture
 def quick(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> App:
-    monkeypatch.setattr(room, "FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr(room, "LONGEST_PAUSE_S", 0.1)
-    monkeypatch.setattr(room, "GROW_EVERY_S", 0.05)
+    monkeypatch.setattr(pools, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(pools, "LONGEST_PAUSE_S", 0.1)
+    monkeypatch.setattr(pools, "GROW_EVERY_S", 0.05)
     monkeypatch.setattr(lease, "STOP_GRACE_S", 0.05)
     return make_app(interval_ms=50)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from redrive.settings import Options
-from redrive.worker import lifespan
-from redrive.worker.lifespan import MEGABYTE, Lifespan, memory_held
-from redrive.worker.relief import without_limits
+from redrive.worker import recycling
+from redrive.worker.memory import memory_held
+from redrive.worker.recycling import MEGABYTE, Lifespan, without_limits
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(lifespan.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(recycling.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -38,7 +38,7 @@ def test_by_tasks(clock: list[float]) -> None:
 def test_by_memory_which_is_looked_at_once_a_second(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     found = begun(max_memory=50, max_time=1000)
     assert found.next_look == 101.0
-    monkeypatch.setattr(lifespan, "memory_held", lambda: 51 * MEGABYTE)
+    monkeypatch.setattr(recycling, "memory_held", lambda: 51 * MEGABYTE)
     assert found.over() == "it holds 51 MB of memory, more than 50"
     assert MEGABYTE < memory_held() < 10_000 * MEGABYTE
 

@@ -1,15 +1,81 @@
-"""Logs what a worker says about itself: that it started, what still runs when it is asked to stop, how it ended."""
+"""How a worker starts and ends: within somebody else's program, and in the words of its log."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from redrive.observe.logs import TaskLog
 from redrive.worker.config import WorkerConfig
 from redrive.worker.state import WorkerState
 
 logger = logging.getLogger("redrive.worker")
+
+
+async def wait_until_stopped(work: asyncio.Task[None], stop: Callable[[], None]) -> None:
+    """Waits for a worker's task to end. A cancellation asks it to stop, and is passed on when it has; a second one cuts
+    it off. Further ones change nothing: handing back takes seconds at most, and not handing back a whole lease."""
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])  # unlike `await work`, leaves it alone when this is cancelled
+        except asyncio.CancelledError as error:
+            if cancelled is None:
+                stop()
+            elif not work.cancelling():
+                work.cancel()
+            cancelled = error
+    died = not work.cancelled() and work.exception() is not None
+    if cancelled is not None and not died:
+        raise cancelled
+    work.result()
+
+
+class Background:
+    """Runs a worker beside the block of an ``async with``; calls ``on_death`` with what it dies of meanwhile."""
+
+    def __init__(
+        self,
+        run: Coroutine[Any, Any, None],
+        stop: Callable[[str], None],
+        begun: Callable[[], Coroutine[Any, Any, object]],
+        on_death: Callable[[BaseException], None],
+    ) -> None:
+        self._stop = stop
+        self._begun = begun
+        self._on_death = on_death
+        self._task = asyncio.create_task(run, name="redrive-background")
+
+    async def begin(self) -> None:
+        """Starts the worker and waits for its first contact with the store, so that an unusable store is raised here.
+        For one that cannot be reached, the worker waits in the background."""
+        begun = asyncio.create_task(self._begun(), name="redrive-begun")
+        try:
+            await asyncio.wait([begun, self._task], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self.end()
+            raise
+        finally:
+            begun.cancel()
+        if self._task.done():
+            self._task.result()
+        self._task.add_done_callback(self._ended)
+
+    async def end(self) -> None:
+        """Stops the worker and waits until everything that ran has ended or was handed back; raises what the worker
+        died of."""
+        self._stop("the block is left")
+        await self._task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_death(error)
+
+
 MOST_KINDS_LISTED = 10
 
 

@@ -23,7 +23,7 @@ MANY = 1 << 20
 SUSPECT_AFTER = 2  # deaths in a row, where no usual number of them is final
 
 
-class Alone:
+class Suspects:
     """The one suspect among the runs of a worker, which is begun when nothing else runs here. While there is one, the
     worker claims nothing. ``start`` begins it; ``end`` hands back one that is not begun."""
 
@@ -40,7 +40,7 @@ class Alone:
         self._least = min(SUSPECT_AFTER, max(self._max_deaths - 1, 1))  # deaths that make any task a suspect
         self._registry = config.registry
         self._store = store
-        self._life = state.life
+        self._lifecycle = state.lifecycle
         self._runs = state.runs
         self._signal = state.signal
         self._start = start
@@ -48,9 +48,9 @@ class Alone:
         self._waits: Run | None = None
         self._running: Run | None = None
         # How many may be claimed at once: few while claims bring suspects, of which one is kept.
-        self.most: int = MANY
+        self.claim_limit = MANY
 
-    async def suspects(self, tasks: Sequence[Claimed]) -> frozenset[UUID]:
+    async def among(self, tasks: Sequence[Claimed]) -> frozenset[UUID]:
         """Returns those that another dead worker would make final. Only tasks with as many attempts behind them can be,
         so that most claims cost nothing."""
         old = [task for task in tasks if task.attempt > self._least and task.attempt > self._bound(task.kind) > 0]
@@ -62,7 +62,7 @@ class Alone:
                 found = frozenset(task.id for task in old)  # to be alone harms nobody
             else:
                 found = frozenset(task.id for task in old if deaths.get(task.id, 0) >= self._bound(task.kind))
-        self.most = 1 if found else min(2 * self.most, MANY)
+        self.claim_limit = 1 if found else min(2 * self.claim_limit, MANY)
         return found
 
     def _bound(self, kind: str) -> int:
@@ -70,7 +70,7 @@ class Alone:
         most = self._registry.max_deaths_of(kind, self._max_deaths)
         return SUSPECT_AFTER if most is None or most > self._max_deaths else most - 1
 
-    def add(self, run: Run) -> None:
+    def hold_back(self, run: Run) -> None:
         """Takes a suspect, to be begun when it is alone. Others are there to take care of a second one."""
         if self._runs.suspect:
             run.ask_to_stop(StopReason.SHUTDOWN)
@@ -79,14 +79,14 @@ class Alone:
         run.deadline = None  # its time has not begun
         self._waits, self._runs.suspect = run, True
 
-    async def go_on(self) -> None:
+    async def start_if_alone(self) -> None:
         """Begins the suspect if nothing else runs here, or drops it if it was stopped before that."""
         if not self._runs.suspect:
             return
         if self._running is not None and not self._running.awaited:
             self._running = None
         run = self._waits
-        if run is not None and (run.settled or run.stop is not None or self._life.stopping):
+        if run is not None and (run.settled or run.stop is not None or self._lifecycle.stopping):
             self._waits = None
             run.ask_to_stop(StopReason.SHUTDOWN)
             self._end(run)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from redrive.kernel.ports.liveness import Neighbour, Process
-from redrive.worker import machine
-from redrive.worker.machine import Neighbourhood, is_gone, this_process
+from redrive.worker import liveness
+from redrive.worker.liveness import Neighbourhood, is_gone, this_process
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(600)"]
 LEAVES = [
@@ -36,7 +36,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def seen(pid: int) -> Process:
-    stat = machine._stat(Path(f"/proc/{pid}/stat"))
+    stat = liveness._stat(Path(f"/proc/{pid}/stat"))
     assert stat is not None
     return replace(this_process(), pid=pid, birth=stat.birth)
 
@@ -80,14 +80,14 @@ def test_where_the_system_does_not_tell_nobody_is_gone(
     there = seen(child.pid)
     child.kill()
     child.wait()
-    monkeypatch.setattr(machine, "_PROC", tmp_path)
+    monkeypatch.setattr(liveness, "_PROC", tmp_path)
     assert not is_gone(there)
     assert this_process() == Process(there.host, os.getpid())
 
 
 def test_containers_of_one_host_name_are_different_machines() -> None:
     """Two containers on one host may have the same name; their pids mean different processes."""
-    tell = "from redrive.worker.machine import this_process as p; print(p().host, p().pid, p().machine, sep='|')"
+    tell = "from redrive.worker.liveness import this_process as p; print(p().host, p().pid, p().machine, sep='|')"
     inside = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", tell]
     try:
         told = subprocess.run(inside, capture_output=True, text=True, check=True).stdout

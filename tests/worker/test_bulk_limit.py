@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from redrive import App, Bulk, Context
-from redrive.worker import bulk_room
+from redrive.worker import bulk
 
 pytestmark = pytest.mark.anyio
 SLOTS, SIZE, MOST = 10, 5, 20
@@ -24,7 +24,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_a_slow_bulk_kind_fills_neither_memory_nor_slots(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_room, "MOST_IN_CALLS", MOST)
+    monkeypatch.setattr(bulk, "MOST_IN_CALLS", MOST)
     app = App(f"sqlite:///{tmp_path}/redrive.db")
     go_on, ran, other = asyncio.Event(), 0, 0
 
@@ -60,7 +60,7 @@ async def test_a_slow_bulk_kind_fills_neither_memory_nor_slots(
 async def test_a_worker_of_such_a_queue_alone_goes_on_when_a_call_has_ended(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_room, "MOST_IN_CALLS", MOST)
+    monkeypatch.setattr(bulk, "MOST_IN_CALLS", MOST)
     app = App(f"sqlite:///{tmp_path}/redrive.db")
     ended = asyncio.Semaphore(0)
     most = ran = 0
