@@ -18,7 +18,7 @@ from redrive.kernel.machine import Lease, Transition, settle
 from redrive.kernel.ports.store import ClaimRequest, Heartbeat, Store
 from redrive.kernel.task import Claimed, State
 from redrive.remote import ProviderError, RemoteItem, Status
-from redrive.worker.run import outcome_of
+from redrive.worker.runner import outcome_of
 from redrive_kit.conformance.harness import LEASE, Harness
 
 STARTS = ("ok", "transient", "refused")
