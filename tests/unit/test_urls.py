@@ -25,6 +25,7 @@ from redrive.stores import make_store, shown_url
 from redrive.stores.postgres import url as postgres
 from redrive.stores.postgres.store import PostgresStore
 from redrive.stores.sqlite import url as sqlite
+from tests.effort import tries
 
 SECRET = "S3cretPw"
 NOWHERE = "127.0.0.1:1"
@@ -114,7 +115,7 @@ async def used(store: Any) -> None:
 
 
 @pytest.mark.thorough
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=tries(300, 300, 1500), deadline=None)
 @given(urls())
 def test_no_part_of_the_library_shows_a_password(url: str) -> None:
     insist_it_is_not_in(shown_url(url))
@@ -136,7 +137,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_nothing_that_is_opened_shows_a_password(elsewhere: Path) -> None:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=tries(40, 150, 150), deadline=None)
     @given(urls())
     def each(url: str) -> None:
         with refused():
@@ -149,7 +150,7 @@ def test_nothing_that_is_opened_shows_a_password(elsewhere: Path) -> None:
 
 @pytest.mark.thorough
 def test_no_command_shows_a_password(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=tries(20, 20, 60), deadline=None)
     @given(urls(), st.sampled_from([["stats"], ["list", "--json"], ["migrate", "--status"], ["doctor"], ["version"]]))
     def each(url: str, command: list[str]) -> None:
         for arguments, environment in (
