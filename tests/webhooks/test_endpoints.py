@@ -340,7 +340,7 @@ def test_settings_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("by", ["endpoint", "account", "state", "event"])
 def test_a_page_of_deliveries_is_read_by_an_index(by: str, tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "plan.db")
-    connection.executescript((PACKAGE / "migrations/sqlite/0001_webhooks.up.sql").read_text())
+    connection.executescript((PACKAGE / "migrations/sqlite/0001_tables.up.sql").read_text())
     statement = statements("redrive.webhooks", "sqlite.sql")[f"deliveries_by_{by}"]
     plan = connection.execute(f"explain query plan {statement}", ("a", "b", "c", None, "d", None, 10)).fetchall()
     assert "SEARCH d USING INDEX" in str(plan) and "SCAN" not in str(plan), plan
