@@ -22,6 +22,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.erase import Erase
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State
+from redrive.ops.personal_data import count_personal, find_erasable
 from redrive.ops.retention import retention_of
 from tests.batches.conftest import drain, make_app
 from tests.batches.test_batches import counts, service
@@ -84,7 +85,7 @@ async def test_it_goes_with_its_join(app: Any) -> None:
 async def test_what_it_knows_about_somebody_is_erased(app: Any) -> None:
     batch = await app.batch([], name="for bob", meta={"bob": 1}, key="bob", scope="bob")
     store = await app.store()
-    assert (await store.personal("bob"))["batches_rows"] == 1
+    assert (await count_personal(store, "bob"))["batches_rows"] == 1
     await store.apply(Commit(erase=Erase("erased:1", scope="bob")))
     after = await app.batch.get(batch.id)
     assert (after.name, after.meta, after.key, after.scope) == (None, None, None, "erased:1")
@@ -105,7 +106,7 @@ async def test_what_a_batch_consists_of_is_about_whom_it_is_about(app: Any) -> N
     done = [task for task in await store.find(Query(states=(State.COMPLETED,))) if task.kind == "WORK"]
     assert Counter(task.scope for task in done) == {"bob": 4, "eve": 1}
     [eves] = [task.id for task in done if task.scope == "eve"]
-    assert eves in await store.erasable("bob", 100), "it is an item of somebody's batch"
+    assert eves in await find_erasable(store, "bob", 100), "it is an item of somebody's batch"
     assert outer.id in {task.join_id for task in (await store.get_many([eves])).values()}
 
 

@@ -129,9 +129,9 @@ async def money(app: App, account: str = "acme") -> tuple[int, int, int]:
     """Returns what an account can spend, what is frozen, and what was earned in all."""
     store = await app.store()
     return (
-        await store.balance(f"account:{account}"),
-        await store.balance(f"frozen:{account}"),
-        await store.balance("system:revenue"),
+        await store.sql.balance(f"account:{account}"),
+        await store.sql.balance(f"frozen:{account}"),
+        await store.sql.balance("system:revenue"),
     )
 
 

@@ -175,7 +175,7 @@ async def test_what_was_pruned_stays_proven(app: App, provider: Scripted) -> Non
     late = retention_of(app.settings.with_values(history_days=0.000_000_1), app.features)
     for _ in range(3):
         await store.upkeep("prune", late)
-    assert await store.feature_rows("batches", "remote_by_id", str(batch.id)) == []
+    assert await store.sql.feature_rows("batches", "remote_by_id", str(batch.id)) == []
     assert (await verified(app)).ok
     await run_sql(app, named(app, "update TABLE set price = 5").replace("batches_remote", "batches_paid"))
     [problem] = (await verified(app)).problems
@@ -191,6 +191,6 @@ async def test_a_batch_whose_freeze_failed_is_pruned_too(app: App, provider: Scr
     for days, left in ((1.0, (1, 2)), (0.000_000_1, (0, 0))):
         for _ in range(3):
             await store.upkeep("prune", retention_of(app.settings.with_values(history_days=days), app.features))
-        [row] = await store.feature_rows("batches", "remote_left")
+        [row] = await store.sql.feature_rows("batches", "remote_left")
         assert (row["batches"], row["items"]) == left
     assert (await verified(app)).ok

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 async def nothing_is_there(app: App) -> bool:
     store = await app.store()
-    left = await store.feature_rows("batches", "remote_left")
+    left = await store.sql.feature_rows("batches", "remote_left")
     return (
         not await (await service(app)).list() and left == [{"batches": 0, "items": 0}] and not await store.find(Query())
     )

@@ -171,8 +171,8 @@ class RemoteMachine(AppMachine):
             await self._check_batch(batch, rounds)
         events = await store.find(Query(kind="WEBHOOK_EVENT", limit=1000))
         assert len(events) == ended, "each round is told of once"
-        assert sum(batch.frozen for batch in self.batches) == await store.balance("frozen:acme")
-        assert sum(batch.captured for batch in self.batches) == await store.balance("system:revenue")
+        assert sum(batch.frozen for batch in self.batches) == await store.sql.balance("frozen:acme")
+        assert sum(batch.captured for batch in self.batches) == await store.sql.balance("system:revenue")
 
     async def _check_batch(self, batch: RemoteBatch, rounds: dict[tuple[Any, int], int]) -> None:
         store = self.harness.store

@@ -29,7 +29,7 @@ from redrive.errors import RedriveError
 from redrive.feature import Applied
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Commit
-from redrive.kernel.ports.store import Beat, ClaimRequest, Process
+from redrive.kernel.ports.store import Beat, ClaimRequest, Gone, Process
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State
 from redrive.ledger.accounts import TooLittle
@@ -359,7 +359,7 @@ async def test_what_ran_all_the_same_is_charged_once(app: App, provider: Scripte
     late = retention_of(app.settings.with_values(history_days=0.000_000_1), app.features)
     for _ in range(3):
         await store.upkeep("prune", late)
-    [row] = await store.feature_rows("batches", "remote_left")
+    [row] = await store.sql.feature_rows("batches", "remote_left")
     assert (row["batches"], row["items"]) == (0, 0)
     assert (await (await app.operator(ANN)).of(Ledger).verify()).ok, "the books are right without its rows"
 
@@ -439,7 +439,7 @@ async def test_a_batch_of_which_a_piece_is_pruned_is_left_alone(
     assert (await reconciled(app))["asked"] == 0, "nor with all others"
     for _ in range(5):
         await prune_a_piece(app, monkeypatch)
-    [row] = await (await app.store()).feature_rows("batches", "remote_left")
+    [row] = await (await app.store()).sql.feature_rows("batches", "remote_left")
     assert (row["batches"], row["items"]) == (0, 0)
     assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
 
@@ -721,7 +721,7 @@ async def test_dead_workers_fail_no_item_and_time_does(app: App, provider: Scrip
     assert await counts(app, batch) == {"processing": 1}
     store = await app.store()
     [task] = await store.find(Query(kind="BATCH_ITEM_VIDEO", limit=5))
-    assert await store.deaths([task.id]) == {task.id: 10}
+    assert (await store.statuses([task.id]))[task.id].deaths == 10
     await end_overdue(store, 3600.0, never)
     assert await counts(app, batch) == {"processing": 1}
     await age(app, "batches_item", "started_at", 7200)
@@ -768,7 +768,7 @@ async def die_with_it(app: App, queue: str = "batches") -> None:
     await store.beat(Beat("dead", process, (queue,), 4, 0, "0", 0.0, 1.5, 1.0, JUDGEMENT))
     cycle = await store.cycle(Commit(), ClaimRequest("dead", (queue,), 1, 600.0))
     assert len(cycle.claimed) == 1
-    assert await store.bury("dead", process) == 1
+    assert (await store.end_leases(Gone("dead", process)))["dead"].tasks == 1
     worker = app.worker()
     await worker.prepare()
     for duty in ("recover", "recover:batches"):

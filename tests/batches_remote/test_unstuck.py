@@ -27,6 +27,7 @@ from redrive.kernel.task import NewTask, State
 from redrive.ledger.service import FreezeHeld, Ledger
 from redrive.ledger.verify import verify
 from redrive.ops.access import Caller, Role
+from redrive.ops.personal_data import count_personal
 from tests.batches_remote.conftest import Scripted, counts, made, money, rich, run_sql, service, settled, work
 from tests.batches_remote.test_overdue import never
 from tests.worker.conftest import drain
@@ -178,10 +179,12 @@ async def test_an_erasure_of_a_task_leaves_a_batch_that_is_not_settled_its_items
     lanes = [task.id for task in await store.find(Query((State.COMPLETED,), kind="BATCH_ITEM_VIDEO", limit=10))]
     assert lanes
     await store.apply(Commit(erase=Erase("erased:1", tuple(lanes))))
-    assert (await store.personal(None, lanes))["batches_rows"] == 3, "they are told of, and erased when it is settled"
+    assert (await count_personal(store, None, lanes))["batches_rows"] == 3, (
+        "they are told of, and erased when it is settled"
+    )
     assert (await settled(app, batch)).captured == 30
     await store.apply(Commit(erase=Erase("erased:1", tuple(lanes))))
-    assert (await store.personal(None, lanes))["batches_rows"] == 0
+    assert (await count_personal(store, None, lanes))["batches_rows"] == 0
 
 
 async def test_erasing_leaves_the_codes_by_which_items_are_accepted_and_charged(app: App, provider: Scripted) -> None:
@@ -195,8 +198,8 @@ async def test_erasing_leaves_the_codes_by_which_items_are_accepted_and_charged(
     await store.apply(accepted(batch, 2, "ann", "nobody will know"))
 
     async def look() -> tuple[int, int]:
-        [unknown] = await store.feature_rows(FEATURE, "unknown_items", None)
-        return unknown["n"], len(await store.feature_rows(FEATURE, "items_ran", str(batch.id), 10, None))
+        [unknown] = await store.sql.feature_rows(FEATURE, "unknown_items", None)
+        return unknown["n"], len(await store.sql.feature_rows(FEATURE, "items_ran", str(batch.id), 10, None))
 
     assert await look() == (0, 1)
     await store.apply(Commit(erase=Erase("erased:1", scope="bob", rows=1000)))

@@ -13,6 +13,7 @@ import pytest
 
 from redrive import App, Context, Fail
 from redrive.kernel.commit import Commit
+from redrive.kernel.reads import CauseQuery
 from redrive.kernel.records import Put
 from redrive.observe.logs import TaskLog
 from redrive.ops import causes
@@ -41,7 +42,7 @@ async def fail_one(url: str) -> str:
     store = await app.store()
     await app.enqueue("SEND")
     await app.worker(store, Options(stop_when_empty=True), log=TaskLog(style="off")).run()
-    [row] = await store.causes(1)
+    [row] = await store.causes(CauseQuery(1))
     # As another version, or another hand, may have left it.
     body = {"muted_until": datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC).isoformat()[:-6] + "-12:00"}
     await store.apply(Commit(puts=[Put(causes.COLLECTION, row.fingerprint, body)]))

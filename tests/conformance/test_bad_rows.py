@@ -271,5 +271,5 @@ async def worked_off(harness: Harness, store: Store) -> None:
         await harness.tick(store=store)
         await harness.recover(store)
         for task in await harness.claim(10, store=store):
-            known = task.feature is None or task.feature in store.reacting
+            known = task.feature is None or task.feature in store.features.reactions.names
             await harness.settle(task, Completed() if known else HandedBack(), store=store)

@@ -253,4 +253,4 @@ async def test_the_victim_of_a_deadlock_tries_again(harness: PostgresHarness) ->
         await other.execute("select 1 from redrive.account where name = 'alice' for update")
         assert not asked.done()
     assert (await asked).repeated == set()
-    assert await harness.store.balance("bob") == 2
+    assert await harness.store.sql.balance("bob") == 2

@@ -32,6 +32,7 @@ from redrive.ops.access import Caller, Role
 from redrive.ops.audit_rows import ERASE_SUMMARY
 from redrive.ops.doctor import examine
 from redrive.ops.operator.session import Session
+from redrive.ops.personal_data import find_erasable
 from redrive.ops.policy import Policy
 from redrive.stores.schema import load
 from redrive.webhooks import WEBHOOKS, event_task
@@ -296,14 +297,14 @@ async def test_what_it_wrote_into_the_audit_log_goes_by_its_scope(make: Make) ->
     await carried_out(harness, await begun(harness, scope="roberta-smith"))
     assert "roberta-smith" not in repr(await harness.audit())
     assert await erase.preview(harness.store, "roberta-smith", None) == {}
-    assert await harness.store.balance("customer:roberta-smith") == 100, "the books stay as they are"
+    assert await harness.store.sql.balance("customer:roberta-smith") == 100, "the books stay as they are"
 
 
 @pytest.mark.parametrize("by", ["scope", "task"])
 async def test_also_when_nothing_else_is_left(make: Make, by: str) -> None:
     harness = await make(ORDERS)
     await an_order(harness)
-    (task_id,) = await harness.store.erasable(SCOPE, 10)
+    (task_id,) = await find_erasable(harness.store, SCOPE, 10)
     await harness.sql(f"delete from {table(harness, 'task')}")
     scope, task = (SCOPE, None) if by == "scope" else (None, task_id)
     assert await erase.preview(harness.store, scope, task) == {"orders_rows": 1}

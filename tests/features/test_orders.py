@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 async def balances(app: App, *accounts: str) -> list[int]:
     store = await app.store()
-    return [await store.balance(account) for account in accounts]
+    return [await store.sql.balance(account) for account in accounts]
 
 
 async def test_an_order_from_its_placing_to_its_end(app: App) -> None:

@@ -22,8 +22,8 @@ from redrive.kernel.joins import NewJoin
 from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
+from redrive.kernel.ports.reads import get_task
 from redrive.kernel.ports.store import Query
-from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import NewTask, State
 from redrive.stores.joined_steps import LAST

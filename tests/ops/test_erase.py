@@ -21,8 +21,8 @@ from redrive.kernel.joins import NewJoin
 from redrive.kernel.machine import Event
 from redrive.kernel.operation import Action, Operation, Status
 from redrive.kernel.outcome import Completed
-from redrive.kernel.ports.store import Store
-from redrive.kernel.ports.tasks import get_task
+from redrive.kernel.ports.reads import get_task
+from redrive.kernel.ports.store import CauseQuery, Store
 from redrive.kernel.task import State
 from redrive.ops import (
     actions,
@@ -208,7 +208,7 @@ async def a_life(harness: Harness) -> dict[str, UUID]:
     made["paused"] = await harness.enqueue("A", **{**options, "queue": "later"})
     await harness.operate(Event.PAUSE, made["paused"], reason=f"for {SCOPE}")
     await plans.make(harness.store, FailureFilter(scope=SCOPE), "bob")
-    [cause, *_] = await harness.store.causes(1)
+    [cause, *_] = await harness.store.causes(CauseQuery(1))
     await causes.annotate(harness.store, cause.fingerprint, actor="bob", note=f"happens to {SCOPE} only")
     return made
 
@@ -307,7 +307,7 @@ async def test_what_was_erased_cannot_be_retried(harness: Harness) -> None:
         harness.store, FailureFilter(ids=(made["failed"],)), actor="bob", rule=UNRESTRICTED
     )
     assert bulk.skipped == {made["failed"]: "it is erased, not failed or cancelled"}
-    assert await harness.store.cancelled(FailureFilter(kind="A"), limit=10) == []
+    assert await harness.store.failed_ids(FailureFilter(kind="A"), limit=10, cancelled=True) == []
     assert await harness.state(made["failed"]) is State.CANCELLED
     assert (await harness.task(made["failed"])).erased_at is not None
 
@@ -353,8 +353,8 @@ async def test_what_a_cause_quotes_goes_when_nothing_else_is_left(harness: Harne
     ended = await carried_out(harness, await begun(harness, scope=scope, task_id=task_id))
     assert ended.note == erase.NOT_COVERED and ended.erased["causes"] == 1
     assert quoting(await dump(harness)) == []
-    assert sorted(cause.message for cause in await harness.store.causes(10)) == ["bob is out", "erased"]
-    assert [cause.count for cause in await harness.store.causes(10)] == [1, 1]
+    assert sorted(cause.message for cause in await harness.store.causes(CauseQuery(10))) == ["bob is out", "erased"]
+    assert [cause.count for cause in await harness.store.causes(CauseQuery(10))] == [1, 1]
 
 
 async def test_a_pause_named_after_the_person_goes(harness: Harness) -> None:
@@ -678,7 +678,7 @@ async def test_a_scope_that_is_a_word_of_redrives_own(harness: Harness, scope: s
     await others(harness)
     claimed = await harness.running("A", scope="user:bob", max_attempts=1)
     await harness.settle(claimed, failing("boom"))
-    [cause, *_] = await harness.store.causes(1)
+    [cause, *_] = await harness.store.causes(CauseQuery(1))
     await causes.annotate(harness.store, cause.fingerprint, actor="bob", note="call the bank")
     await actions.hold(harness.store, "queue", "mail", actor="bob", reason="it is down")
     plan = await plans.make(harness.store, FailureFilter(kind="A"), "bob", cancelled=True)

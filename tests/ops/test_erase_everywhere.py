@@ -23,6 +23,7 @@ from redrive.kernel.circuit import SetCircuit
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary
+from redrive.kernel.reads import CauseQuery
 from redrive.kernel.records import Put
 from redrive.ops import actions, approvals, causes, drill, erase, operations, requests
 from redrive.ops.alerts.silences import silence
@@ -342,7 +343,7 @@ def fields(value: Any) -> set[str]:
 
 async def test_every_field_of_a_document_is_looked_at_or_not_on_purpose(harness: Harness) -> None:
     await a_life(harness)
-    [cause, *_] = await harness.store.causes(1)
+    [cause, *_] = await harness.store.causes(CauseQuery(1))
     now = (await harness.store.overview()).now
     said: dict[str, Any] = {"note": "n", "owner": "o", "muted_until": now + timedelta(days=1), "resolved": True}
     await causes.annotate(harness.store, cause.fingerprint, actor="bob", **said)

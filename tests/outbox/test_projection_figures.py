@@ -40,7 +40,7 @@ async def costs(world: World) -> dict[str, Cost]:
     found: dict[str, Cost] = {}
     for name, args in STATEMENTS.items():
         async with harness.measure(store) as found[name]:
-            await store.feature_rows("outbox", name, *args)
+            await store.sql.feature_rows("outbox", name, *args)
     return found
 
 

@@ -16,7 +16,7 @@ from redrive.handlers.routing import Routing
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
 from redrive.kernel.joins import NewJoin
-from redrive.kernel.ports.tasks import get_task
+from redrive.kernel.ports.reads import get_task
 from redrive.settings import Options, Route, load_settings
 from redrive.settings.connections import Connection
 from redrive.testing import using

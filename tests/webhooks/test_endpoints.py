@@ -93,7 +93,7 @@ async def test_secrets_are_encrypted_where_a_key_is_set(app_url: str, receiver: 
     store = await plain.store()
 
     async def stored() -> list[str]:
-        return [row["secret"] for row in await store.feature_rows("webhooks", "secrets_page", "", 10)]
+        return [row["secret"] for row in await store.sql.feature_rows("webhooks", "secrets_page", "", 10)]
 
     assert await stored() == [made["secret"]]
     assert WEBHOOKS.examine is not None and WEBHOOKS.dependencies is not None
@@ -302,7 +302,9 @@ async def test_what_is_old_is_removed(app_url: str, receiver: Receiver) -> None:
     assert (await (await endpoints(app)).list(direct=True))["items"] == []
     assert len((await (await endpoints(app)).list())["items"]) == 1
     for table in ("attempts",):
-        assert await (await app.store()).feature_rows("webhooks", table, "01a1e730-71e5-72d7-bad5-92561152cf72") == []
+        assert (
+            await (await app.store()).sql.feature_rows("webhooks", table, "01a1e730-71e5-72d7-bad5-92561152cf72") == []
+        )
     await app.close()
 
 

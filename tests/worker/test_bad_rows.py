@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from redrive import App, State
+from redrive.kernel.ports.reads import get_task
 from redrive.kernel.ports.store import Query
-from redrive.kernel.ports.tasks import get_task
 from redrive.ops import executor
 from redrive.settings import Options
 from redrive.worker import readiness as health

@@ -101,7 +101,7 @@ async def test_what_comes_after_it_and_needs_the_same_waits_with_it(app: App, po
         assert worker.settling.blocked._lines.keys() == {(None, "paying")}
         await mine.execute("rollback")
         assert {(await ended(app, task.id)).attempt_count for task in (first, second)} == {1}
-    assert await (await app.store()).balance("revenue") == 3
+    assert await (await app.store()).sql.balance("revenue") == 3
     await mine.close()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from redrive import Context, State
 from redrive.kernel.commit import Commit
-from redrive.kernel.ports.store import Beat, ClaimRequest, Judgement, Process, Store
+from redrive.kernel.ports.store import Beat, ClaimRequest, Gone, Judgement, Process, Store
 from redrive_kit.conformance.harness import JUDGEMENT
 from tests.worker.conftest import MakeApp, drain
 
@@ -34,4 +34,4 @@ async def _die_with_all(store: Store, judgement: Judgement) -> None:
     await store.beat(Beat("dead", Process("host", 1), ("default",), 4, 0, "0", 0.0, 1.5, 1.0, judgement))
     cycle = await store.cycle(Commit(), ClaimRequest("dead", ("default",), SUSPECTS, 600.0))
     assert len(cycle.claimed) == SUSPECTS
-    assert await store.bury("dead", Process("host", 1)) == SUSPECTS
+    assert (await store.end_leases(Gone("dead", Process("host", 1))))["dead"].tasks == SUSPECTS

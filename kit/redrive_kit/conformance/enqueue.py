@@ -13,8 +13,8 @@ from redrive.errors import InvalidInput, StoreError, TooManyNames
 from redrive.kernel.commit import Commit, Declare, Fire, KnownNames, Schedule
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Cancel, Completed
+from redrive.kernel.ports.reads import get_task
 from redrive.kernel.ports.store import Query
-from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.task import State
 from redrive_kit.conformance.harness import TERMINAL, Harness
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.outcome import Completed, Fail, Outcome
-from redrive.kernel.ports.store import Query
+from redrive.kernel.ports.store import CauseQuery, Query
 from redrive.kernel.task import State
 from redrive_kit.conformance.harness import TERMINAL, Harness, failing
 
@@ -251,7 +252,7 @@ class TestFailed:
         trends = await harness.store.trends([fingerprint, "nobody"], since)
         assert [n for _, n in trends[fingerprint]] in ([2, 1], [1, 1, 1])  # the second on the other side of an hour
         assert trends["nobody"] == []
-        (group,) = await harness.store.causes_of([fingerprint, "nobody"])
+        (group,) = await harness.store.causes(CauseQuery(fingerprints=[fingerprint, "nobody"]))
         assert (group.fingerprint, group.count) == (fingerprint, 3)
 
 
@@ -263,7 +264,7 @@ class TestGivenUp:
         waiting = await harness.enqueue("A")
         await harness.operate(Event.CANCEL, third, second, first, waiting)
         kept = await fail(harness)
-        search = harness.store.cancelled
+        search = partial(harness.store.failed_ids, cancelled=True)
 
         async def ids(which: FailureFilter, **bounds: Any) -> list[UUID]:
             return [one.id for one in await search(which, limit=100, **bounds)]
@@ -286,7 +287,7 @@ class TestGivenUp:
             FailureFilter(until=letters[second], kind="A"): [first],
         }.items():
             assert await ids(which) == wanted, which
-            assert (await harness.store.cancelled_end(which))[1] == len(wanted)
+            assert (await harness.store.failed_end(which, cancelled=True))[1] == len(wanted)
         await harness.operate(Event.REDRIVE, second)
         assert await ids(FailureFilter()) == [first, third]
 
@@ -295,13 +296,16 @@ class TestGivenUp:
         first, other = await fail(harness), await fail(harness)
         await harness.operate(Event.CANCEL, first, other)
         assert await fail(harness, INVALID, "B", id=first, scope="s") == first
-        assert [one.id for one in await harness.store.cancelled(FailureFilter(), limit=9)] == [other], (
-            "it is failed now"
-        )
-        assert (await harness.store.cancelled_end(FailureFilter()))[1] == 1
+        assert [one.id for one in await harness.store.failed_ids(FailureFilter(), limit=9, cancelled=True)] == [
+            other
+        ], "it is failed now"
+        assert (await harness.store.failed_end(FailureFilter(), cancelled=True))[1] == 1
         await harness.operate(Event.CANCEL, first)
-        assert [one.id for one in await harness.store.cancelled(FailureFilter(), limit=9)] == [other, first]
-        assert (await harness.store.cancelled_end(FailureFilter()))[1] == 2
+        assert [one.id for one in await harness.store.failed_ids(FailureFilter(), limit=9, cancelled=True)] == [
+            other,
+            first,
+        ]
+        assert (await harness.store.failed_end(FailureFilter(), cancelled=True))[1] == 2
         assert (await harness.store.statuses([first]))[first].kind == "B"
 
         bulk = BulkAction("b1", "ann", "TASK_RETRY_BATCH", "why")

@@ -22,6 +22,7 @@ from redrive.kernel.failure import failure
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Event, Lease, Policy, Transition, settle
 from redrive.kernel.outcome import Expired, Fail, Failed, Outcome, Retry
+from redrive.kernel.ports.reads import get_task
 from redrive.kernel.ports.store import (
     Beat,
     ClaimRequest,
@@ -34,7 +35,6 @@ from redrive.kernel.ports.store import (
     Store,
     TickResult,
 )
-from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.task import AuditRow, Claimed, NewTask, State, Task
 from redrive_kit.conformance.options import ClaimOptions, TaskOptions
 from redrive_kit.conformance.probe import PROBE
@@ -224,7 +224,9 @@ class Harness(ABC):
     async def look_for_expired(self, store: Store | None = None, limit: int = 50) -> list[Transition]:
         """Returns what recovery would do: of plain tasks, then of each feature that the store knows."""
         looked = store or self.store
-        found = [lease for name in (None, *looked.reacting) for lease in await looked.expired(limit, name)]
+        found = [
+            lease for name in (None, *looked.features.reactions.names) for lease in await looked.expired(limit, name)
+        ]
         return [settle(lease, Expired(), POLICY, 0.5) for lease in found]
 
     async def recover(self, store: Store | None = None) -> set[UUID]:

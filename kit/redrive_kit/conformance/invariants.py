@@ -16,8 +16,8 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, Released, Snooze
+from redrive.kernel.ports.reads import get_task
 from redrive.kernel.ports.store import Query, Store
-from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.task import State
 from redrive_kit.conformance.harness import LEASE, RETRY_AT_ONCE, Harness, failing, operator_move
 from redrive_kit.conformance.outcomes import SETTLED
@@ -114,7 +114,7 @@ class TestInvariants:
 
         for start in range(0, 40, 8):
             await asyncio.gather(*(move(n, (harness.store, other)[n % 2]) for n in range(start, start + 8)))
-            balances = {name: await harness.store.balance(name) for name in accounts}
+            balances = {name: await harness.store.sql.balance(name) for name in accounts}
             assert sum(balances.values()) == 0
             assert all(balances[name] >= 0 for name in accounts[:3])
 
@@ -123,9 +123,9 @@ class TestInvariants:
             transitions=[harness.decide(claimed, Completed())],
             postings=[Posting("batch-1", (("system:world", -7), ("bob", 7)))],
         )
-        before = await harness.store.balance("bob")
+        before = await harness.store.sql.balance("bob")
         await asyncio.gather(harness.store.apply(settling), other.apply(settling), harness.store.apply(settling))
-        assert await harness.store.balance("bob") == before + 7
+        assert await harness.store.sql.balance("bob") == before + 7
 
     @pytest.mark.parametrize("skew", [timedelta(days=-3), timedelta(hours=1), timedelta(days=3)], ids=str)
     async def test_invariant_6_no_clock_but_the_stores_decides(self, harness: Harness, skew: timedelta) -> None:

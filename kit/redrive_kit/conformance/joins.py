@@ -19,7 +19,7 @@ from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Cancel, Completed, Outcome, Released, Retry, Snooze
 from redrive.kernel.payload import encode
-from redrive.kernel.ports.tasks import get_task
+from redrive.kernel.ports.reads import get_task
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import Claimed, NewTask, State
 from redrive_kit.conformance.harness import LEASE, RETRY_AT_ONCE, TERMINAL, Harness, operator_move
@@ -429,7 +429,7 @@ class TestJoins:
         for again in (False, True):
             applied = await harness.store.apply(commit, again=again)
             assert [(answer.id, answer.created) for answer in applied.enqueued] == [(task.id, True)]
-        assert await group.counts() == (1, 0, 0, 0) and await harness.store.balance("ann") == 5
+        assert await group.counts() == (1, 0, 0, 0) and await harness.store.sql.balance("ann") == 5
 
     async def test_one_that_is_left_open_is_told_of(self, harness: Harness) -> None:
         group = Group(harness, is_open=True)

@@ -34,7 +34,7 @@ class TestLedger:
     async def test_a_posting_moves_money(self, harness: Harness) -> None:
         assert await post(harness, grant("g1", "alice", 100)) == set()
         await post(harness, charge("c1", "alice", 30))
-        balances = [await harness.store.balance(name) for name in ("alice", "revenue", WORLD, "nobody")]
+        balances = [await harness.store.sql.balance(name) for name in ("alice", "revenue", WORLD, "nobody")]
         assert balances == [70, 30, -100, 0]
         assert sum(balances) == 0
 
@@ -46,7 +46,7 @@ class TestLedger:
 
     async def test_one_account_in_several_entries(self, harness: Harness) -> None:
         await post(harness, Posting("p", ((WORLD, -10), ("alice", 7), ("alice", 3))))
-        assert await harness.store.balance("alice") == 10
+        assert await harness.store.sql.balance("alice") == 10
 
     @pytest.mark.parametrize("amount", [0.5, 5.0, True, 2**62, 10**30, "5", None])
     async def test_amounts_are_whole_numbers(self, amount: Any) -> None:
@@ -71,13 +71,13 @@ class TestLedger:
         for other in (grant("g", "alice", 1), grant("g", "bob", 100)):
             with pytest.raises(InvalidInput, match="was posted before, with other entries"):
                 await post(harness, other)
-        assert [await harness.store.balance(name) for name in ("alice", "bob")] == [100, 0]
+        assert [await harness.store.sql.balance(name) for name in ("alice", "bob")] == [100, 0]
 
     async def test_a_repeated_key_is_applied_once(self, harness: Harness) -> None:
         await post(harness, grant("g1", "alice", 100))
         assert await post(harness, grant("g1", "alice", 100)) == {"g1"}
         assert await post(harness, grant("g2", "alice", 1), grant("g2", "alice", 1)) == {"g2"}
-        assert await harness.store.balance("alice") == 101
+        assert await harness.store.sql.balance("alice") == 101
 
     async def test_a_repeated_key_is_applied_once_under_concurrency(self, harness: Harness) -> None:
         other = await harness.another()
@@ -85,7 +85,7 @@ class TestLedger:
             *(store.apply(Commit(postings=[grant("g1", "alice", 10)])) for store in (harness.store, other) * 10)
         )
         assert sorted(len(answer.repeated) for answer in answers) == [0] + [1] * 19
-        assert await harness.store.balance("alice") == 10
+        assert await harness.store.sql.balance("alice") == 10
 
     async def test_an_overdraft_rolls_the_whole_commit_back(self, harness: Harness) -> None:
         await post(harness, grant("g1", "alice", 10))
@@ -99,7 +99,7 @@ class TestLedger:
         with pytest.raises(InvalidInput, match="account 'alice' would go below zero") as refused:
             await harness.store.apply(commit)
         assert "system:" in (refused.value.hint or "")
-        assert await harness.store.balance("alice") == 10 and await harness.store.balance("revenue") == 0
+        assert await harness.store.sql.balance("alice") == 10 and await harness.store.sql.balance("revenue") == 0
         assert await harness.totals() == {("default", "A", State.RUNNING): 1}
         assert await harness.audit() == []
         assert await post(harness, charge("c1", "alice", 4)) == set()
@@ -116,7 +116,7 @@ class TestLedger:
             return_exceptions=True,
         )
         assert sum(isinstance(answer, InvalidInput) for answer in answers) == 10
-        assert [await harness.store.balance(a) for a in ("alice", "revenue", WORLD)] == [0, 100, -100]
+        assert [await harness.store.sql.balance(a) for a in ("alice", "revenue", WORLD)] == [0, 100, -100]
 
     async def test_crossing_transfers_do_not_deadlock(self, harness: Harness) -> None:
         other = await harness.another()
@@ -128,7 +128,7 @@ class TestLedger:
             await (harness.store if n % 3 else other).apply(Commit(postings=[posting]))
 
         await asyncio.gather(*(move(n) for n in range(40)))
-        assert await harness.store.balance("alice") + await harness.store.balance("bob") == 2000
+        assert await harness.store.sql.balance("alice") + await harness.store.sql.balance("bob") == 2000
 
     async def test_several_postings_in_any_order_do_not_deadlock(self, harness: Harness) -> None:
         other = await harness.another()
@@ -139,11 +139,11 @@ class TestLedger:
             await (harness.store if n % 3 else other).apply(Commit(postings=postings if n % 2 else postings[::-1]))
 
         await asyncio.gather(*(move(n) for n in range(40)))
-        assert [await harness.store.balance(a) for a in ("alice", "bob", "revenue", "costs")] == [960, 960, 40, 40]
+        assert [await harness.store.sql.balance(a) for a in ("alice", "bob", "revenue", "costs")] == [960, 960, 40, 40]
 
     async def test_postings_are_made_in_their_order(self, harness: Harness) -> None:
         """What the first brings, the second may spend; not the other way round."""
         with pytest.raises(InvalidInput, match="below zero"):
             await post(harness, charge("c", "alice", 5), grant("g", "alice", 5))
         assert await post(harness, grant("g", "alice", 5), charge("c", "alice", 5)) == set()
-        assert [await harness.store.balance(a) for a in ("alice", "revenue")] == [0, 5]
+        assert [await harness.store.sql.balance(a) for a in ("alice", "revenue")] == [0, 5]

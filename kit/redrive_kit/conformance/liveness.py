@@ -11,7 +11,7 @@ from redrive.ids import new_id
 from redrive.kernel.commit import Drain
 from redrive.kernel.machine import MAX_CUT_OFFS, Event
 from redrive.kernel.outcome import Completed, Outcome, Retry, Snooze
-from redrive.kernel.ports.store import Dead, Heartbeat, Judgement, Process
+from redrive.kernel.ports.store import Dead, Gone, Heartbeat, Judgement, Process, Silent
 from redrive.kernel.task import Claimed, State
 from redrive_kit.conformance.harness import BEAT, DEAD_AFTER, JUDGEMENT, LEASE, RETRY_AT_ONCE, Harness, failing
 
@@ -19,9 +19,20 @@ LONG = 600.0
 LONG_LEASES = Judgement(DEAD_AFTER, LONG)  # nobody of the fleet is forgotten while a test lasts
 
 
+async def deaths(harness: Harness, ids: list[UUID]) -> dict[UUID, int]:
+    """Those of these tasks that were aboard workers that were lost, and how many."""
+    return {one.id: one.deaths for one in (await harness.store.statuses(ids)).values() if one.deaths}
+
+
+async def end_gone(harness: Harness, worker: str, process: Process) -> int | None:
+    """How many leases ended with a process that is gone; None where it had been declared dead, or is another."""
+    ended = await harness.store.end_leases(Gone(worker, process))
+    return ended[worker].tasks if worker in ended else None
+
+
 async def judge(harness: Harness, worker: str, by: Judgement = JUDGEMENT) -> dict[str, int]:
     """Lets a worker judge; returns how many tasks each of the dead had."""
-    return {name: dead.tasks for name, dead in (await harness.store.judge(worker, by)).items()}
+    return {name: dead.tasks for name, dead in (await harness.store.end_leases(Silent(worker, by))).items()}
 
 
 class TestLiveness:
@@ -104,13 +115,15 @@ class TestLiveness:
         await harness.advance(4)
         await harness.beat("judge", judgement=LONG_LEASES)
         assert not await harness.claim(), "the dead have all places of this kind"
-        assert await harness.store.judge("judge", LONG_LEASES) == {name: Dead(1, True) for name in ("a", "b")}
+        assert await harness.store.end_leases(Silent("judge", LONG_LEASES)) == {
+            name: Dead(1, True) for name in ("a", "b")
+        }
         await harness.let_beat(16, "judge")
         assert await judge(harness, "judge", LONG_LEASES) == {}, "that one is not the only one, though it is by now"
         await harness.let_beat(4, "judge")
-        assert await harness.store.judge("judge", LONG_LEASES) == {"c": Dead(1, True)}
+        assert await harness.store.end_leases(Silent("judge", LONG_LEASES)) == {"c": Dead(1, True)}
         assert await harness.recover() == {task.id for task in held}
-        assert await harness.store.deaths([task.id for task in held]) == {}
+        assert await deaths(harness, [task.id for task in held]) == {}
         for task in held:
             row = await harness.task(task.id)
             assert (row.state, row.attempt_count, row.max_attempts) == (State.QUEUED, 0, 3), "as if it had been stopped"
@@ -127,7 +140,7 @@ class TestLiveness:
                 await harness.beat(name)
             assert {claimed.id for claimed in await harness.claim(2, worker=lost[0], lease=LONG)} == {task}
             await harness.let_beat(64, "judge")
-            found = await harness.store.judge("judge", LONG_LEASES)
+            found = await harness.store.end_leases(Silent("judge", LONG_LEASES))
             assert found == {lost[0]: Dead(1, True), lost[1]: Dead(0, True)}
             assert await harness.recover() == {task}
             await harness.let_beat(60, "judge")
@@ -140,17 +153,17 @@ class TestLiveness:
         await self._cut_off(harness, MAX_CUT_OFFS, task)
         row = await harness.task(task)
         assert (row.state, row.attempt_count, row.max_attempts) == (State.QUEUED, 0, 1)
-        assert await harness.store.deaths([task]) == {}
-        for deaths in (1, 2):
+        assert await deaths(harness, [task]) == {}
+        for died in (1, 2):
             await self._cut_off(harness, 1, task)
-            assert await harness.store.deaths([task]) == {task: deaths}
+            assert await deaths(harness, [task]) == {task: died}
         await self._cut_off(harness, 1, task)
         row = await harness.task(task)
         assert (row.state, row.error_reason) == (State.FAILED, "worker_lost")
         assert f"{MAX_CUT_OFFS} times" in (row.error_message or ""), "it says what came before"
         assert await harness.operate(Event.REDRIVE, task)
         await self._cut_off(harness, MAX_CUT_OFFS, task)
-        assert await harness.store.deaths([task]) == {}, "an operator's retry begins anew"
+        assert await deaths(harness, [task]) == {}, "an operator's retry begins anew"
         await harness.check_totals()
 
     @pytest.mark.parametrize("outcome", [Snooze(0), RETRY_AT_ONCE])
@@ -160,7 +173,7 @@ class TestLiveness:
         for _ in range(2):
             await self._cut_off(harness, MAX_CUT_OFFS, task)
             assert await harness.settle(await harness.claim_one(), outcome)
-        assert await harness.store.deaths([task]) == {}
+        assert await deaths(harness, [task]) == {}
         await harness.check_totals()
 
     async def test_of_two_one_may_say_that_the_other_is_dead(self, harness: Harness) -> None:
@@ -172,9 +185,9 @@ class TestLiveness:
         await harness.beat("b")
         assert await judge(harness, "judge") == {}, "a might come back as well"
         await harness.let_beat(DEAD_AFTER + 1, "b", "judge")
-        assert await harness.store.judge("judge", JUDGEMENT) == {"a": Dead(1, False)}
+        assert await harness.store.end_leases(Silent("judge", JUDGEMENT)) == {"a": Dead(1, False)}
         assert await harness.recover() == {held[0].id}
-        assert await harness.store.deaths([held[0].id]) == {held[0].id: 1}
+        assert await deaths(harness, [held[0].id]) == {held[0].id: 1}
         await harness.let_beat(DEAD_AFTER + 1, "judge")
         assert await judge(harness, "judge") == {"b": 1}
 
@@ -198,7 +211,7 @@ class TestLiveness:
             if await judge(harness, "judge", LONG_LEASES):
                 break
         assert await harness.recover() == {held.id}
-        assert await harness.store.deaths([held.id]) == {}
+        assert await deaths(harness, [held.id]) == {}
 
     async def test_the_first_of_many_to_be_missed_is_not_judged(self, harness: Harness) -> None:
         """All are cut off at once, and their last beats were not at one time."""
@@ -241,9 +254,9 @@ class TestLiveness:
         assert await judge(harness, "judge", LONG_LEASES) == {"a": 1, "b": 0}
         assert (await harness.beat("a")).declared
         assert await harness.renew(held, LONG)
-        assert await harness.store.bury("a", Process("host", 1)) == 1
+        assert await end_gone(harness, "a", Process("host", 1)) == 1
         assert await harness.recover() == {held.id}
-        assert await harness.store.deaths([held.id]) == {held.id: 1}
+        assert await deaths(harness, [held.id]) == {held.id: 1}
 
     async def test_those_who_are_long_gone_are_not_most(self, harness: Harness) -> None:
         for name in ("a", "b", "c", "judge"):
@@ -352,11 +365,11 @@ class TestLiveness:
     async def test_a_process_that_was_seen_to_end_is_buried_at_once(self, harness: Harness) -> None:
         await harness.beat("child", pid=1)
         held = await self._held_by(harness, "child")
-        assert await harness.store.bury("child", Process("host", 2)) is None, "that is another process"
+        assert await end_gone(harness, "child", Process("host", 2)) is None, "that is another process"
         assert await harness.recover() == set()
-        assert await harness.store.bury("child", Process("host", 1)) == 1
+        assert await end_gone(harness, "child", Process("host", 1)) == 1
         assert await harness.recover() == {held.id}
-        assert await harness.store.bury("nobody", Process("host", 1)) is None
+        assert await end_gone(harness, "nobody", Process("host", 1)) is None
         assert await harness.settle(await harness.claim_one(), Completed())
 
     async def test_workers_of_one_machine_know_each_others_processes(self, harness: Harness) -> None:
@@ -376,18 +389,18 @@ class TestLiveness:
         process = heard["dead"].process
         assert (await harness.beat("old", pid=6)).neighbours == {}, "it does not know where it is"
         later = Process("host", 8, "boot", 81)
-        assert await harness.store.bury("dead", later) is None, "the pid is another's by now"
+        assert await end_gone(harness, "dead", later) is None, "the pid is another's by now"
         assert await harness.recover() == set()
-        assert await harness.store.bury("dead", replace(process, host="another")) is None
-        assert await harness.store.bury("dead", replace(process, machine="boot, another pid namespace")) is None
-        assert await harness.store.bury("dead", process) == 1
-        assert await harness.store.bury("dead", process) is None, "once"
+        assert await end_gone(harness, "dead", replace(process, host="another")) is None
+        assert await end_gone(harness, "dead", replace(process, machine="boot, another pid namespace")) is None
+        assert await end_gone(harness, "dead", process) == 1
+        assert await end_gone(harness, "dead", process) is None, "once"
         workers = {one.id: one.dead for one in (await harness.store.overview()).workers}
         assert workers["dead"] and not any(dead for name, dead in workers.items() if name != "dead"), (
             "everybody sees it"
         )
         assert await harness.recover() == {held.id}
-        assert await harness.store.deaths([held.id]) == {held.id: 1}, "it is certain, so it counts"
+        assert await deaths(harness, [held.id]) == {held.id: 1}, "it is certain, so it counts"
         assert (await harness.beat("w1", pid=9, birth=90)).neighbours == {}
 
     async def test_a_process_of_the_same_name_host_and_pid_is_another_by_its_birth(self, harness: Harness) -> None:
@@ -418,7 +431,7 @@ class TestLiveness:
             claimed = await harness.claim_one(worker="dead", lease=LONG)
             assert (claimed.attempt, claimed.max_attempts) == (attempt, attempt)
             await self._die(harness, claimed)
-        assert await harness.store.deaths([claimed.id]) == {claimed.id: 2}
+        assert await deaths(harness, [claimed.id]) == {claimed.id: 2}
         claimed = await harness.claim_one(worker="dead", lease=LONG)
         assert await harness.settle(claimed, failing())
         assert (await harness.task(claimed.id)).state is State.FAILED, "its own failure does"
@@ -434,7 +447,7 @@ class TestLiveness:
         assert await harness.operate(Event.REDRIVE, claimed.id)
         task = await harness.task(claimed.id)
         assert (task.attempt_count, task.max_attempts) == (0, 10), "an operator gives it all of them again"
-        assert await harness.store.deaths([claimed.id]) == {}
+        assert await deaths(harness, [claimed.id]) == {}
         await harness.check_totals()
 
     @pytest.mark.parametrize("outcome", [Snooze(0), RETRY_AT_ONCE])
@@ -445,12 +458,12 @@ class TestLiveness:
             for _ in range(2):
                 await self._die(harness, await harness.claim_one(worker="dead", lease=LONG))
             claimed = await harness.claim_one()
-            assert await harness.store.deaths([claimed.id]) == {claimed.id: 2}
+            assert await deaths(harness, [claimed.id]) == {claimed.id: 2}
             assert await harness.settle(claimed, outcome)
             task = await harness.task(claimed.id)
             retried = used + 1 if isinstance(outcome, Retry) else 0
             assert (task.attempt_count, task.max_attempts) == (retried, 10), "what died with its workers is given back"
-            assert await harness.store.deaths([claimed.id]) == {}
+            assert await deaths(harness, [claimed.id]) == {}
         for _ in range(3):
             claimed = await harness.claim_one(worker="dead", lease=LONG)
             await harness.store.renew([(claimed.id, claimed.token)], LONG, {claimed.id: '{"percent": 50}'})
@@ -464,12 +477,12 @@ class TestLiveness:
             claimed = await harness.claim_one(worker="dead", lease=LONG)
             await self._die(harness, claimed)
         claimed = await harness.claim_one(worker="dead", lease=LONG)
-        await harness.store.set_apart([(claimed.id, claimed.token)], True)
+        await harness.store.mark_waiting([(claimed.id, claimed.token)], True)
         await self._die(harness, claimed)
         task = await harness.task(claimed.id)
         assert (task.state, task.attempt_count) == (State.QUEUED, 2)
         claimed = await harness.claim_one(worker="dead", lease=LONG)
-        await harness.store.set_apart([(claimed.id, claimed.id)], True)  # under somebody else's token
+        await harness.store.mark_waiting([(claimed.id, claimed.id)], True)  # under somebody else's token
         await self._die(harness, claimed)
         assert (await harness.task(claimed.id)).error_reason == "worker_lost"
 

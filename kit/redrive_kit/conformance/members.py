@@ -60,6 +60,6 @@ class TestMembers:
         which = FailureFilter(join=join)
         assert [one.id for one in await harness.store.failed_ids(which, limit=9)] == found[State.FAILED]
         assert await harness.store.count_failed(which) == 3
-        assert (await harness.store.cancelled_end(which))[1] == 0
+        assert (await harness.store.failed_end(which, cancelled=True))[1] == 0
         [failed] = await harness.store.failed(which, limit=1)
         assert which.unlike(failed) is None and FailureFilter(join=str(new_id())).unlike(failed) is not None

@@ -12,7 +12,7 @@ from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, HandedBack, Snooze
 from redrive.kernel.payload import encode
-from redrive.kernel.ports.tasks import get_task
+from redrive.kernel.ports.reads import get_task
 from redrive.kernel.reactions import Rows
 from redrive.kernel.task import Claimed, State
 from redrive_kit.conformance.harness import LEASE, RETRY_AT_ONCE, TERMINAL, Harness
@@ -26,7 +26,7 @@ async def probed(harness: Harness, **facts: object) -> Claimed:
 
 async def seen(harness: Harness, claimed: Claimed) -> list[tuple[str, str]]:
     """Where the probe was told that the task was, and where it went."""
-    rows = await harness.store.feature_rows("probe", "all", harness.as_argument(claimed.id))
+    rows = await harness.store.sql.feature_rows("probe", "all", harness.as_argument(claimed.id))
     return [(row["was"], row["state"]) for row in rows]
 
 
@@ -40,7 +40,7 @@ class TestReactions:
         task = await harness.task(claimed.id)
         assert (task.state, task.result, task.feature) == (State.COMPLETED, 5, "probe")
         assert await seen(harness, claimed) == [("running", "completed")]
-        assert await harness.store.balance("ann") == 70
+        assert await harness.store.sql.balance("ann") == 70
         assert await harness.state(following) is State.QUEUED
         assert [row.action for row in await harness.audit(task_id=claimed.id)] == ["PROBE_DONE"]
         await harness.check_totals()
@@ -120,7 +120,7 @@ class TestReactions:
         for _ in range(2):
             assert await harness.settle(claimed, Completed(), again=True)
         assert await seen(harness, claimed) == [("running", "completed")]
-        assert await harness.store.balance("ann") == 70
+        assert await harness.store.sql.balance("ann") == 70
 
     async def test_one_that_fails_keeps_the_task_as_it_was(self, harness: Harness) -> None:
         claimed = await probed(harness, **{"raise on": "completed"})

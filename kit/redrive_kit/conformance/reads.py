@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,8 +11,8 @@ import pytest
 from redrive.ids import new_id
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
-from redrive.kernel.ports.store import Query
-from redrive.kernel.ports.tasks import get_task
+from redrive.kernel.ports.reads import get_task
+from redrive.kernel.ports.store import CauseQuery, Query
 from redrive.kernel.task import State
 from redrive_kit.conformance.harness import TERMINAL, Harness, failing
 
@@ -37,7 +38,8 @@ class TestReads:
     async def test_a_store_is_known_by_itself(self, harness: Harness) -> None:
         """Also where another process has it open, by another spelling of its URL."""
         another = await harness.another()
-        assert await another.identity() == await harness.store.identity()
+        one, other = await another.diagnose(brief=True), await harness.store.diagnose(brief=True)
+        assert one.identity and one.identity == other.identity
 
     async def test_since_when_each_kind_waits(self, harness: Harness) -> None:
         """Of what could run; kinds behind the first 100 of their queue are not looked for."""
@@ -49,9 +51,13 @@ class TestReads:
         await harness.enqueue("C", delay=60.0)
         await harness.failed("D", queue="third")
         times = {"A": (await harness.task(first)).created_at, "B": (await harness.task(alone)).created_at}
-        assert await harness.store.oldest_kinds() == times
+        oldest = (await harness.store.figures()).oldest_kinds
+        assert oldest.keys() == times.keys()
+        assert all(at and abs(oldest[kind] - at) < timedelta(seconds=1) for kind, at in times.items())
         await harness.operate(Event.CANCEL, first)
-        assert (await harness.store.oldest_kinds())["B"] == (await harness.task(behind)).created_at
+        since = (await harness.store.figures()).oldest_kinds["B"]
+        made = (await harness.task(behind)).created_at
+        assert made and abs(since - made) < timedelta(seconds=1)
 
     async def test_every_state_is_found(self, harness: Harness) -> None:
         made = await one_of_each(harness)
@@ -147,14 +153,14 @@ class TestReads:
         for cause in ("one", "two", "three"):
             await harness.settle(await harness.running(max_attempts=1), failing(cause))
             await harness.advance(1)
-        latest = await harness.store.causes(2)
+        latest = await harness.store.causes(CauseQuery(2))
         assert [cause.message for cause in latest] == ["three", "two"]
         place = (latest[-1].last_seen, latest[-1].fingerprint)
-        assert [cause.message for cause in await harness.store.causes(2, before=place)] == ["one"]
+        assert [cause.message for cause in await harness.store.causes(CauseQuery(2, before=place))] == ["one"]
         # One that comes back while somebody turns pages is not met twice, and hides nobody.
         await harness.settle(await harness.running(max_attempts=1), failing("one"))
         await harness.settle(await harness.running(max_attempts=1), failing("four"))
-        assert await harness.store.causes(2, before=place) == []
-        assert {group.message for group in await harness.store.causes(9)} == {"one", "two", "three", "four"}
+        assert await harness.store.causes(CauseQuery(2, before=place)) == []
+        assert {group.message for group in await harness.store.causes(CauseQuery(9))} == {"one", "two", "three", "four"}
         await harness.store.upkeep("fold")
-        assert {group.message for group in await harness.store.causes(9)} == {"one", "two", "three", "four"}
+        assert {group.message for group in await harness.store.causes(CauseQuery(9))} == {"one", "two", "three", "four"}

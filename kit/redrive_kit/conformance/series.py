@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ async def send_all(harness: Harness, sheet_id: str, kinds: Mapping[str, Tally], 
     await (store or harness.store).tick(beat)
 
 
-async def found(harness: Harness, resolution: Resolution = Resolution.MINUTE, **which: str) -> dict[Key, Tally]:
+async def found(harness: Harness, resolution: Resolution = Resolution.MINUTE, **which: Any) -> dict[Key, Tally]:
     """Everything there is of one resolution, added up over time."""
     since = await harness.store.now() - LONG_AGO
     sums: dict[Key, Document] = {}
@@ -83,7 +84,9 @@ class TestSeries:
                 queue = (await found(harness, resolution, queue="default"))["default", ALL]
                 assert (queue.completed, queue.failed, queue.failures) == (5, 1, {"network": 1})
                 assert await completed(harness, resolution) == 5
-            ended = await harness.store.ended(await harness.store.now() - LONG_AGO)
+            ended = await harness.store.series(
+                SeriesQuery(Resolution.MINUTE, await harness.store.now() - LONG_AGO, ends=True)
+            )
             assert {(row.kind, row.completed, row.failed) for row in ended} == {("A", 3, 0), ("B", 2, 1)}
         assert await harness.store.upkeep("series") == 0
 

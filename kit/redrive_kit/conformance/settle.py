@@ -12,8 +12,8 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.machine import DeadReason, Event
 from redrive.kernel.outcome import Cancel, Completed, Failed, Released, Retry, Snooze
-from redrive.kernel.ports.store import Query
-from redrive.kernel.ports.tasks import get_task
+from redrive.kernel.ports.reads import get_task
+from redrive.kernel.ports.store import CauseQuery, Query
 from redrive.kernel.task import State
 from redrive_kit.conformance.harness import (
     LEASE,
@@ -157,14 +157,14 @@ class TestSettle:
             assert await fail(by("3new", "2never", "1old"), by("3x", "2y")) == ["1old", "3x"]
         assert await fail(by("3mine"), by("3x", "1old")) == ["3mine", "3x"]
         assert await fail(by("3mine", "1old")) == ["3mine"]  # it has one of its own by now
-        counts = {cause.fingerprint: cause.count for cause in await harness.store.causes(limit=10)}
+        counts = {cause.fingerprint: cause.count for cause in await harness.store.causes(CauseQuery(limit=10))}
         assert counts == {"1old": 3, "1other": 1, "3x": 3, "3mine": 2}
         # One by now: it goes on as the cause that was the first to be found for it.
         for folded in (False, True):
             while folded and await harness.store.upkeep("fold"):
                 pass
             assert await fail(by("3new", "1other"), by("3new", "1never")) == ["1old", "1old"]
-        assert await harness.store.causes_named("3new", 5) == ["1old"]
+        assert [one.fingerprint for one in await harness.store.causes(CauseQuery(5, prefix="3new"))] == ["1old"]
 
     async def test_a_cause_speaks_of_one_task(self, harness: Harness) -> None:
         """Message, kind and summary are those of its sample: whoever looks at one judges the others by its payload."""
@@ -181,7 +181,7 @@ class TestSettle:
             for folded in (False, True):
                 while folded and await harness.store.upkeep("fold"):
                     pass
-                (cause,) = await harness.store.causes(limit=10)
+                (cause,) = await harness.store.causes(CauseQuery(limit=10))
                 assert (cause.message, cause.kind, cause.summary) == said[str(cause.sample_task)]
                 assert cause.count == len(said)
 
@@ -255,7 +255,7 @@ class TestSettle:
         await harness.settle_many([(t, failing(message)) for t, message in zip(claimed, messages, strict=False)])
         await harness.store.upkeep("fold")
         await harness.settle_many([(t, failing("disk full")) for t in claimed[4:]])
-        causes = {cause.message: cause for cause in await harness.store.causes(10)}
+        causes = {cause.message: cause for cause in await harness.store.causes(CauseQuery(10))}
         counted = {message: cause.count for message, cause in causes.items()}
         assert sum(counted.values()) == 7 and len(counted) == 2
         assert counted["disk full"] == 4
@@ -263,7 +263,7 @@ class TestSettle:
         assert full.sample_task in {task.id for task in claimed} and full.first_seen <= full.last_seen
         assert (full.code, full.kind) == ("TASK_EXECUTION_FAILED", "A")
         await harness.store.upkeep("fold")
-        assert {cause.message: cause.count for cause in await harness.store.causes(10)} == counted
+        assert {cause.message: cause.count for cause in await harness.store.causes(CauseQuery(10))} == counted
 
     async def test_the_same_task_twice_in_one_commit_counts_once(self, harness: Harness) -> None:
         claimed = await harness.running()

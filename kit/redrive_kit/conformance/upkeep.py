@@ -7,8 +7,8 @@ from uuid import UUID
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
-from redrive.kernel.ports.store import Query
-from redrive.kernel.ports.tasks import get_task
+from redrive.kernel.ports.reads import get_task
+from redrive.kernel.ports.store import CauseQuery, Query
 from redrive.kernel.records import Put
 from redrive.kernel.retention import RecordRule, Retention
 from redrive.kernel.task import Claimed, State
@@ -189,13 +189,13 @@ class TestUpkeep:
         for days, left in ((15, {quiet, noted, failed}), (10, {noted, failed}), (20, {failed})):
             await harness.advance(days * DAY)
             await tidy(harness)
-            assert {cause.fingerprint for cause in await harness.store.causes(10)} == left
+            assert {cause.fingerprint for cause in await harness.store.causes(CauseQuery(10))} == left
         assert await harness.store.record("cause", noted or "") is None
         [task] = await harness.store.find(Query(states=(State.FAILED,)))
         await harness.operate(Event.CANCEL, task.id)
         await harness.advance(2 * DAY)
         await tidy(harness)
-        assert await harness.store.causes(10) == []
+        assert await harness.store.causes(CauseQuery(10)) == []
 
     async def test_documents_go_by_the_rule_of_their_collection(self, harness: Harness) -> None:
         async def put(collection: str, name: str, state: str = "") -> None:
@@ -226,7 +226,7 @@ class TestUpkeep:
         async with harness.measure(harness.store) as cost:
             assert await harness.store.upkeep("prune", KEEP) == 12_000
         assert cost.scans == []
-        assert await harness.store.causes(10) == []
+        assert await harness.store.causes(CauseQuery(10)) == []
 
     async def test_workers_not_seen_for_long_are_forgotten(self, harness: Harness) -> None:
         await harness.tick("gone")

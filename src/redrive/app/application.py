@@ -32,7 +32,7 @@ from redrive.kernel.circuit import Circuit
 from redrive.kernel.classify import Classification
 from redrive.kernel.commit import Commit, Schedule
 from redrive.kernel.machine import Policy
-from redrive.kernel.ports.tasks import get_task
+from redrive.kernel.ports.reads import get_task
 from redrive.kernel.task import (
     Task,
     check_attempts,

@@ -12,7 +12,7 @@ from uuid import UUID
 from redrive.errors import ConnectionUnknown, InvalidInput, StoreUnavailable, WrongSetting
 from redrive.handlers.routing import Routing
 from redrive.kernel.commit import Commit
-from redrive.kernel.ports.tasks import get_task
+from redrive.kernel.ports.reads import get_task
 from redrive.settings import Settings
 from redrive.stores import is_sqlite
 from redrive.stores.django_tests import refuse_in_tests, remember_names

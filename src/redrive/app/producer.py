@@ -11,7 +11,7 @@ from redrive.handlers.new_task import as_enqueued, stamp
 from redrive.handlers.registry import Registry
 from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
-from redrive.kernel.ports.tasks import get_task
+from redrive.kernel.ports.reads import get_task
 from redrive.kernel.task import Enqueued, NewTask, Task
 from redrive.kernel.trace import split_trace
 from redrive.stores.holder import StoreHolder

@@ -96,7 +96,7 @@ def _refuse(commit: Commit, done: Applied, items: set[UUID]) -> None:
 
 async def check_open(store: Store, batch: UUID) -> str | None:
     """Returns whom a batch is about; refuses items of one that was cancelled."""
-    rows = await store.feature_rows(FEATURE, "by_id", str(batch))
+    rows = await store.sql.feature_rows(FEATURE, "by_id", str(batch))
     if rows and rows[0]["cancelled_at"] is not None:
         by = rows[0]["cancelled_by"]
         raise BatchCancelled(f"batch {batch} was cancelled{f' by {by}' if by else ''}: it takes no more items")

@@ -101,7 +101,7 @@ class BatchBuilder:
         if self.existing is not None:
             return self.existing
         if not self._way.own:
-            [row] = await (await self._way.store()).feature_rows(FEATURE, "by_id", str(self.id))
+            [row] = await (await self._way.store()).sql.feature_rows(FEATURE, "by_id", str(self.id))
             return of_row(row)
         made, now = self._plan, datetime.now(UTC)
         total = self._digest.count
@@ -118,7 +118,7 @@ class BatchBuilder:
             self._plan = replace(made, scope=about, on_success=after[0], on_complete=after[1])
         if made.key is None:
             return
-        rows = await (await self._way.store()).feature_rows(FEATURE, "by_key", made.key)
+        rows = await (await self._way.store()).sql.feature_rows(FEATURE, "by_key", made.key)
         self.existing = of_row(rows[0]) if rows else None
 
     async def open(self) -> None:

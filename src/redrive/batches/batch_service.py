@@ -119,7 +119,7 @@ class BatchService(Service):
         """Returns whether the items of a batch are jobs at a provider; refused where there is no such batch."""
         self._session.may(Role.VIEWER)
         wanted = parse_id(str(batch), BATCH)
-        rows = await self._store.feature_rows(FEATURE, "sort_of", str(wanted))
+        rows = await self._store.sql.feature_rows(FEATURE, "sort_of", str(wanted))
         if not rows:
             raise BatchUnknown(f"there is no batch {wanted}", hint="redrive batch list names the latest")
         return bool(rows[0]["remote"])

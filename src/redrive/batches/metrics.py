@@ -24,8 +24,8 @@ UNKNOWN = Metric(
 
 async def fleet(store: Store, settings: Settings) -> Samples:
     """Returns what the store says, the same whoever is asked."""
-    [row] = await store.feature_rows(FEATURE, "open_ones")
-    [unknown] = await store.feature_rows(FEATURE, "unknown_items", None)
+    [row] = await store.sql.feature_rows(FEATURE, "open_ones")
+    [unknown] = await store.sql.feature_rows(FEATURE, "unknown_items", None)
     values = {OPEN: row["n"], OLDEST: max(row["age"], 0.0), UNENDED: row["unended"] + row["unsettled"]}
     values[UNKNOWN] = unknown["n"]
     return {metric.name: {(): float(value)} for metric, value in values.items()}

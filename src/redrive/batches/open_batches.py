@@ -16,7 +16,7 @@ logger = logging.getLogger("redrive.batches")
 
 async def forgotten(store: Store, hours: float) -> list[Batch]:
     """Returns open batches that nobody has added to for so long."""
-    return [of_row(row) for row in await store.feature_rows(FEATURE, "forgotten", hours)]
+    return [of_row(row) for row in await store.sql.feature_rows(FEATURE, "forgotten", hours)]
 
 
 async def cancel_forgotten(store: Store, hours: float, stopping: Callable[[], bool]) -> None:
@@ -31,7 +31,7 @@ async def cancel_forgotten(store: Store, hours: float, stopping: Callable[[], bo
 
 async def mark_agreed(store: Store) -> None:
     """Closes batches whose operation was agreed to, and lets go of those whose was not."""
-    asked = await store.feature_rows(FEATURE, "asked_ones")
+    asked = await store.sql.feature_rows(FEATURE, "asked_ones")
     if not asked:
         return
     named = {row["cancel_operation"]: UUID(str(row["id"])) for row in asked}

@@ -21,7 +21,7 @@ from redrive.ops.inspect import parse_id
 async def find_batch(store: Store, batch: UUID | str) -> Batch:
     """Returns a batch with its counts as they are now."""
     wanted = parse_id(str(batch), BATCH)
-    rows = await store.feature_rows(FEATURE, "by_id", str(wanted))
+    rows = await store.sql.feature_rows(FEATURE, "by_id", str(wanted))
     if not rows:
         raise BatchUnknown(f"there is no batch {wanted}", hint="redrive batch list names the latest")
     return of_row(rows[0])
@@ -29,7 +29,7 @@ async def find_batch(store: Store, batch: UUID | str) -> Batch:
 
 async def find_either(store: Store, batch: UUID) -> Batch:
     """Returns a batch of either sort, with its counts as they are now."""
-    rows = await store.feature_rows(FEATURE, "remote_shown", str(batch))
+    rows = await store.sql.feature_rows(FEATURE, "remote_shown", str(batch))
     return batch_of(rows[0]) if rows else await find_batch(store, batch)
 
 

@@ -20,7 +20,7 @@ async def items_of(store: Store, batch: UUID, states: Sequence[str]) -> AsyncIte
     """Yields the items of a batch of either sort, with whole payloads and results: tasks the latest first, jobs in the
     order in which they were given."""
     wanted = task_states(states)
-    rows = await store.feature_rows(FEATURE, "sort_of", str(batch))
+    rows = await store.sql.feature_rows(FEATURE, "sort_of", str(batch))
     if rows and rows[0]["remote"]:
         async for job in _jobs(store, batch, states):
             yield job
@@ -38,7 +38,7 @@ async def items_of(store: Store, batch: UUID, states: Sequence[str]) -> AsyncIte
 async def _jobs(store: Store, batch: UUID, states: Sequence[str]) -> AsyncIterator[Item]:
     wanted, after = (encode(list(states), "states") if states else None), 0
     while True:
-        rows = await store.feature_rows(FEATURE, "items_listed", str(batch), after, wanted, None, PIECE)
+        rows = await store.sql.feature_rows(FEATURE, "items_listed", str(batch), after, wanted, None, PIECE)
         found = [item_of(row) for row in rows]
         for item in found:
             yield item_of_remote(item)

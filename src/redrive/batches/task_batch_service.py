@@ -59,13 +59,13 @@ class TaskBatchService(Service):
         self._session.may(Role.VIEWER)
         check_listed(state, limit)
         last = None if before is None else str(parse_id(str(before)))
-        rows = await self._store.feature_rows(FEATURE, "listed", last, state, limit)
+        rows = await self._store.sql.feature_rows(FEATURE, "listed", last, state, limit)
         return [self._seen(of_row(row)) for row in rows]
 
     async def unended(self, limit: int = 100) -> builtins.list[Batch]:
         """Returns batches that have not ended, the oldest first."""
         self._session.may(Role.VIEWER)
-        return [self._seen(of_row(row)) for row in await self._store.feature_rows(FEATURE, "unended", limit)]
+        return [self._seen(of_row(row)) for row in await self._store.sql.feature_rows(FEATURE, "unended", limit)]
 
     async def show(self, batch: UUID | str) -> Batch:
         self._session.may(Role.VIEWER)
@@ -93,7 +93,7 @@ class TaskBatchService(Service):
     async def failures(self, batch: UUID | str) -> Failures:
         """Returns what the items are failed by."""
         found = await self.show(batch)
-        rows = await self._store.feature_rows(FEATURE, "failures", str(found.id))
+        rows = await self._store.sql.feature_rows(FEATURE, "failures", str(found.id))
         types, codes = dict[str, int](), dict[str, int]()
         for row in rows:
             types[row["failure_type"]] = types.get(row["failure_type"], 0) + row["n"]
@@ -109,7 +109,7 @@ class TaskBatchService(Service):
         until = (batch.ended_at or await self._store.now()).timestamp()
         step = max(until - since, 1.0) / STRETCHES
         found = dict[str, builtins.list[int]]()
-        for row in await self._store.feature_rows(FEATURE, "failed_over", str(batch.id), since, step):
+        for row in await self._store.sql.feature_rows(FEATURE, "failed_over", str(batch.id), since, step):
             counts = found.setdefault(row["failure_type"], [0] * STRETCHES)
             counts[min(max(int(row["stretch"]), 0), STRETCHES - 1)] += row["n"]
         return Trend(batch.created_at, step, found)

@@ -64,9 +64,13 @@ class Diagnosis:
     """A store's figures about itself. ``oldest``: since when the first runnable task of each queue waits. ``expired``:
     how many leases ran out without being recovered, with the oldest of them (None when there are none). ``stuck``: how
     many of these are of which feature's tasks, with the oldest. ``unknown``: how many tasks that have not ended belong
-    to features that no live worker knows, up to 1,000 of each."""
+    to features that no live worker knows, up to 1,000 of each. ``identity`` tells this store from all others at this
+    moment, however its URL is written; ``vitals`` are figures whose trend matters: ``size`` in bytes, ``dead:table``
+    for rows that await removal."""
 
     now: datetime
+    identity: str = ""
+    vitals: dict[str, int] = field(default_factory=dict)
     oldest: dict[str, datetime] = field(default_factory=dict)
     expired: int = 0
     oldest_expired: datetime | None = None

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
 ERASED = "erased"  # what stands where a text must stand
+# Statements of features about a person, by fixed names.
+PERSONAL, ERASE, BELONGING = "personal", "erase", "belonging"
+ALL_ROWS = 2**31 - 1
 
 
 def digest_of(scope: str) -> str:
@@ -39,3 +43,18 @@ class Erase:
     def about_somebody(self) -> bool:
         """True if it names tasks or a scope, whose data features may hold, too."""
         return bool(self.task_ids) or self.scope is not None
+
+
+def place_of(feature: str) -> str:
+    """Returns under which name an erasure counts a feature's rows."""
+    return f"{feature}_rows"
+
+
+def subject_of(
+    scope: str | None, task_ids: Iterable[UUID | str], tombstone: str | None = None, rows: int | None = None
+) -> str:
+    """Returns the one argument of a feature's statements about a person: a scope and its digest, tasks, what takes the
+    place of the scope, and how many rows may be touched."""
+    tasks, digest = [str(task_id) for task_id in task_ids], None if scope is None else digest_of(scope)
+    about = {"scope": scope, "digest": digest, "tasks": tasks, "tombstone": tombstone}
+    return json.dumps({**about, "limit": rows or ALL_ROWS})

@@ -100,6 +100,7 @@ class TaskStatus:
     trace_id: str | None = None
     attempt_count: int = 0
     feature: str | None = None
+    deaths: int = 0  # workers that were lost in a row while they had it
 
 
 @dataclass(slots=True, frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from redrive.kernel.reads import WorkerRow
@@ -68,6 +68,14 @@ class Figures:
     unsealed_age: float = 0.0
     horizon: float | None = None
     alerts: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def oldest_kinds(self) -> dict[str, datetime]:
+        """Since when the first runnable task of each kind waits, of those in ``oldest``."""
+        ages: dict[str, float] = {}
+        for (_, kind), age in self.oldest.items():
+            ages[kind] = max(ages.get(kind, 0.0), age)
+        return {kind: self.now - timedelta(seconds=age) for kind, age in ages.items()}
 
     @property
     def waiting_kinds(self) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -176,6 +176,19 @@ class CauseRow:
     last_seen: datetime
     sample_task: UUID
     summary: Any = None
+
+
+@dataclass(slots=True, frozen=True)
+class CauseQuery:
+    """Selects causes: these ``fingerprints``, those that begin with ``prefix`` or whose newer name does, or else the
+    latest. ``before`` is ``last_seen`` and ``fingerprint`` of the last one seen. ``failing``: only those by which tasks
+    are failed now, or (False) none is; what changed this moment may come along."""
+
+    limit: int = 100
+    fingerprints: Sequence[str] | None = None
+    prefix: str | None = None
+    before: tuple[datetime, str] | None = None
+    failing: bool | None = None
 
 
 class CauseOrder(StrEnum):

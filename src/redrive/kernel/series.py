@@ -314,12 +314,14 @@ def _numbers(values: Document) -> Document:
 @dataclass(slots=True, frozen=True)
 class SeriesQuery:
     """Rows of one resolution from ``since`` on: of everything, of a queue, of a kind, or of a kind in a queue. Those of
-    everything come along: they say which moments were looked at."""
+    everything come along: they say which moments were looked at. ``ends``: of every kind in each queue instead, by the
+    minute; nothing is asked but how many completed and failed for good."""
 
     resolution: Resolution
     since: datetime
     queue: str | None = None
     kind: str | None = None
+    ends: bool = False
 
     def fits(self, cell: Cell) -> bool:
         if cell.resolution is not self.resolution or cell.at < self.since:
@@ -344,13 +346,10 @@ class SeriesRow:
     def tally(self) -> Tally:
         return from_document(self.document)
 
+    @property
+    def completed(self) -> int:
+        return int(self.document.get("completed", 0))
 
-@dataclass(slots=True, frozen=True)
-class Ended:
-    """How many tasks of a queue and kind completed and failed for good in one minute."""
-
-    at: datetime
-    queue: str
-    kind: str
-    completed: int
-    failed: int
+    @property
+    def failed(self) -> int:
+        return int(self.document.get("failed", 0))

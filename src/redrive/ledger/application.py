@@ -69,7 +69,7 @@ class AppLedger:
 
     async def show(self, account: str) -> Account:
         """One account: what it can spend, and what is frozen."""
-        rows = await (await self._app.store()).feature_rows("ledger", "account", check_account(account))
+        rows = await (await self._app.store()).sql.feature_rows("ledger", "account", check_account(account))
         if not rows:
             raise unknown(account)
         return account_of(rows[0])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 async def totals(store: Store, settings: Settings) -> dict[str, int]:
     """Returns how much is ``frozen``, and how much of it is ``at_risk``: under references that have not moved for
     ``LEDGER_AT_RISK_HOURS``."""
-    [found] = await store.feature_rows("ledger", "totals", settings.of(LedgerSettings).at_risk_hours)
+    [found] = await store.sql.feature_rows("ledger", "totals", settings.of(LedgerSettings).at_risk_hours)
     return found
 
 

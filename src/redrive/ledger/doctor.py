@@ -16,7 +16,7 @@ SHOWN = 20  # findings that name one reference each; the rest is a number
 async def examine(store: Store, settings: Settings) -> list[Finding]:
     """Returns a finding for each reference under which money does not move, the largest amounts first."""
     hours = settings.of(LedgerSettings).at_risk_hours
-    rows = await store.feature_rows("ledger", "at_risk", hours, SHOWN)
+    rows = await store.sql.feature_rows("ledger", "at_risk", hours, SHOWN)
     return [
         Finding(
             Level.WARNING,

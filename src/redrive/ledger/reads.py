@@ -26,7 +26,7 @@ class LedgerReads(Service):
     async def accounts(self, search: str = "", after: str = "", limit: int = 100) -> list[Account]:
         """Accounts by name, those behind ``after``; with ``search``, those whose names contain it."""
         self._session.may(Role.VIEWER)
-        rows = await self._store.feature_rows("ledger", "accounts", after, search, at_most(limit))
+        rows = await self._store.sql.feature_rows("ledger", "accounts", after, search, at_most(limit))
         return [self._seen(account_of(row)) for row in rows]
 
     async def show(self, name: str) -> Account:
@@ -64,14 +64,14 @@ class LedgerReads(Service):
     async def frozen(self, name: str, limit: int = 100) -> list[Freeze]:
         """What an account has frozen, and for what; what has not moved for longest comes first."""
         self._session.may(Role.VIEWER)
-        rows = await self._store.feature_rows("ledger", "frozen", name, at_most(limit))
+        rows = await self._store.sql.feature_rows("ledger", "frozen", name, at_most(limit))
         return [freeze_of(row) for row in rows]
 
     async def at_risk(self, limit: int = 100) -> list[Freeze]:
         """What is frozen for work that does not move, the largest amounts first."""
         self._session.may(Role.VIEWER)
         hours = self._own.at_risk_hours
-        rows = await self._store.feature_rows("ledger", "at_risk", hours, at_most(limit))
+        rows = await self._store.sql.feature_rows("ledger", "at_risk", hours, at_most(limit))
         return [freeze_of(row) for row in rows]
 
     @property
@@ -94,7 +94,7 @@ class LedgerReads(Service):
         return await verify.verify(self._store, self._session.features)
 
     async def _find(self, name: str) -> Account | None:
-        rows = await self._store.feature_rows("ledger", "account", name)
+        rows = await self._store.sql.feature_rows("ledger", "account", name)
         return self._seen(account_of(rows[0])) if rows else None
 
     def _line_seen(self, line: Line) -> Line:

@@ -97,7 +97,7 @@ class Reversals(Ledger):
         if made.kind in (MovementKind.FREEZE, MovementKind.SETTLE) and made.reference is not None:
             await self._not_held(made.reference)  # whose money it is may settle it itself
         check_reversible(made)
-        if before := await self._store.feature_rows("ledger", "movement", reversal_of(made.name)):
+        if before := await self._store.sql.feature_rows("ledger", "movement", reversal_of(made.name)):
             raise _reversed(made, before[0])
         return made
 
@@ -120,7 +120,7 @@ class Reversals(Ledger):
 
 async def find_movement(store: Store, name: str) -> Made:
     """Returns a movement by its name."""
-    rows = await store.feature_rows("ledger", "movement", name)
+    rows = await store.sql.feature_rows("ledger", "movement", name)
     if not rows:
         raise MovementUnknown(
             f"the books have no movement {name!r}",

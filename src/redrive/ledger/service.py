@@ -113,7 +113,7 @@ class Ledger(LedgerReads):
         async def counted(puts: Sequence[Put]) -> Account:
             return await act(lambda commit: self._store.apply(replace(commit, puts=[*commit.puts, *puts])))
 
-        if await self._store.feature_rows("ledger", "movement", moved.postings[0].key):
+        if await self._store.sql.feature_rows("ledger", "movement", moved.postings[0].key):
             return Adjusted(await counted(()))
         try:
             rule = self._session.amounts(self._own.approvals_above, WINDOW, "ledger", self.unit)

@@ -82,7 +82,7 @@ def parse_place(text: str) -> Place:
 async def page(store: Store, account: str, before: Place | None, limit: int) -> Statement:
     """Returns movements before a place, the latest first."""
     wanted = 2 * limit + 2  # a movement is an entry on each side, at most, unless somebody wrote it by hand
-    rows = await store.feature_rows("ledger", "entries", account, before.id if before else LAST, wanted)
+    rows = await store.sql.feature_rows("ledger", "entries", account, before.id if before else LAST, wanted)
     if not rows:
         return Statement([], None)
     at = before or Place(LAST, rows[0]["available"], rows[0]["frozen"])
@@ -96,7 +96,7 @@ async def page(store: Store, account: str, before: Place | None, limit: int) -> 
 
 async def of_reference(store: Store, account: str, reference: str, limit: int) -> Statement:
     """Returns the latest movements that are for one thing. What the sides had afterwards is not added up for them."""
-    rows = await store.feature_rows("ledger", "entries_for", account, reference, 2 * limit)
+    rows = await store.sql.feature_rows("ledger", "entries_for", account, reference, 2 * limit)
     return Statement([_line(group, None, None) for group in _whole(rows, False)[0]][:limit], None)
 
 
@@ -124,7 +124,7 @@ async def export(
 
 async def place_at(store: Store, account: str, when: datetime) -> Place:
     """Returns what the sides of an account had at a time."""
-    [row] = await store.feature_rows("ledger", "balance_at", account, micros(when))
+    [row] = await store.sql.feature_rows("ledger", "balance_at", account, micros(when))
     return Place(row["place"], row["available"], row["frozen"])
 
 
@@ -133,7 +133,7 @@ async def _forward(store: Store, account: str, since: datetime | None) -> AsyncI
     more = True
     while more:
         wanted = 2 * PIECE + 2
-        rows = await store.feature_rows("ledger", "entries_after", account, at.id, wanted)
+        rows = await store.sql.feature_rows("ledger", "entries_after", account, at.id, wanted)
         groups, more = _whole(rows, len(rows) == wanted)
         for group in groups:
             change = _change(group)

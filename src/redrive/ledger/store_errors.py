@@ -14,7 +14,7 @@ _OPENED_BY = "opened_by"  # what the statement must_be_open leaves out
 
 async def find_freeze(store: Store, account: str, reference: str) -> Freeze | None:
     """Returns what is frozen for some work."""
-    rows = await store.feature_rows("ledger", "freeze", account, reference)
+    rows = await store.sql.feature_rows("ledger", "freeze", account, reference)
     return freeze_of(rows[0]) if rows else None
 
 

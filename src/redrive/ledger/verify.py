@@ -83,7 +83,7 @@ async def pieces(store: Store, feature: str, statement: str) -> AsyncIterator[tu
     """Yields stretches of names, from behind one up to another, and how many there are in each."""
     after = ""
     while True:
-        [piece] = await store.feature_rows(feature, statement, after, PIECE)
+        [piece] = await store.sql.feature_rows(feature, statement, after, PIECE)
         if not piece["n"]:
             return
         yield after, piece["last"], piece["n"]
@@ -91,7 +91,7 @@ async def pieces(store: Store, feature: str, statement: str) -> AsyncIterator[tu
 
 
 async def _wrong(store: Store, statement: str, after: str, last: str) -> list[dict[str, Any]]:
-    return await store.feature_rows("ledger", statement, after, last, PIECE)
+    return await store.sql.feature_rows("ledger", statement, after, last, PIECE)
 
 
 def _posting(row: dict[str, Any]) -> str:

@@ -207,7 +207,7 @@ async def _why_not(store: Store, task_ids: Collection[UUID], sources: Collection
             return "not found"
         if one.erased:
             return "it is erased: what it carried is gone"
-        if one.feature is not None and one.feature not in store.reacting:
+        if one.feature is not None and one.feature not in store.features.reactions.names:
             return FOREIGN
         return f"it is {one.state.value}, not {wanted}"
 

@@ -14,7 +14,7 @@ from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.microseconds import to_datetime, to_micros
-from redrive.kernel.ports.store import CauseRow, Store
+from redrive.kernel.ports.store import CauseQuery, CauseRow, Store
 from redrive.kernel.reads import CauseOrder
 from redrive.kernel.records import Put, Record
 from redrive.kernel.task import check_int, check_moment, check_text
@@ -146,7 +146,7 @@ async def list_causes(
         return await _by_tasks(store, which, status, by, place, limit, said)
     if status in _SAID:
         names = [name for name, one in said.items() if one == status]
-        found = await with_notes(store, await store.causes_of(names), which)
+        found = await with_notes(store, await store.causes(CauseQuery(fingerprints=names)), which)
         some = found if which == EVERY_CAUSE and status != "reopened" else [one for one in found if one.failed]
         return _cut(some, by, place, limit)
     if which != EVERY_CAUSE and status == "quiet":
@@ -178,7 +178,7 @@ async def _by_totals(
         without=without,
     )
     names = [one.fingerprint for one in ranking.causes]
-    known = {row.fingerprint: row for row in await store.causes_of(names)}
+    known = {row.fingerprint: row for row in await store.causes(CauseQuery(fingerprints=names))}
     found = await with_notes(store, [known[name] for name in names if name in known], which)
     behind = len(names) + (0 if place is None else place.behind)
     more = max(ranking.total - behind, 0) if names else 0
@@ -194,7 +194,7 @@ async def _latest(
     they are not counted."""
     found: list[Cause] = []
     at = None if place is None else (to_datetime(place.key), place.fingerprint)
-    while len(found) <= limit and (rows := await store.causes(limit + 1, before=at, failing=failing)):
+    while len(found) <= limit and (rows := await store.causes(CauseQuery(limit + 1, before=at, failing=failing))):
         at = (rows[-1].last_seen, rows[-1].fingerprint)
         meant = [row for row in rows if row.fingerprint not in without]
         # What changed this moment may have come along.
@@ -220,7 +220,7 @@ async def _by_tasks(
     counts = Counter(await store.count_causes(which, MOST_TASKS))
     more = counts.total() >= MOST_TASKS and await store.count_failed(which, MOST_TASKS + 1) > MOST_TASKS
     names = [name for name, _ in counts.most_common() if status in (None, ALL, said.get(name, "open"))]
-    noted = await with_notes(store, await store.causes_of(names[:MOST_LISTED]))
+    noted = await with_notes(store, await store.causes(CauseQuery(fingerprints=names[:MOST_LISTED])))
     failed = [replace(one, failed=counts[one.row.fingerprint], at_least=more, of=counts.total()) for one in noted]
     return _cut(failed, order, place, limit)
 
@@ -261,7 +261,7 @@ async def spoken_of(store: Store) -> dict[str, str]:
     now = await store.now()
     while records := await store.records(COLLECTION, states=(SPOKEN_OF,), limit=MOST_LISTED, before=after):
         after = records[-1].seq
-        rows = await store.causes_of([record.id for record in records])
+        rows = await store.causes(CauseQuery(fingerprints=[record.id for record in records]))
         for cause in annotated(rows, records, now):
             status = replace(cause, failed=1).status
             if status in _SAID:
@@ -272,14 +272,14 @@ async def spoken_of(store: Store) -> dict[str, str]:
 async def show(store: Store, fingerprint: str) -> Cause:
     """Returns one cause, also by the beginning of its fingerprint, if only one begins so; or by a newer name that it
     has by a later version of the algorithm."""
-    rows = await store.causes_of([fingerprint])
+    rows = await store.causes(CauseQuery(fingerprints=[fingerprint]))
     if not rows and len(fingerprint) < SHORTEST_PREFIX:
         raise InvalidInput(
             f"{fingerprint!r} is too short for a fingerprint",
             hint=f"at least {SHORTEST_PREFIX} characters of what redrive causes lists",
         )
     if not rows:
-        rows = await store.causes_of(await store.causes_named(fingerprint, 10))
+        rows = await store.causes(CauseQuery(10, prefix=fingerprint))
     if len(rows) > 1:
         several = ", ".join(row.fingerprint for row in rows[:5])
         raise InvalidInput(f"{len(rows)} fingerprints begin with {fingerprint!r}", hint=f"say more of it: {several}")

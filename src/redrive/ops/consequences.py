@@ -65,7 +65,7 @@ async def waiting_tasks(store: Store, approval: Record) -> WaitingTasks | None:
     which = failures(approval.body["filter"])
     latest = await store.find(Query(WAITING, which.kind, which.queue, limit=1, brief=True))
     oldest = (
-        (await store.oldest_kinds()).get(which.kind)
+        (await store.figures()).oldest_kinds.get(which.kind)
         if which.kind is not None
         else (await store.diagnose()).oldest.get(which.queue or "")
     )

@@ -26,7 +26,7 @@ from redrive.kernel.alerts.rules import (
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.failed import FailedCount, FailureFilter
 from redrive.kernel.operation import Action, Operation, Status
-from redrive.kernel.ports.store import Overview, Store, WorkerRow
+from redrive.kernel.ports.store import CauseQuery, Overview, Store, WorkerRow
 from redrive.kernel.task import State
 from redrive.ops import approvals, audit_chain, causes, growth, handler_notes, inspect, operations, reaction_conflicts
 from redrive.ops.alerts import findings as alerts
@@ -96,7 +96,7 @@ async def examine(
         *await _bulk(store, overview),
         *await _audit(store, overview),
         *diagnosis.findings,
-        *await growth.trends(store),
+        *await growth.trends(store, diagnosis),
         *[one for name, look in looks.items() for one in await _of_feature(name, look) if _concerns(one, queue)],
     ]
     said = {finding.text for finding in found}
@@ -403,7 +403,7 @@ async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int
     largest = await causes.list_causes(store, which, limit=SHOWN)
     # However few they are: what kills workers, and what fails since a moment ago.
     deadly = await causes.list_causes(store, FailureFilter(queue=queue, error_reason=WORKER_LOST), limit=SHOWN)
-    latest = await causes.with_notes(store, await store.causes(LOOKED_AT, failing=True), which)
+    latest = await causes.with_notes(store, await store.causes(CauseQuery(LOOKED_AT, failing=True)), which)
     recent = [one for one in latest if one.failed and one.is_open and now - one.row.last_seen < RECENT][:1]
     named = {one.row.fingerprint: one for one in (*recent, *deadly.causes, *largest.causes)}
     counts = await store.failed_counts([*named])

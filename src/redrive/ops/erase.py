@@ -41,6 +41,7 @@ from redrive.ops.audit_rows import ERASE_SUMMARY, SUMMARIES, content_digest, ids
 from redrive.ops.erase_holds import count_holds, holds_of, keeps_others
 from redrive.ops.erase_subject import Subject, emptied
 from redrive.ops.erase_traces import quoted_traces, traces_of
+from redrive.ops.personal_data import count_personal, find_belonging, find_erasable
 
 logger = logging.getLogger("redrive.operations")
 TASKS_PER_PIECE = 200
@@ -69,7 +70,7 @@ async def preview(store: Store, scope: str | None, task_id: UUID | None, archive
     log. ``running`` tasks are in the way."""
     subject = _subject(scope, task_id)
     await _refuse_unknown_features(store)
-    found = Counter(await store.personal(scope, [] if task_id is None else [task_id]))
+    found = Counter(await count_personal(store, scope, [] if task_id is None else [task_id]))
     found["holds"] = await count_holds(store, subject)
     if scope is not None:
         documents = [record.body async for record in _documents(store)]
@@ -78,7 +79,7 @@ async def preview(store: Store, scope: str | None, task_id: UUID | None, archive
             quoted |= quoted_traces([row.before, row.after])
         subject = replace(subject, traces=await traces_of(store, scope, quoted))
         found["documents"] = sum(map(subject.quoted_in, documents))
-        tasks = set(await store.belonging(scope))
+        tasks = set(await find_belonging(store, scope))
         found["audit"] = sum([_meant(subject, tasks, row) async for row in _rows(store)])
     kept = archive_at(archive)
     if kept is not None and kept.begun:
@@ -102,7 +103,7 @@ async def begin(
     if subject.named_in(why):
         raise InvalidInput("the reason names what is to be erased, and stays in the audit log", hint="say it otherwise")
     await _refuse_unknown_features(store)
-    found = await store.personal(scope, [] if task_id is None else [task_id])
+    found = await count_personal(store, scope, [] if task_id is None else [task_id])
     if found.get("running"):
         raise InvalidTransition(
             f"{found['running']} of these tasks run now", hint="wait until they are done, or cancel them first"
@@ -210,14 +211,18 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
     """Erases tasks; those that wait or are failed are given up with it, since without what they carry they cannot
     run. Those of features that are not known here are left to workers that know them."""
     if subject.scope is not None:
-        ids = await store.erasable(subject.scope, TASKS_PER_PIECE)
+        ids = await find_erasable(store, subject.scope, TASKS_PER_PIECE)
     else:
         ids = [] if subject.task_id is None or operation.last_piece else [subject.task_id]
     if not ids:
         await _erase_rest(store, operation, subject)
         return 0.0
     known = (await store.statuses(ids)).values()
-    foreign = {one.id: one.feature for one in known if one.state in LIVE and one.feature not in (None, *store.reacting)}
+    foreign = {
+        one.id: one.feature
+        for one in known
+        if one.state in LIVE and one.feature not in (None, *store.features.reactions.names)
+    }
     ids = [task_id for task_id in ids if task_id not in foreign]
     if not ids:
         names = ", ".join(sorted(set(filter(None, foreign.values()))))
@@ -252,7 +257,7 @@ async def _erase_rest(store: Store, operation: Operation, subject: Subject, befo
         return
     named, quoting = await holds_of(store, subject)
     lifted = [Hold(Target.GROUP, name, False, operation.actor) for name in named if not await keeps_others(store, name)]
-    left = _quoting(await store.personal(subject.scope))
+    left = _quoting(await count_personal(store, subject.scope))
     if (not lifted and not quoting and not left) or (before is not None and left >= before):
         await store.apply(Commit(puts=[operation.put()]))
         return
@@ -360,7 +365,7 @@ def _matching(archive: Archive, name: str, subject: Subject) -> list[AuditRow] |
 
 async def _sum_up(store: Store, operation: Operation, subject: Subject) -> None:
     """Counts what came or ran meanwhile. From here on nothing names whom it was about, not even this operation."""
-    left = await store.personal(subject.scope, [] if subject.task_id is None else [subject.task_id])
+    left = await count_personal(store, subject.scope, [] if subject.task_id is None else [subject.task_id])
     told = [f"{n} {place.replace('_', ' ')}" for place, n in left.items() if n]
     if pauses := await count_holds(store, subject):
         told.append(f"{pauses} pauses, of groups with tasks of others")

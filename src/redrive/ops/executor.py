@@ -19,8 +19,8 @@ from redrive.kernel.failure import MAX_STACK, Failure, FailureType, Origin, clea
 from redrive.kernel.machine import Lease, Policy, declared, settle
 from redrive.kernel.outcome import Cancel, Completed, Fail, Failed, HandedBack, Outcome, Released, Retry
 from redrive.kernel.payload import JsonText, decode, decode_shallow, encode
+from redrive.kernel.ports.reads import get_task
 from redrive.kernel.ports.store import ClaimRequest, Heartbeat, Store
-from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.series import TallySheet, TallyTable, count_end, write
 from redrive.kernel.summary import Payload
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_TEXT, Claimed, State, Task, check_name, check_text
@@ -50,7 +50,9 @@ async def claim(
 async def _known(store: Store, claimed: list[Claimed]) -> list[Claimed]:
     """Returns the claimed tasks without those of features that this process does not know, and could not end: they go
     back."""
-    foreign = [task for task in claimed if task.feature is not None and task.feature not in store.reacting]
+    foreign = [
+        task for task in claimed if task.feature is not None and task.feature not in store.features.reactions.names
+    ]
     if foreign:
         moves = [settle(_lease(task), HandedBack(), Policy(), 0.0) for task in foreign]
         with contextlib.suppress(RedriveError):  # else their leases run out

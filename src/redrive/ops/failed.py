@@ -243,7 +243,7 @@ async def _given_up(
     """Returns cancelled tasks whose last dead letter matches; they come behind all that are failed."""
     if not letters or limit <= 0:
         return []
-    ids = [one.id for one in await store.cancelled(which, limit=limit, offset=offset, upto=letters)]
+    ids = [one.id for one in await store.failed_ids(which, limit=limit, offset=offset, upto=letters, cancelled=True)]
     return await by_ids(store.get_many, ids, paged)
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
-from redrive.kernel.diagnosis import Finding, Level
+from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
 
@@ -20,14 +20,14 @@ LARGE_STORE_BYTES = 1 << 30
 
 
 async def write_sample(store: Store) -> None:
-    body = {"values": await store.vitals()}
+    body = {"values": (await store.diagnose(brief=True)).vitals}
     await store.apply(Commit(puts=[Put(COLLECTION, str(new_id()), body)]))
 
 
-async def trends(store: Store) -> list[Finding]:
+async def trends(store: Store, diagnosis: Diagnosis) -> list[Finding]:
     """Returns findings about what grows and should not. Needs workers that have run for a while: they write the
     samples."""
-    now, values = await store.now(), await store.vitals()
+    now, values = diagnosis.now, diagnosis.vitals
     samples = [
         record for record in await store.records(COLLECTION, limit=100) if now - record.created_at <= TREND_WINDOW
     ]

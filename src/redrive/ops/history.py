@@ -13,7 +13,6 @@ from redrive.kernel.ports.store import Store
 from redrive.kernel.series import (
     ALL,
     Document,
-    Ended,
     Resolution,
     SeriesQuery,
     SeriesRow,
@@ -134,7 +133,7 @@ async def rates(store: Store) -> Rates:
     moments = PERIODS["1h"].moments(await store.now())
     found = Rates(moments)
     places = {moment: index for index, moment in enumerate(moments)}
-    for row in await store.ended(moments[0]):
+    for row in await store.series(SeriesQuery(Resolution.MINUTE, moments[0], ends=True)):
         if row.at in places:
             _count(found.kinds.setdefault(row.kind, Rate()), places[row.at], row)
             _count(found.queues.setdefault(row.queue, Rate()), places[row.at], row)
@@ -147,7 +146,7 @@ def parse_period(text: str) -> Period:
     return PERIODS[text]
 
 
-def _count(rate: Rate, place: int, row: Ended) -> None:
+def _count(rate: Rate, place: int, row: SeriesRow) -> None:
     rate.completed[place] += row.completed
     rate.failed[place] += row.failed
 

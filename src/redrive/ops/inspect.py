@@ -12,7 +12,17 @@ from redrive.errors import InvalidInput, TaskNotFound, UnknownKind, UnknownQueue
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.handler_notes import Stray
 from redrive.kernel.payload import CUT, JsonText, readable
-from redrive.kernel.ports.store import CauseRow, Count, LetterCount, Overview, Query, Store, WorkerLeases, WorkerRow
+from redrive.kernel.ports.store import (
+    CauseQuery,
+    CauseRow,
+    Count,
+    LetterCount,
+    Overview,
+    Query,
+    Store,
+    WorkerLeases,
+    WorkerRow,
+)
 from redrive.kernel.reads import CauseOrder, CauseRanking
 from redrive.kernel.task import LIVE, State, Task, Timeline
 from redrive.ops.handler_notes import strays
@@ -165,7 +175,7 @@ async def stats(store: Store, causes: int = 10) -> Stats:
     if causes:
         ranking = await store.rank_causes(FailureFilter(), causes, order=CauseOrder.FAILED, since=overview.now)
     failing = Counter({one.fingerprint: one.failed for one in ranking.causes})
-    rows = await store.causes_of(list(failing)) if failing else []
+    rows = await store.causes(CauseQuery(fingerprints=list(failing))) if failing else []
     found = sorted(rows, key=lambda row: (-failing[row.fingerprint], row.fingerprint))
     return Stats(
         await store.counts(),

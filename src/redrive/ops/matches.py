@@ -38,7 +38,7 @@ class Matches:
         if found or not self.letters:
             return found
         place = max(after - self.upto, 0)
-        while behind := await store.cancelled(self.which, limit=limit, after=place, upto=self.letters):
+        while behind := await store.failed_ids(self.which, limit=limit, after=place, upto=self.letters, cancelled=True):
             if meant := [one for one in behind if self._given_up_in_time(one)]:
                 return [FailedRef(one.id, self.upto + (one.failed_seq or 0), one.error_fingerprint) for one in meant]
             place = _place(behind)
@@ -71,7 +71,7 @@ async def matching(
     )
     more = bool(which.unsummed) and failed == limit
     failed -= more
-    letters, given_up = await store.cancelled_end(which) if cancelled else (0, 0)
+    letters, given_up = await store.failed_end(which, cancelled=True) if cancelled else (0, 0)
     until = 0 if endless or not letters else moment(await store.now())
     return Matches(which, upto, failed, letters, given_up, until, more)
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Operation
-from redrive.kernel.ports.store import Query, Store, WorkerRow
+from redrive.kernel.ports.store import CauseQuery, Query, Store, WorkerRow
 from redrive.kernel.reads import CauseRow
 from redrive.kernel.task import WAITING, State, Task
 from redrive.ops.why import Reason, why
@@ -117,7 +117,11 @@ async def _counted(store: Store, operation: Operation) -> Retried:
         if one.outcome == State.FAILED:
             causes[one.cause] += one.n
     most = causes.most_common(MOST_CAUSES_NAMED)
-    rows = {row.fingerprint: row for row in await store.causes_of([name for name, _ in most])} if most else {}
+    rows = (
+        {row.fingerprint: row for row in await store.causes(CauseQuery(fingerprints=[name for name, _ in most]))}
+        if most
+        else {}
+    )
     # A piece may have landed between the look at the operation and this one.
     number = max(operation.done, counts["retried"])
     ended = {name: counts[name] for name in ("completed", "failed", "cancelled")}

@@ -15,16 +15,16 @@ async def withheld(store: Store, tasks: Iterable[Task]) -> dict[UUID, Withheld]:
     """Returns those of these tasks that nobody may retry, as of now: one statement for each feature that has some."""
     known = [(task.id, task.feature, task.facts or {}) for task in tasks]
     found: dict[UUID, Withheld] = {}
-    for feature, asked in by_feature(store.guards, known).items():
-        guard = store.guards[feature]
-        found |= guard.withheld(await store.feature_rows(feature, guard.statement, json.dumps(asked)))
+    for feature, asked in by_feature(store.features.guards, known).items():
+        guard = store.features.guards[feature]
+        found |= guard.withheld(await store.sql.feature_rows(feature, guard.statement, json.dumps(asked)))
     return found
 
 
 async def withheld_of(store: Store, ids: Sequence[UUID]) -> dict[UUID, Withheld]:
     """Returns the same of tasks by their ids."""
-    if not store.guards or not ids:
+    if not store.features.guards or not ids:
         return {}
     statuses = await store.statuses(ids)
-    guarded = [one.id for one in statuses.values() if one.feature in store.guards]
+    guarded = [one.id for one in statuses.values() if one.feature in store.features.guards]
     return await withheld(store, (await store.get_many(guarded, documents=0)).values()) if guarded else {}

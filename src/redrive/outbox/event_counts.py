@@ -36,4 +36,4 @@ class EventCounts:
 async def event_counts(store: Store, settings: Settings) -> list[EventCounts]:
     """Returns the counts of each projection that ever had an event, by one statement."""
     longest = settings.of(OutboxSettings).max_processing_seconds
-    return [EventCounts(**row) for row in await store.feature_rows("outbox", "event_counts", longest)]
+    return [EventCounts(**row) for row in await store.sql.feature_rows("outbox", "event_counts", longest)]

@@ -177,7 +177,7 @@ async def _is_emptied(
     async for _ in sink.scan():
         return None  # others are there: a comparison says what is missing
     # Looked at last: whatever was inserted meanwhile has an event that waits.
-    rows = await store.feature_rows("outbox", "event_counts", settings.max_processing_seconds)
+    rows = await store.sql.feature_rows("outbox", "event_counts", settings.max_processing_seconds)
     behind = any(
         row["pending"] + row["processing"] + row["failed"] for row in rows if row["projection"] == projection.name
     )

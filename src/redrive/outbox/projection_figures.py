@@ -79,11 +79,11 @@ async def show(session: Session, name: str, *, whole: bool) -> Row:
         **await _sink(known),
         **_index(await index_state(store, name)),
         "circuit": _circuit(seen, kind_of(name)),
-        "failures": await store.feature_rows("outbox", "failed_by_reason", queue, MOST_REASONS),
-        "retried": await store.feature_rows("outbox", "retried_by_reason", queue, MOST_REASONS),
+        "failures": await store.sql.feature_rows("outbox", "failed_by_reason", queue, MOST_REASONS),
+        "retried": await store.sql.feature_rows("outbox", "retried_by_reason", queue, MOST_REASONS),
         "events": [
             _event(row, whole=whole)
-            for row in await store.feature_rows("outbox", "longest_events", queue, EVENTS_OF_A_STATE)
+            for row in await store.sql.feature_rows("outbox", "longest_events", queue, EVENTS_OF_A_STATE)
         ],
         "settings": _settings(session, known) if whole else None,
     }

@@ -60,7 +60,7 @@ async def table_source(store: Store, projection: str, table: Table) -> TableSour
 
 async def triggers_source(store: Store, projection: str) -> Source | None:
     """Returns the tables whose triggers feed a projection, as its source; None where there are none."""
-    rows = await store.feature_rows("outbox", "trigger_marks")
+    rows = await store.sql.feature_rows("outbox", "trigger_marks")
     found = [TableMapping.of(json.loads(mark[1])) for row in rows if (mark := _MARK.search(row["mark"]))]
     own: dict[str, Source] = {one.entity_type: TableSource(store, one) for one in found if one.projection == projection}
     if not own:
@@ -108,7 +108,7 @@ class TableSource:
 
     async def count(self) -> int:
         """Returns how many entities there are."""
-        return int(await self._store.answer(f"select count(*) {self._from}", SECONDS))
+        return int(await self._store.sql.answer(f"select count(*) {self._from}", SECONDS))
 
     async def digests(self, bounds: Sequence[str]) -> Sequence[Digest] | None:
         """The table is read once, whatever the number of ranges."""
@@ -120,7 +120,7 @@ class TableSource:
         place = f'width_bucket({key} collate "C", {limits})' if bounds else "0"
         inner = f"select {place} as a, count(*) as b, sum({number})::text as c {self._from} group by 1"
         query = f"select coalesce(json_agg(json_build_array(a, b, c)), '[]')::text from ({inner}) r"  # noqa: S608
-        found = json.loads(await self._store.answer(query, SECONDS))
+        found = json.loads(await self._store.sql.answer(query, SECONDS))
         return all_ranges(((at, count, int(total)) for at, count, total in found), len(bounds))
 
     # -- its statements --------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class TableSource:
         else:
             parts = names.replace("c", "json(c)")
             query = f"select json_group_array(json_array({parts})) from ({inner}) r"  # noqa: S608
-        found: list[Any] = json.loads(await self._store.answer(query, SECONDS))
+        found: list[Any] = json.loads(await self._store.sql.answer(query, SECONDS))
         return found
 
     def _record(self, row: Sequence[Any]) -> Record:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, Protocol
 from uuid import UUID
 
 from redrive.errors import ConfigError, InvalidInput
 from redrive.kernel.audit import Audit
-from redrive.kernel.erase import digest_of
-from redrive.kernel.failed import TaskStatus
+from redrive.kernel.erase import BELONGING, ERASE, PERSONAL
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Transition
 from redrive.kernel.reactions import Landed, Reactions, conflict_row
-from redrive.kernel.task import Enqueued, NewTask, State
+from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.schema import load
 from redrive.stores.sql import has_file, statements
 
 logger = logging.getLogger("redrive.store")
 DIALECTS = ("sqlite", "postgres")
-PERSONAL, ERASE, BELONGING = "personal", "erase", "belonging"
-ALL_ROWS = 2**31 - 1
 
 
 def _nothing(transition: Transition, landed: Landed) -> None:
@@ -101,54 +96,9 @@ class Features:
         return f"{self._dialect}.sql of {self._packages[feature]}"
 
 
-def place_of(feature: str) -> str:
-    """Returns under which name an erasure counts a feature's rows."""
-    return f"{feature}_rows"
-
-
 def with_callbacks(erased: dict[str, int], callbacks: int) -> dict[str, int]:
     """Returns what was erased, with what joins would have enqueued."""
     return {**erased, "joins": erased.get("joins", 0) + callbacks} if callbacks else erased
-
-
-def subject_of(
-    scope: str | None, task_ids: Iterable[UUID | str], tombstone: str | None = None, rows: int | None = None
-) -> str:
-    """Returns the one argument of a feature's statements about a person: a scope and its digest, tasks, what takes the
-    place of the scope, and how many rows may be touched."""
-    tasks, digest = [str(task_id) for task_id in task_ids], None if scope is None else digest_of(scope)
-    about = {"scope": scope, "digest": digest, "tasks": tasks, "tombstone": tombstone}
-    return json.dumps({**about, "limit": rows or ALL_ROWS})
-
-
-class Knowing(Protocol):
-    """A store, so far as is needed to find tasks by what features know."""
-
-    features: Features
-
-    async def feature_rows(self, feature: str, statement: str, *args: Any) -> list[dict[str, Any]]: ...
-
-    async def statuses(self, task_ids: Collection[UUID]) -> dict[UUID, TaskStatus]: ...
-
-
-async def find_belonging(store: Knowing, scope: str, limit: int | None, own: Collection[UUID] = ()) -> list[UUID]:
-    """Returns tasks that belong to something of a scope, and tasks that belong to those or to these of its ``own``."""
-    found = dict[UUID, None]()
-    for of_scope in (True, False):
-        subject = subject_of(scope, (), rows=limit) if of_scope else subject_of(None, [*found, *own], rows=limit)
-        for name in store.features.belonging:
-            found |= {UUID(str(row["id"])): None for row in await store.feature_rows(name, BELONGING, subject)}
-    return list(found)
-
-
-async def more_erasable(store: Knowing, found: list[UUID], scope: str, limit: int) -> list[UUID]:
-    """Returns these tasks of a scope, and those that belong to something of it and do not run."""
-    others = [one for one in await find_belonging(store, scope, limit, found) if one not in found]
-    known = await store.statuses(others)
-    return [
-        *found,
-        *(one for one in others if one in known and not (known[one].erased or known[one].state is State.RUNNING)),
-    ]
 
 
 def tell_conflicts(who: str, tasks: Sequence[NewTask], answers: Iterable[Enqueued]) -> list[Audit]:

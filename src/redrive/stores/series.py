@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from redrive.kernel.series import Cell, Document, Ended, Resolution, SeriesQuery, SeriesRow, Sums, add
+from redrive.kernel.series import Cell, Document, Resolution, SeriesQuery, SeriesRow, Sums, add
 from redrive.kernel.series import read as read_sheet
 
 SHEETS = 100  # that are added up at once: of many kinds each, in a process that has other things to do
@@ -33,14 +33,17 @@ def rows(which: SeriesQuery, stored: Iterable[tuple[datetime, str, str, str]], s
     return found + [SeriesRow(cell.at, cell.queue, cell.kind, document) for cell, document in fresh if which.fits(cell)]
 
 
-def ended(since: datetime, stored: Iterable[Ended], sheets: Sheets) -> list[Ended]:
+def ends(since: datetime, stored: Iterable[tuple[datetime, str, str, int, int]], sheets: Sheets) -> list[SeriesRow]:
     """The same of what ended, by the minute."""
+    found = [
+        SeriesRow(at, queue, kind, {"completed": done, "failed": failed}) for at, queue, kind, done, failed in stored
+    ]
     fresh = (
-        Ended(Resolution.MINUTE.start(at), *key, document.get("completed", 0), document.get("failed", 0))
+        SeriesRow(Resolution.MINUTE.start(at), *key, document)
         for at, text in sheets
         for _, key, document in read_sheet(text, at)
     )
-    return [*stored, *(one for one in fresh if one.at >= since and (one.completed or one.failed))]
+    return [*found, *(one for one in fresh if one.at >= since and (one.completed or one.failed))]
 
 
 def merged(adding: Mapping[Cell, Document], stored: Iterable[tuple[Cell, str]]) -> list[list[Any]]:

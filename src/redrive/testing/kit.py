@@ -19,8 +19,8 @@ from redrive.app import App
 from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
 from redrive.kernel.payload import decode
+from redrive.kernel.ports.reads import get_task
 from redrive.kernel.ports.store import Heartbeat, Query, Store
-from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.task import State, Task
 from redrive.observe.logs import TaskLog
 from redrive.ops import inspect

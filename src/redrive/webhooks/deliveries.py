@@ -149,7 +149,7 @@ class Deliveries(Service):
         return self._session.settings.of(WebhookSettings)
 
     async def _rows(self, statement: str, *args: Any) -> builtins.list[dict[str, Any]]:
-        return await self._store.feature_rows(FEATURE, statement, *args)
+        return await self._store.sql.feature_rows(FEATURE, statement, *args)
 
     async def _row(self, delivery_id: str) -> dict[str, Any]:
         rows = await self._rows("delivery", str(parse_id(delivery_id)))

@@ -41,13 +41,13 @@ class DeliveryAttempt:
     @classmethod
     async def load(cls, ctx: Context, endpoint_id: str, forced: bool) -> DeliveryAttempt:
         """Returns the endpoint with its secrets; ends the delivery where it gets nothing any more."""
-        rows = await ctx.store.feature_rows("webhooks", "endpoint", endpoint_id)
+        rows = await ctx.store.sql.feature_rows("webhooks", "endpoint", endpoint_id)
         ending = disabled(rows[0] if rows else None)
         if ending is not None and not (rows and forced):
             raise ending
         settings = ctx.settings.of(WebhookSettings)
         task = ctx.task
-        own = await ctx.store.feature_rows("webhooks", "delivery_keys", str(task.id), str(task.token))
+        own = await ctx.store.sql.feature_rows("webhooks", "delivery_keys", str(task.id), str(task.token))
         try:
             keys = [decrypt(settings.secret_keys, key) for key in keys_of(own, settings.secret)]
         except KeyMissing as missing:

@@ -35,7 +35,7 @@ async def check_signed(store: Store, settings: WebhookSettings, account: str, ur
     of the settings."""
     check_url(url, https_only=settings.https_only)
     endpoint = direct_endpoint(account, url, None)["id"]
-    if settings.secret or await store.feature_rows(FEATURE, "signers", endpoint, account):
+    if settings.secret or await store.sql.feature_rows(FEATURE, "signers", endpoint, account):
         return
     raise NoSecret(
         f"there is no secret to sign for {origin(url)} with",

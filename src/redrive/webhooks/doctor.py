@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 async def examine(store: Store, settings: Settings) -> list[Finding]:
     """Returns what is wrong with endpoints: those that only fail, were given up, or cannot be signed for."""
     own = settings.of(WebhookSettings)
-    found = [_failing(row) for row in await store.feature_rows("webhooks", "failing", own.failing_hours * 3600)]
-    found += [_given_up(row) for row in await store.feature_rows("webhooks", "given_up")]
+    found = [_failing(row) for row in await store.sql.feature_rows("webhooks", "failing", own.failing_hours * 3600)]
+    found += [_given_up(row) for row in await store.sql.feature_rows("webhooks", "given_up")]
     if own.secret is None:
-        found += [_unsigned(row) for row in await store.feature_rows("webhooks", "unsigned")]
-    if find_spec("httpx") is None and await store.feature_rows("webhooks", "endpoint_numbers"):
+        found += [_unsigned(row) for row in await store.sql.feature_rows("webhooks", "unsigned")]
+    if find_spec("httpx") is None and await store.sql.feature_rows("webhooks", "endpoint_numbers"):
         fix = "pip install '/path/to/checkout[http]'"
         found.append(
             Finding(Level.CRITICAL, "webhooks_no_client", "there are endpoints, and httpx is not installed", fix)
@@ -42,7 +42,7 @@ async def dependencies(store: Store, settings: Settings) -> list[Dependency]:
 
 async def _stored(store: Store) -> Any:
     """Returns whether there are secrets that are encrypted, and such that are not."""
-    [row] = await store.feature_rows("webhooks", "secret_forms")
+    [row] = await store.sql.feature_rows("webhooks", "secret_forms")
     return row
 
 

@@ -20,7 +20,7 @@ LOOK_EVERY_S = 300.0
 
 async def disable_failing(store: Store, days: float) -> list[str]:
     """Disables endpoints that have done nothing but fail for so many days, and returns them."""
-    rows = await store.feature_rows("webhooks", "failing", days * 86_400)
+    rows = await store.sql.feature_rows("webhooks", "failing", days * 86_400)
     why = f"it has only failed for {days:g} days"
     if rows:
         off = tuple({"id": row["id"], "by": "redrive", "reason": why} for row in rows)

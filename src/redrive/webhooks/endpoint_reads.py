@@ -79,7 +79,7 @@ class EndpointReads(Service):
         return self._session.caller.role >= Role.OPERATOR
 
     async def _rows(self, statement: str, *args: Any) -> builtins.list[dict[str, Any]]:
-        return await self._store.feature_rows(FEATURE, statement, *args)
+        return await self._store.sql.feature_rows(FEATURE, statement, *args)
 
     async def _row(self, endpoint: str) -> dict[str, Any]:
         rows = await self._rows("endpoint", endpoint)

@@ -36,7 +36,7 @@ async def fan_out(
             raise InvalidInput(
                 "a secret is given and no URL", hint="endpoints of the account have theirs: leave it out"
             )
-        endpoints = chosen(event, await store.feature_rows(FEATURE, "targets", event.account))
+        endpoints = chosen(event, await store.sql.feature_rows(FEATURE, "targets", event.account))
         return endpoints, deliveries(event, endpoints, settings.attempts, trace_id=trace_id)
     check_url(url, https_only=settings.https_only)
     used = direct_endpoint(event.account, url, None if secret is None else check_secret(secret))

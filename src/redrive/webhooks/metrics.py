@@ -32,7 +32,7 @@ def process(worker: Samples) -> Samples:
 
 async def fleet(store: Store, settings: Any) -> Samples:
     """Returns what the store says, the same whoever is asked."""
-    rows = {row["state"]: row for row in await store.feature_rows("webhooks", "endpoint_numbers")}
+    rows = {row["state"]: row for row in await store.sql.feature_rows("webhooks", "endpoint_numbers")}
     found: Samples = {FAILING.name: {(): float(rows["enabled"]["failing"] if "enabled" in rows else 0)}}
     for state in ("enabled", "disabled"):
         put(found, ENDPOINTS.name, float(rows[state]["n"] if state in rows else 0), state)

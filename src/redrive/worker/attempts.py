@@ -58,7 +58,7 @@ class Attempts:
         self._limits = TimeLimits(config)
         self.store = store
         self.settings = config.settings
-        self._reacting = frozenset(store.reacting)
+        self._reacting = frozenset(store.features.reactions.names)
         self._lifecycle = state.lifecycle
         self._runs = state.runs
         self._connection = config.connection

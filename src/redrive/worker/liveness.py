@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
-from redrive.kernel.ports.store import Beat, Heard, Judgement, Neighbour, Process, Store
+from redrive.kernel.ports.store import Beat, Gone, Heard, Judgement, Neighbour, Process, Silent, Store
 from redrive.settings import Settings
 from redrive.version import __version__
 from redrive.worker.config import WorkerConfig
@@ -234,7 +234,7 @@ class Liveness:
 
     async def _run(self) -> None:
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
-        store = self._store.beside()
+        store = self._store.on_this_loop()
         delay = min(self.interval, FIRST_BEAT_S)
         while not self._ended.is_set():
             await self._rest(delay)
@@ -288,7 +288,7 @@ class Liveness:
 
     async def _judge(self, store: Store) -> None:
         self._judge_at = None
-        dead = await store.judge(self._config.id, self._judgement)
+        dead = await store.end_leases(Silent(self._config.id, self._judgement))
         for name, one in dead.items():
             logger.warning(
                 "worker %s has been silent for more than %g s%s: its %d tasks go back",
@@ -309,9 +309,10 @@ class Liveness:
         """Ends the leases of workers whose processes are gone from this machine: nobody has to wait for their
         silence. ``asked``: when the store was asked for them."""
         for name, process in self._neighbourhood.gone(neighbours, asked).items():
-            tasks = await store.bury(name, process)
-            if tasks is None:  # somebody else has seen it, too
+            ended = await store.end_leases(Gone(name, process))
+            if name not in ended:  # somebody else has seen it, too
                 continue
+            tasks = ended[name].tasks
             logger.warning(
                 "the process of worker %s (%d) has ended without a word: its %d tasks go back",
                 name,

@@ -57,11 +57,13 @@ class Suspects:
         found: frozenset[UUID] = frozenset()
         if old:
             try:
-                deaths = await self._store.deaths([task.id for task in old])
+                known = await self._store.statuses([task.id for task in old])
             except RedriveError:
                 found = frozenset(task.id for task in old)  # to be alone harms nobody
             else:
-                found = frozenset(task.id for task in old if deaths.get(task.id, 0) >= self._bound(task.kind))
+                found = frozenset(
+                    task.id for task in old if task.id in known and known[task.id].deaths >= self._bound(task.kind)
+                )
         self.claim_limit = 1 if found else min(2 * self.claim_limit, MANY)
         return found
 
@@ -111,7 +113,7 @@ class Suspects:
         if run.apart == waits:
             return True
         try:
-            await self._store.set_apart([(run.task.id, run.task.token)], waits)
+            await self._store.mark_waiting([(run.task.id, run.task.token)], waits)
         except RedriveError:
             return False
         run.apart = waits

@@ -77,7 +77,9 @@ class Worker:
         self.report = Report(*told) if hooks is None else HookedReport(hooks, config.id, *told)
         self.announce = Announcer(config, state, log)
         self._preparation = Preparation(store, config.registry, config.settings, declared, config.options.queues)
-        self.duties = by_name([*standard_duties(config, retention, self.report, store.reacting), *duties])
+        self.duties = by_name(
+            [*standard_duties(config, retention, self.report, store.features.reactions.names), *duties]
+        )
         self._duty_runner = DutyRunner(config, store, state, self.duties)
         self.ticker = Ticker(config, store, state, self.report.tallies, self._duty_runner, notes)
         self.settling = Settling(config, store, state, self.report, self.ticker.due_in)

@@ -54,7 +54,7 @@ async def test_it_is_noted_before_the_sink_is_told(world: World) -> None:
     world.sink.faults = [ConnectionError("cut")]
     await world.app.worker(max_jobs=1).run()
     store = await world.app.store()
-    [row] = await store.feature_rows("outbox", "buried", "notes", f'["{digest_of("note:1")}"]')
+    [row] = await store.sql.feature_rows("outbox", "buried", "notes", f'["{digest_of("note:1")}"]')
     assert row["version"] == 3
     await world.publish(1, "upsert", 2, {"v": 2})
     await world.drain()
@@ -66,8 +66,8 @@ async def test_the_newest_stays_and_old_ones_go(world: World) -> None:
     for version in (5, 3):
         row = {"projection": "notes", "key": digest_of("note:1"), "version": version}
         await store.apply(Commit(rows=[Rows("outbox", "bury", (row,))]))
-    [found] = await store.feature_rows("outbox", "buried", "notes", keys)
+    [found] = await store.sql.feature_rows("outbox", "buried", "notes", keys)
     assert found["version"] == 5
-    assert await store.feature_rows("outbox", "buried", "others", keys) == []
+    assert await store.sql.feature_rows("outbox", "buried", "others", keys) == []
     days = OutboxSettings().tombstone_days
     assert retention(world.app.settings) == {"prune_tombstones": days, "prune_lives": days + 7}

@@ -10,8 +10,8 @@ from redrive_kit.examples.orders.settings import OrderSettings
 
 async def frozen(store: Store, settings: Settings) -> float:
     """Returns how much money the orders hold that are late, the first twenty of them."""
-    rows = await store.feature_rows("orders", "late", settings.of(OrderSettings).late_hours)
-    return sum([await store.balance(held(row["name"])) for row in rows])
+    rows = await store.sql.feature_rows("orders", "late", settings.of(OrderSettings).late_hours)
+    return sum([await store.sql.balance(held(row["name"])) for row in rows])
 
 
 def most_frozen(settings: Settings) -> float:

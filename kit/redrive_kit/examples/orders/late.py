@@ -13,7 +13,7 @@ logger = logging.getLogger("redrive.orders")
 
 async def examine(store: Store, settings: Settings) -> list[Finding]:
     """Returns a finding for each order that is late; its page in the console mends it."""
-    rows = await store.feature_rows("orders", "late", settings.of(OrderSettings).late_hours)
+    rows = await store.sql.feature_rows("orders", "late", settings.of(OrderSettings).late_hours)
     return [
         Finding(
             Level.WARNING,

@@ -22,7 +22,7 @@ def process(worker: Samples) -> Samples:
 
 async def fleet(store: Store, settings: Settings) -> Samples:
     """Returns what the store says, the same whoever is asked."""
-    rows = await store.feature_rows("orders", "late", settings.of(OrderSettings).late_hours)
+    rows = await store.sql.feature_rows("orders", "late", settings.of(OrderSettings).late_hours)
     return {LATE.name: {(): float(len(rows))}}
 
 

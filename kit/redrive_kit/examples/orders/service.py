@@ -53,16 +53,16 @@ class Orders(Service):
     async def list(self) -> builtins.list[dict[str, Any]]:
         """The latest orders, and how many of their parcels have ended."""
         self._session.may(Role.VIEWER)
-        return await self._store.feature_rows("orders", "orders")
+        return await self._store.sql.feature_rows("orders", "orders")
 
     async def show(self, order: str) -> dict[str, Any]:
         """How many parcels of an order are in which state, and what money is still held for it."""
         self._session.may(Role.VIEWER)
-        rows = await self._store.feature_rows("orders", "order_states", order)
+        rows = await self._store.sql.feature_rows("orders", "order_states", order)
         if not rows:
             raise OrderUnknown(f"there is no order {order!r}", hint="redrive orders list names the latest")
         states = {row["state"]: row["n"] for row in rows}
-        return {"order": order, "parcels": states, "held": await self._store.balance(held(order))}
+        return {"order": order, "parcels": states, "held": await self._store.sql.balance(held(order))}
 
 
 def placing(who: str, order: str, customer: str, addresses: Sequence[str], price: int) -> Commit:

@@ -94,10 +94,10 @@ def oldest_words(one: Waiting) -> str:
 
 async def look(store: Store, entity_type: str, max_processing: float, when: str, metrics: Metrics) -> Facts:
     """Asks the three questions about the events of an entity type."""
-    rows = await store.feature_rows(FEATURE, "counts", entity_type)
-    [done] = await store.feature_rows(FEATURE, "done", entity_type)
-    [stuck] = await store.feature_rows(FEATURE, "stuck", entity_type, max_processing)
-    waiting = await store.feature_rows(FEATURE, "waiting", entity_type, MOST)
+    rows = await store.sql.feature_rows(FEATURE, "counts", entity_type)
+    [done] = await store.sql.feature_rows(FEATURE, "done", entity_type)
+    [stuck] = await store.sql.feature_rows(FEATURE, "stuck", entity_type, max_processing)
+    waiting = await store.sql.feature_rows(FEATURE, "waiting", entity_type, MOST)
     return Facts(
         when,
         datetime.now(UTC),
@@ -111,7 +111,7 @@ async def look(store: Store, entity_type: str, max_processing: float, when: str,
 
 async def events(store: Store, entity_type: str, status: str) -> list[dict[str, Any]]:
     """Returns events of a status with all columns of the view."""
-    return await store.feature_rows(FEATURE, "events", entity_type, status, MOST)
+    return await store.sql.feature_rows(FEATURE, "events", entity_type, status, MOST)
 
 
 def _waiting(row: Mapping[str, Any]) -> Waiting:

@@ -69,7 +69,7 @@ async def take_call(store: Store, callback: Callback) -> bool:
 async def make_called_due(store: Store, stopping: Callable[[], bool]) -> None:
     """Makes the next poll due of items whose call met a start that had not landed, or a poll under way."""
     while not stopping():
-        rows = await store.feature_rows(FEATURE, "items_called", PAGE)
+        rows = await store.sql.feature_rows(FEATURE, "items_called", PAGE)
         if rows:
             await store.apply(Commit(transitions=[_due(UUID(str(row["task"]))) for row in rows]))
         if len(rows) < PAGE:
@@ -78,14 +78,14 @@ async def make_called_due(store: Store, stopping: Callable[[], bool]) -> None:
 
 async def any_called(store: Store) -> object:
     """Returns what of this could bring tasks now."""
-    return [str(row["task"]) for row in await store.feature_rows(FEATURE, "items_called", 1)]
+    return [str(row["task"]) for row in await store.sql.feature_rows(FEATURE, "items_called", 1)]
 
 
 async def _item(store: Store, callback: Callback) -> dict[str, Any] | None:
     found = ITEM.fullmatch(callback.item)
     if found is None:  # signed with our secret, and no item of a batch
         raise refused()
-    rows = await store.feature_rows(FEATURE, "item_at", found[1], int(found[2]))
+    rows = await store.sql.feature_rows(FEATURE, "item_at", found[1], int(found[2]))
     return rows[0] if rows else None
 
 

@@ -122,13 +122,15 @@ class Draft:
 
     async def _landed(self) -> RemoteBatch | None:
         """Returns this batch if it is one: the answer to its commit was lost."""
-        rows = await self._store.feature_rows(FEATURE, "remote_by_id", str(self.id))
+        rows = await self._store.sql.feature_rows(FEATURE, "remote_by_id", str(self.id))
         return remote_of(rows[0]) if rows else None
 
     async def _same(self) -> RemoteBatch | None:
         """Returns the batch that has the key already; refused where it is another one."""
         rows = (
-            () if self._plan.key is None else await self._store.feature_rows(FEATURE, "remote_by_key", self._plan.key)
+            ()
+            if self._plan.key is None
+            else await self._store.sql.feature_rows(FEATURE, "remote_by_key", self._plan.key)
         )
         if not rows:
             return None

@@ -19,7 +19,7 @@ async def examine_remote(store: Store, settings: Settings) -> list[Finding]:
     hours = settings.of(BatchSettings).stuck_hours
     failed = [row async for row in steps(store) if row["step_state"] == "failed"][:MOST]
     named = {str(row["id"]) for row in failed}
-    still = await store.feature_rows(FEATURE, "remote_stuck", hours)
+    still = await store.sql.feature_rows(FEATURE, "remote_stuck", hours)
     return [
         *await _unknown(store),
         *(
@@ -44,7 +44,7 @@ async def examine_remote(store: Store, settings: Settings) -> list[Finding]:
 
 async def _unknown(store: Store) -> list[Finding]:
     """Returns that items have ended without their provider's word, if so."""
-    [row] = await store.feature_rows(FEATURE, "unknown_items", None)
+    [row] = await store.sql.feature_rows(FEATURE, "unknown_items", None)
     if not row["n"]:
         return []
     text = (

@@ -41,7 +41,7 @@ async def look(store: Store, batch: RemoteBatch, now: datetime) -> History | Non
         return None
     since = batch.dispatched_at.timestamp()
     seconds = max((batch.settled_at or now).timestamp() - since, 1.0)
-    rows = await store.feature_rows(FEATURE, "remote_ended", str(batch.id), since, seconds / STRETCHES)
+    rows = await store.sql.feature_rows(FEATURE, "remote_ended", str(batch.id), since, seconds / STRETCHES)
     completed, failed = [0] * STRETCHES, dict[str, list[int]]()
     for row in rows:
         counted = failed.setdefault(row["failure_type"] or "unknown", [0] * STRETCHES) if _is_failed(row) else completed

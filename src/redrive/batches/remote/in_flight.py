@@ -48,7 +48,7 @@ async def take_places(
         return {(one.batch, one.n) for one in starts}
     locked = Rows(FEATURE, "flight_locked", ({"provider": provider, "most": most},))
     await store.apply(Commit(rows=[locked, Rows(FEATURE, "items_begun", wanted)]))
-    rows = await store.feature_rows(FEATURE, "items_with_place", json.dumps(wanted))
+    rows = await store.sql.feature_rows(FEATURE, "items_with_place", json.dumps(wanted))
     taken = {(str(row["batch"]), row["n"]) for row in rows}
     if len(taken) < len(starts) and await store.record(PLACES, WAITED) is None:
         with suppress(ChangedMeanwhile):  # another worker has
@@ -59,7 +59,7 @@ async def take_places(
 async def fill_places(store: Store, most: int | None, stopping: Callable[[], bool]) -> None:
     """Makes items due that wait for a place, as many as there are places, the longest first: a provider or a batch that
     has none holds up no other."""
-    waiting = [] if stopping() else await store.feature_rows(FEATURE, "flight_waiting", most, PAGE)
+    waiting = [] if stopping() else await store.sql.feature_rows(FEATURE, "flight_waiting", most, PAGE)
     if waiting:
         due = [Transition(UUID(str(row["task"])), Event.DUE, State.QUEUED) for row in waiting]
         await store.apply(Commit(transitions=due))
@@ -75,5 +75,5 @@ class Flights(NamedTuple):
 
 async def in_flight(store: Store, batch: UUID) -> Flights:
     """Returns what is in flight at the provider of a batch that runs."""
-    [row] = await store.feature_rows(FEATURE, "flights", str(batch))
+    [row] = await store.sql.feature_rows(FEATURE, "flights", str(batch))
     return Flights(row["flying"] or 0, row["own"] or 0, row["most"])

@@ -296,7 +296,7 @@ class _Failed(NamedTuple):
 
 async def _rows(store: Store, bulk: Bulk) -> dict[str, Row]:
     ids = json.dumps([str(item.id) for item in bulk])
-    return {str(row["task"]): Row.of(row) for row in await store.feature_rows(FEATURE, "items_of", ids)}
+    return {str(row["task"]): Row.of(row) for row in await store.sql.feature_rows(FEATURE, "items_of", ids)}
 
 
 def _unsure(item: BulkItem, row: Row) -> bool:

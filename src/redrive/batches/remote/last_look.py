@@ -66,7 +66,7 @@ async def _look(
 ) -> Snooze | None:
     if unended:
         await store.apply(Commit(rows=lost_items(batch, unended)))
-    rows = await store.feature_rows(FEATURE, "items_unseen", str(batch.id), batch.round, seen["after"], PAGE)
+    rows = await store.sql.feature_rows(FEATURE, "items_unseen", str(batch.id), batch.round, seen["after"], PAGE)
     if rows and await _circuit_open(store, batch):
         return await _again(store, seen, seconds)
     found = await ask_provider(app, batch.provider, rows) if rows else []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 async def look_at_late(app: App, store: Store, place: Mapping[str, Any]) -> dict[str, Any]:
     """Polls the job once, and records what is said. Raises what the provider raises: that is tried again."""
-    rows = await store.feature_rows(FEATURE, "item_at", place["batch"], place["n"])
+    rows = await store.sql.feature_rows(FEATURE, "item_at", place["batch"], place["n"])
     if not rows or rows[0]["round"] != place["round"] or rows[0]["job"] is None:
         return {"late": None}
     row = rows[0]

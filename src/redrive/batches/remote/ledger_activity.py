@@ -26,14 +26,14 @@ async def tell_ledger(store: Store, settings: Settings, stopping: Callable[[], b
     """Says of each batch that the ledger takes for still when it moved last."""
     hours, after = settings.of(LedgerSettings).at_risk_hours / 2, ""
     while not stopping():
-        still = await store.feature_rows("ledger", "still", hours, PREFIX, after, PAGE)
+        still = await store.sql.feature_rows("ledger", "still", hours, PREFIX, after, PAGE)
         if not still:
             return
         known = {str(row["reference"]): int(row["moved_at"]) for row in still}
         ids = json.dumps([reference.removeprefix(PREFIX) for reference in known])
         found = {
             f"{PREFIX}{row['id']}": int(row["moved_at"])
-            for row in await store.feature_rows(FEATURE, "remote_last_moves", ids)
+            for row in await store.sql.feature_rows(FEATURE, "remote_last_moves", ids)
             if row["moved_at"] is not None
         }
         moved = {reference: at for reference, at in found.items() if at > known[reference]}

@@ -19,7 +19,7 @@ async def holds(store: Store, reference: str) -> Withheld | None:
     """Returns why money of a batch that has not ended is not settled by hand: the batch does that, and once."""
     if (name := _batch_of(reference)) is None:
         return None
-    rows = await store.feature_rows(FEATURE, "remote_by_id", name)
+    rows = await store.sql.feature_rows(FEATURE, "remote_by_id", name)
     if not rows or rows[0]["state"] in SETTLED:
         return None
     why = f"batch {name} is {rows[0]['state']}, and settles this money itself"
@@ -36,7 +36,7 @@ def unheld(reference: str) -> Rows | None:
 
 async def erasable(store: Store, scope: str) -> Withheld | None:
     """Returns why what is known about a scope cannot be erased: batches of it run, and need what they hold."""
-    rows = await store.feature_rows(FEATURE, "remote_of_scope", scope, MOST_NAMED + 1)
+    rows = await store.sql.feature_rows(FEATURE, "remote_of_scope", scope, MOST_NAMED + 1)
     if not rows:
         return None
     named = [str(row["id"]) for row in rows[:MOST_NAMED]]
@@ -60,13 +60,13 @@ async def check(store: Store) -> AsyncIterator[Problem]:
     """Compares each batch that is paid for with its postings and its items, and looks for postings of batches which
     there never were. A piece is one statement, so writers go on meanwhile."""
     after = str(UUID(int=0))
-    while rows := await store.feature_rows(FEATURE, "remote_books", after, PIECE):
+    while rows := await store.sql.feature_rows(FEATURE, "remote_books", after, PIECE):
         for row in rows:
             if (text := _wrong(row)) is not None:
                 yield Problem("batch", str(row["id"]), text)
         after = str(rows[-1]["id"])
     async for first, last, _ in pieces(store, FEATURE, "movements_piece"):
-        for row in await store.feature_rows(FEATURE, "nobodys_movements", first, last, PIECE):
+        for row in await store.sql.feature_rows(FEATURE, "nobodys_movements", first, last, PIECE):
             yield Problem(
                 "posting",
                 row["posting"],

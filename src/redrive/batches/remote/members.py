@@ -12,7 +12,7 @@ from redrive.kernel.ports.store import Store
 
 async def members(store: Store, batch: UUID) -> Members | None:
     """Returns the members of a remote batch; None where there is no such batch."""
-    rows = await store.feature_rows(FEATURE, "remote_by_id", str(batch))
+    rows = await store.sql.feature_rows(FEATURE, "remote_by_id", str(batch))
     if not rows:
         return None
     found = remote_of(rows[0])

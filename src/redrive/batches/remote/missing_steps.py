@@ -31,7 +31,7 @@ async def bring_steps(store: Store, stopping: Callable[[], bool]) -> None:
 async def steps(store: Store) -> AsyncIterator[dict[str, Any]]:
     """Yields each batch that is not settled, with what became of the task of its next step."""
     after = str(UUID(int=0))
-    while rows := await store.feature_rows(FEATURE, "remote_steps", after, PAGE):
+    while rows := await store.sql.feature_rows(FEATURE, "remote_steps", after, PAGE):
         for row in rows:
             yield row
         if len(rows) < PAGE:

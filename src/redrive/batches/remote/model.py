@@ -227,7 +227,7 @@ def no_items() -> dict[ItemState, int]:
 
 async def find_remote(store: Store, batch: object) -> RemoteBatch:
     """Returns a remote batch by its id."""
-    rows = await store.feature_rows(FEATURE, "remote_by_id", str(batch))
+    rows = await store.sql.feature_rows(FEATURE, "remote_by_id", str(batch))
     if not rows:
         raise BatchUnknown(f"there is no remote batch {batch}", hint="redrive batch list --remote names the latest")
     return remote_of(rows[0])
@@ -235,7 +235,7 @@ async def find_remote(store: Store, batch: object) -> RemoteBatch:
 
 async def count_items(store: Store, batch: RemoteBatch) -> Counts:
     """Returns how many items of a batch are in which state."""
-    rows = await store.feature_rows(FEATURE, "remote_counts", str(batch.id), batch.round)
+    rows = await store.sql.feature_rows(FEATURE, "remote_counts", str(batch.id), batch.round)
     states = no_items() | {ItemState(row["state"]): row["n"] for row in rows}
     in_round = no_items() | {ItemState(row["state"]): row["in_round"] for row in rows}
     sums = (sum(row[name] for row in rows) for name in ("unreleased", "unknown", "begun"))
@@ -297,5 +297,5 @@ def _them(number: int) -> str:
 
 async def items_to_retry(store: Store, batch: UUID) -> ToRetry:
     """Returns what a retry of a batch's failed items is about."""
-    [row] = await store.feature_rows(FEATURE, "items_to_retry", str(batch))
+    [row] = await store.sql.feature_rows(FEATURE, "items_to_retry", str(batch))
     return ToRetry(row["failed"], row["ran"], row["stopped"], row["unsure"])

@@ -39,7 +39,7 @@ async def end_overdue(
     kinds = {kind: row.reason for row in await store.circuits() if row.open for kind in row.kinds}
     starts = seconds if start_seconds is None else start_seconds
     while not stopping():
-        rows = await store.feature_rows(
+        rows = await store.sql.feature_rows(
             FEATURE, "items_overdue", seconds, json.dumps(sorted(kinds)), PAGE, starts, UNENDED_ATTEMPTS
         )
         if rows and not await _apply(store, _ended(rows, seconds, starts, kinds)):
@@ -52,7 +52,7 @@ async def cancel_unwanted(store: Store, stopping: Callable[[], bool], batch: UUI
     """Cancels items of cancelled batches, or of one, that wait to be started: nobody has to ask the provider for that.
     Those that may have been started are left to their handler, which learns it."""
     while not stopping():
-        rows = await store.feature_rows(FEATURE, "items_unwanted", PAGE, None if batch is None else str(batch))
+        rows = await store.sql.feature_rows(FEATURE, "items_unwanted", PAGE, None if batch is None else str(batch))
         if rows and not await _apply(store, Commit(transitions=[_cancelled(row) for row in rows])):
             return
         if len(rows) < PAGE:

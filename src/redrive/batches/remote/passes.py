@@ -119,7 +119,7 @@ class Passes:
         own = self._settings
         if queue != QUEUE:
             return own.max_claim if queue == DISPATCH_QUEUE else own.max_settle
-        [row] = await store.feature_rows(FEATURE, "remote_processing")
+        [row] = await store.sql.feature_rows(FEATURE, "remote_processing")
         return min(own.max_poll + own.max_start * int(row["batches"]), max(MOST_ITEMS, own.max_poll))
 
     def _options(self, queue: str, most: int, seconds: float) -> Options:

@@ -64,14 +64,14 @@ class RemoteBatchReads(Service):
         """Returns remote batches, the latest first; ``before`` continues behind the last id of a page."""
         self._session.may(Role.VIEWER)
         last = None if before is None else str(parse_id(str(before)))
-        rows = await self._store.feature_rows(FEATURE, "remote_listed", last, state, provider, account, limit)
+        rows = await self._store.sql.feature_rows(FEATURE, "remote_listed", last, state, provider, account, limit)
         return [self._common(row) for row in rows]
 
     async def common(self, batch: UUID | str) -> Batch:
         """Returns what all batches have in common, with how many items have ended."""
         self._session.may(Role.VIEWER)
         wanted = parse_id(str(batch), BATCH)
-        rows = await self._store.feature_rows(FEATURE, "remote_shown", str(wanted))
+        rows = await self._store.sql.feature_rows(FEATURE, "remote_shown", str(wanted))
         if not rows:
             raise BatchUnknown(f"there is no batch {wanted}", hint="redrive batch list names the latest")
         return self._common(rows[0])
@@ -79,7 +79,7 @@ class RemoteBatchReads(Service):
     async def unsettled(self, most: int) -> int:
         """Returns how many have not ended, up to so many."""
         self._session.may(Role.VIEWER)
-        [row] = await self._store.feature_rows(FEATURE, "remote_unsettled", most)
+        [row] = await self._store.sql.feature_rows(FEATURE, "remote_unsettled", most)
         return int(row["n"])
 
     def _common(self, row: Mapping[str, Any]) -> Batch:
@@ -109,7 +109,7 @@ class RemoteBatchReads(Service):
         """Returns a batch with the counts of its items."""
         found = await self.show(batch)
         types, codes = dict[str, int](), dict[str, int]()
-        for row in await self._store.feature_rows(FEATURE, "remote_failures", str(found.id)):
+        for row in await self._store.sql.feature_rows(FEATURE, "remote_failures", str(found.id)):
             kind, code = row["failure_type"] or "unknown", row["error_code"] or "unknown"
             types[kind] = types.get(kind, 0) + row["n"]
             codes[code] = codes.get(code, 0) + row["n"]
@@ -129,7 +129,7 @@ class RemoteBatchReads(Service):
     async def unknown(self, batch: UUID | str) -> int:
         """Returns how many of its items ended without the provider's word."""
         self._session.may(Role.VIEWER)
-        [row] = await self._store.feature_rows(FEATURE, "unknown_items", str(batch))
+        [row] = await self._store.sql.feature_rows(FEATURE, "unknown_items", str(batch))
         return int(row["n"])
 
     async def waits_for(self, batch: UUID | str) -> builtins.list[Reason]:
@@ -145,7 +145,7 @@ class RemoteBatchReads(Service):
     async def item_of_task(self, task: UUID) -> BatchItem | None:
         """Returns the item that a task is for, without what is personal; None where it has another task since."""
         self._session.may(Role.VIEWER)
-        rows = await self._store.feature_rows(FEATURE, "item_of_task", str(task))
+        rows = await self._store.sql.feature_rows(FEATURE, "item_of_task", str(task))
         return item_of(rows[0]) if rows else None
 
     async def items(
@@ -166,7 +166,7 @@ class RemoteBatchReads(Service):
         for state in states:
             _one_of(state, tuple(ItemState), "state of an item")
         wanted = json.dumps(list(states)) if states else None
-        rows = await self._store.feature_rows(
+        rows = await self._store.sql.feature_rows(
             FEATURE, "items_listed", str(found.id), after, wanted, failure_type, limit
         )
         shown = self._session.caller.role >= Role.OPERATOR

@@ -68,7 +68,7 @@ def accepted(batch: RemoteBatch, items: int, who: str, reason: str) -> Commit:
 async def reconcile_page(app: App, store: Store, payload: Mapping[str, Any], state: Any) -> Any:
     """Asks about one page of items; returns what came of all, or that there is another page."""
     seen = {"batch": FIRST, "n": 0, "counts": {}, "worth": {}, "ran": {}, **(state or {})}
-    rows = await store.feature_rows(FEATURE, "items_unknown", payload["batch"], seen["batch"], seen["n"], PAGE)
+    rows = await store.sql.feature_rows(FEATURE, "items_unknown", payload["batch"], seen["batch"], seen["n"], PAGE)
     sums = {name: Counter[str](seen[name]) for name in ("counts", "worth", "ran")}
     for provider in sorted({row["provider"] for row in rows}):
         own = [row for row in rows if row["provider"] == provider]
@@ -183,7 +183,7 @@ async def _land(store: Store, row: Row, word: str, status: Status | None) -> boo
     try:
         await store.apply(_commit(row, word, status))
     except RedriveError:
-        now = await store.feature_rows(FEATURE, "item_at", str(row["batch"]), row["n"])
+        now = await store.sql.feature_rows(FEATURE, "item_at", str(row["batch"]), row["n"])
         if now and now[0]["unknown"] and (now[0]["round"], now[0]["state"]) == (row["round"], row["state"]):
             raise
         return False

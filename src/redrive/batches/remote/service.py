@@ -173,7 +173,7 @@ class RemoteBatchService(RemoteBatchReads):
             raise InvalidInput(f"{len(items)} items are more than {MOST_CHARGED:,} at once")
         chosen = sorted({check_int(n, "item", 1, 2**31 - 1) for n in items})
         places = json.dumps(chosen) if chosen else None
-        rows = await self._store.feature_rows(FEATURE, "items_ran", str(found.id), MOST_CHARGED, places)
+        rows = await self._store.sql.feature_rows(FEATURE, "items_ran", str(found.id), MOST_CHARGED, places)
         await self._check_charged(found, sorted(set(chosen) - {row["n"] for row in rows}))
         return rows
 
@@ -181,7 +181,7 @@ class RemoteBatchService(RemoteBatchReads):
         """Refuses to charge for items, unless they are paid for already."""
         if not places:
             return
-        rows = await self._store.feature_rows(FEATURE, "items_ended", str(batch.id), json.dumps(places))
+        rows = await self._store.sql.feature_rows(FEATURE, "items_ended", str(batch.id), json.dumps(places))
         there = {row["n"]: row for row in rows}
         for n in places:
             if n not in there:
@@ -201,7 +201,7 @@ class RemoteBatchService(RemoteBatchReads):
         found = None if batch is None else await self.show(batch)
         if found is not None:
             found.check_kept()
-        [row] = await self._store.feature_rows(FEATURE, "unknown_items", None if found is None else str(found.id))
+        [row] = await self._store.sql.feature_rows(FEATURE, "unknown_items", None if found is None else str(found.id))
         task, commit = begun(None if found is None else found.id, who, reason)
         await self._store.apply(commit)
         return Reconciling(task.id, row["marked"])
@@ -214,7 +214,7 @@ class RemoteBatchService(RemoteBatchReads):
         found.check_kept()
         if not found.settled:
             raise BatchConflict(f"batch {found.id} is {found.state}", hint="the provider is asked when its items end")
-        [row] = await self._store.feature_rows(FEATURE, "unknown_items", str(found.id))
+        [row] = await self._store.sql.feature_rows(FEATURE, "unknown_items", str(found.id))
         if row["n"]:
             await self._store.apply(accepted(found, row["n"], who, why))
         return int(row["n"])
@@ -230,7 +230,7 @@ class RemoteBatchService(RemoteBatchReads):
     async def _too_little(self, error: Overdrawn, wanted: RemoteBatch) -> RedriveError:
         """Returns why a round is not begun, in words about the account that should pay for it."""
         money = commits.charged(wanted)
-        rows = await self._store.feature_rows("ledger", "account", wanted.account)
+        rows = await self._store.sql.feature_rows("ledger", "account", wanted.account)
         return error if money is None or not rows else explained(error, account_of(rows[0]), money)
 
     async def _change(self, batch: UUID | str, change: Change, land: Land | None) -> RemoteBatch:
@@ -264,5 +264,5 @@ class RemoteBatchService(RemoteBatchReads):
         check_int(price, "price", 0, MOST_PRICE)
         if account is None and price:
             raise InvalidInput("a price needs an account that pays", hint="name the account, or leave out the price")
-        if account is not None and not await self._store.feature_rows("ledger", "account", check_account(account)):
+        if account is not None and not await self._store.sql.feature_rows("ledger", "account", check_account(account)):
             raise unknown(account)

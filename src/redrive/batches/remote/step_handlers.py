@@ -116,12 +116,12 @@ class StepHandlers:
         """Returns what the account of a batch has where that is less than it needs."""
         if batch.account is None or not batch.price or batch.frozen:
             return None
-        has = await store.balance(available(batch.account))
+        has = await store.sql.balance(available(batch.account))
         return has if has < batch.price_of(batch.in_round) else None
 
     async def _settle(self, store: Store, batch: RemoteBatch, context: Context) -> Any:
         """Settles a batch whose items have ended, whoever asks for it: money is not settled on somebody's word."""
-        (left,) = await store.feature_rows(FEATURE, "remote_unended", str(batch.id))
+        (left,) = await store.sql.feature_rows(FEATURE, "remote_unended", str(batch.id))
         if left["join_open"]:
             return {"state": batch.state, "waits": left["n"]}  # the end of the last item brings another settlement
         if left["alive"]:

@@ -13,7 +13,7 @@ from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.names import DISPATCH, RELEASE, SETTLE, item_kind
 from redrive.batches.wait_reasons import WAITING, reasons_of
 from redrive.feature import Store
-from redrive.kernel.ports.tasks import get_task
+from redrive.kernel.ports.reads import get_task
 from redrive.kernel.reads import Query
 from redrive.ledger.accounts import available
 from redrive.ops.why import Reason
@@ -42,7 +42,7 @@ async def remote_waits_for(store: Store, batch: RemoteBatch, *, words: bool) -> 
 
 async def _items(store: Store, batch: RemoteBatch, words: bool) -> list[Reason]:
     """Returns what the items wait for that have not ended, those that stand still first."""
-    rows = await store.feature_rows(FEATURE, "remote_waiting", str(batch.id), batch.round)
+    rows = await store.sql.feature_rows(FEATURE, "remote_waiting", str(batch.id), batch.round)
     if batch.state is BatchState.QUEUED:
         return []
     if not rows:
@@ -65,7 +65,7 @@ async def _items(store: Store, batch: RemoteBatch, words: bool) -> list[Reason]:
 
 async def _last_look(store: Store, batch: RemoteBatch) -> list[Reason]:
     """Returns that the settlement waits for the provider's word about items that have ended without it."""
-    (row,) = await store.feature_rows(FEATURE, "unknown_items", str(batch.id))
+    (row,) = await store.sql.feature_rows(FEATURE, "unknown_items", str(batch.id))
     if not row["n"]:
         return []
     kind = item_kind(batch.provider)
@@ -98,7 +98,7 @@ async def _money(store: Store, batch: RemoteBatch) -> list[Reason]:
     needed = batch.price_of(batch.in_round) - batch.frozen
     if batch.account is None or needed <= 0 or batch.dispatched_at is not None:
         return []
-    has = await store.balance(available(batch.account))
+    has = await store.sql.balance(available(batch.account))
     if has >= needed or batch.state not in (BatchState.QUEUED, BatchState.FAILED):
         return []
     text = f"account {batch.account} has {has} to spend, and this needs {needed}"

@@ -32,7 +32,7 @@ from redrive.cli.support.worker_process import (
     warn_of_unknown_settings,
 )
 from redrive.errors import InvalidInput, RedriveError, StoreUnavailable
-from redrive.kernel.ports.liveness import Process
+from redrive.kernel.ports.liveness import Gone, Process
 from redrive.kernel.task import check_text
 from redrive.observe.feature_metrics import table_of
 from redrive.observe.logs import choose_style, configure
@@ -248,9 +248,10 @@ async def _bury(served: Served, name: str, pid: int) -> None:
         async with asyncio.timeout(BURIAL_PATIENCE_S):
             if not await session_ends(pid, BURIAL_PATIENCE_S):
                 return
-            tasks = await served.bound().bury(name, Process(socket.gethostname(), pid))
+            ended = await served.bound().end_leases(Gone(name, Process(socket.gethostname(), pid)))
     except (RedriveError, TimeoutError):
         return
+    tasks = ended[name].tasks if name in ended else 0
     if tasks:
         said = {"event": "worker.buried", "worker_id": name, "tasks": tasks}
         logging.getLogger("redrive.supervisor").info("%d tasks of %s go back", tasks, name, extra=said)

@@ -1,11 +1,9 @@
-"""The part of the port by which workers know of each other who is alive."""
+"""What workers and stores say to each other about who is alive."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, Self
-from uuid import UUID
 
 
 @dataclass(slots=True, frozen=True)
@@ -87,32 +85,21 @@ class Heard:
     neighbours: Mapping[str, Neighbour] = field(default_factory=dict)
 
 
-class Liveness(Protocol):
-    """Who lives, and what becomes of the leases of those who do not."""
+@dataclass(slots=True, frozen=True)
+class Silent:
+    """Workers that are silent. ``worker_id`` is who says so: it must have beaten without a gap for as long as silence
+    takes. Where those who may have been cut off (two beats late by now, or back from a gap only since then) are more
+    than those who have been heard all that time, it may be the network: then four times as long must have passed since
+    each of them was heard and since the beats of who says so began, and no task is held responsible for what became of
+    its worker."""
 
-    def beside(self) -> Self:
-        """Returns a store on the same data for the running event loop, with one connection, which is closed at the end
-        of that loop. Where one store serves all loops, it is the same one."""
+    worker_id: str
+    by: Judgement
 
-    async def beat(self, beat: Beat) -> Heard: ...
 
-    async def judge(self, worker_id: str, by: Judgement) -> Mapping[str, Dead]:
-        """Ends the leases of workers that are silent, and returns those; recovery does the rest. ``worker_id`` is who
-        judges: it must have beaten without a gap for as long as silence takes. Where those who
-        may have been cut off (two beats late by now, or back from a gap only since then) are more than those who have
-        been heard all that time, it may be the network: then four times as long must have passed since each of them was
-        heard and since the judge's beats began, and no task is held responsible for what became of its worker."""
+@dataclass(slots=True, frozen=True)
+class Gone:
+    """A worker whose process is known to be gone; none if the worker is another process by now."""
 
-    async def deaths(self, ids: Sequence[UUID]) -> Mapping[UUID, int]:
-        """Returns which of these tasks were aboard workers that were lost, and how many."""
-
-    async def set_apart(self, leases: Sequence[tuple[UUID, UUID]], apart: bool) -> None:
-        """Notes of tasks that their worker has not begun them and has them wait, or that it begins them now. If it dies
-        meanwhile, that is none of their doing."""
-
-    async def note_build(self, worker_id: str, build: str | None) -> None:
-        """Notes which build of the application a worker runs: what fails on it from now on is known to be of that."""
-
-    async def bury(self, worker_id: str, process: Process) -> int | None:
-        """Ends the leases of a worker whose process is known to be gone; returns how many. None if the worker is
-        another process by now, or was declared dead before."""
+    worker_id: str
+    process: Process

@@ -1,4 +1,5 @@
-"""The port: what a store must be able to do. Stores pass ``redrive_kit.conformance``."""
+"""The port: what a store must be able to do for workers and producers, and with its reads, what a ``Store`` is. Stores
+pass ``redrive_kit.conformance``."""
 
 from __future__ import annotations
 
@@ -6,18 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 from uuid import UUID
 
-from redrive.kernel.ports.audit import AuditReads
-from redrive.kernel.ports.failures import FailureReads
-from redrive.kernel.ports.features import FeatureReads
-from redrive.kernel.ports.health import HealthReads
-from redrive.kernel.ports.liveness import Beat, Dead, Heard, Judgement, Liveness, Neighbour, Process
-from redrive.kernel.ports.records import RecordReads
-from redrive.kernel.ports.series import SeriesReads
-from redrive.kernel.ports.tasks import MOST_ENTRIES, TaskReads
+from redrive.kernel.ports.liveness import Beat, Dead, Gone, Heard, Judgement, Neighbour, Process, Silent
+from redrive.kernel.ports.reads import MOST_ENTRIES, ReadStore
+from redrive.kernel.ports.sql import Sql
 from redrive.kernel.reads import (
+    CauseQuery,
     CauseRow,
     Count,
     HoldRow,
@@ -31,13 +28,15 @@ from redrive.kernel.reads import (
     WorkerRow,
 )
 from redrive.kernel.retention import DEFAULTS, Retention
-from redrive.kernel.retry_guard import Guards
 
 if TYPE_CHECKING:
     from redrive.kernel.applied import Applied
+    from redrive.kernel.circuit import CircuitRow
     from redrive.kernel.commit import Commit
     from redrive.kernel.machine import ExpiredLease, Transition
     from redrive.kernel.meter import Meter
+    from redrive.kernel.reactions import Reactions
+    from redrive.kernel.retry_guard import Guards
     from redrive.kernel.series import TallySheet
     from redrive.kernel.task import Claimed, State
 
@@ -46,11 +45,13 @@ __all__ = [
     "MOST_ENTRIES",
     "Beat",
     "Capabilities",
+    "CauseQuery",
     "CauseRow",
     "ClaimRequest",
     "Count",
     "Cycle",
     "Dead",
+    "Gone",
     "Heard",
     "Heartbeat",
     "HoldRow",
@@ -62,15 +63,18 @@ __all__ = [
     "Overview",
     "Process",
     "Query",
+    "ReadStore",
     "RetryCount",
     "ScheduleRow",
     "SchemaStatus",
+    "Silent",
     "Store",
     "TickResult",
     "Transaction",
     "Wake",
     "WorkerLeases",
     "WorkerRow",
+    "WorkerStore",
 ]
 
 
@@ -190,24 +194,35 @@ class SchemaStatus:
     foreign: tuple[str, ...] = ()  # those of them that have tables here, and that this process does not know
 
 
-class Store(
-    TaskReads, FailureReads, RecordReads, AuditReads, HealthReads, SeriesReads, FeatureReads, Liveness, Protocol
-):
-    """Where tasks live. Every method is one transaction, or none at all."""
+class KnownFeatures(Protocol):
+    """The features that a process knows, as its stores do."""
+
+    @property
+    def reactions(self) -> Reactions:
+        """Those that have tasks: those of others are left alone here."""
+
+    @property
+    def guards(self) -> Guards:
+        """Which of them withhold some of their tasks from being retried, and how they are asked."""
+
+    @property
+    def erasing(self) -> Mapping[str, Sequence[str]]:
+        """Those with tables, and the statements by which each forgets somebody."""
+
+    @property
+    def belonging(self) -> Sequence[str]:
+        """Those of them that know tasks of somebody's which do not carry the scope themselves."""
+
+
+class WorkerStore(Protocol):
+    """What workers and producers ask: the hot loop, duties, who is alive. Every method is one transaction, or none at
+    all."""
 
     @property
     def capabilities(self) -> Capabilities: ...
 
     @property
-    def migrations(self) -> Migrations: ...
-
-    @property
-    def reacting(self) -> tuple[str, ...]:
-        """The features whose reactions this process knows; it leaves tasks of others alone."""
-
-    @property
-    def guards(self) -> Guards:
-        """Which features withhold some of their tasks from being retried, and how they are asked."""
+    def features(self) -> KnownFeatures: ...
 
     @property
     def listening(self) -> bool:
@@ -226,6 +241,15 @@ class Store(
         """Lets go of everything without an event loop: the one that it was opened on is gone. ``inherited``: what is
         open is another process's, which goes on using it."""
 
+    def on_this_loop(self) -> Self:
+        """Returns a store on the same data for the running event loop, with one connection, which is closed at the end
+        of that loop. Where one store serves all loops, it is the same one."""
+
+    async def now(self) -> datetime:
+        """Returns the time by which everything is decided."""
+
+    # -- the hot loop ------------------------------------------------------------------------------------------------
+
     async def apply(self, commit: Commit, *, again: bool = False, in_parts: bool = False) -> Applied:
         """Applies everything of a Commit, and what features add to its moves, in one transaction.
 
@@ -240,6 +264,15 @@ class Store(
     async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
         """Extends leases and stores progress, fenced by token; returns the ids that are no longer held."""
 
+    def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[Transaction]:
+        """Opens a transaction of the store's own database that applies ``settlement()`` as its last statement."""
+
+    def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> Callable[[], None]:
+        """Starts sending hints about these queues to the callback, until the returned function or ``close`` is called.
+        Hints about other queues may come along."""
+
+    # -- duties ------------------------------------------------------------------------------------------------------
+
     async def tick(self, beat: Heartbeat) -> TickResult: ...
 
     async def expired(self, limit: int, feature: str | None = None) -> list[ExpiredLease]:
@@ -248,6 +281,9 @@ class Store(
 
     async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]: ...
 
+    async def circuits(self) -> list[CircuitRow]:
+        """Returns the circuits of all kinds that have one, open or not."""
+
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         """Does one bounded piece of a store's own housekeeping; returns how many rows it touched."""
 
@@ -255,9 +291,28 @@ class Store(
         """Removes what was erased from the files, too, as far as a store can do that. False while others are in the
         way; the next pruning does it then."""
 
-    def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[Transaction]:
-        """Opens a transaction of the store's own database that applies ``settlement()`` as its last statement."""
+    # -- who is alive ------------------------------------------------------------------------------------------------
 
-    def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> Callable[[], None]:
-        """Starts sending hints about these queues to the callback, until the returned function or ``close`` is called.
-        Hints about other queues may come along."""
+    async def beat(self, beat: Beat) -> Heard: ...
+
+    async def end_leases(self, of: Silent | Gone) -> Mapping[str, Dead]:
+        """Ends the leases of workers that are silent, or of one whose process is gone, and returns these workers;
+        recovery does the rest. Nobody is returned who was declared dead before."""
+
+    async def mark_waiting(self, leases: Sequence[tuple[UUID, UUID]], waiting: bool) -> None:
+        """Notes of tasks that their worker has not begun them and has them wait, or that it begins them now. If it dies
+        meanwhile, that is none of their doing."""
+
+    async def note_build(self, worker_id: str, build: str | None) -> None:
+        """Notes which build of the application a worker runs: what fails on it from now on is known to be of that."""
+
+
+class Store(WorkerStore, ReadStore, Protocol):
+    """Where tasks live: what workers and producers ask of it, what operators read, and its schema."""
+
+    @property
+    def migrations(self) -> Migrations: ...
+
+    @property
+    def sql(self) -> Sql:
+        """What it can do besides where it speaks SQL (``Capabilities.tables``); else a ``NoSql``, which refuses."""

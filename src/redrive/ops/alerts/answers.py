@@ -28,7 +28,7 @@ async def ask(store: Store, query: str, seconds: float = LIMIT_S) -> Answer:
         return Answer(fault="its query has a character that no text may have")
     try:
         async with asyncio.timeout(2 * seconds):
-            found = await store.answer(query, seconds)
+            found = await store.sql.answer(query, seconds)
     except StoreUnavailable:
         raise
     except RedriveError as error:

@@ -18,7 +18,7 @@ from redrive.kernel.alerts.slo import Objective
 from redrive.kernel.alerts.thresholds import NOT_EVALUATED_S, Limits
 from redrive.kernel.figures import Figures
 from redrive.kernel.ports.store import Store
-from redrive.kernel.series import MOST_SERIES
+from redrive.kernel.series import MOST_SERIES, Resolution, SeriesQuery
 from redrive.kernel.task import State
 from redrive.ops import audit_chain, causes
 from redrive.ops.alerts.service import look_again
@@ -165,7 +165,8 @@ async def known_failures(store: Store, now: datetime) -> Counter[str]:
 async def _surges(store: Store, now: datetime) -> tuple[Counter[str], Counter[str]]:
     """Returns the terminal failures of each queue: of the last ten minutes, and of the hour before."""
     surged, before = Counter[str](), Counter[str]()
-    for row in await store.ended(now - SURGE_WINDOW - USUAL_WINDOW):
+    since = now - SURGE_WINDOW - USUAL_WINDOW
+    for row in await store.series(SeriesQuery(Resolution.MINUTE, since, ends=True)):
         (surged if row.at > now - SURGE_WINDOW else before)[row.queue] += row.failed
     return surged, before
 

@@ -36,7 +36,7 @@ class HealthService(Service):
     async def identity(self) -> str:
         """Returns what tells the store from all others, however its URL is written."""
         self._session.may(Role.VIEWER)
-        return await self._store.identity()
+        return (await self._store.diagnose(brief=True)).identity
 
     async def stats(self, causes: int = 0) -> Stats:
         """Returns exact totals with pauses, limits and workers, and so many of the latest causes of failure."""
@@ -62,7 +62,7 @@ class HealthService(Service):
         """Returns since when the first task of each kind waits that could run; of kinds that are at the front of a
         queue."""
         self._session.may(Role.VIEWER)
-        return await self._store.oldest_kinds()
+        return (await self._store.figures()).oldest_kinds
 
     async def examine(self, queue: str | None = None) -> list[Finding]:
         """Returns what is wrong, the worst first, and what to do about it."""

@@ -68,7 +68,7 @@ class OperationService(Service):
             plan = (await plans.make(self._store, meant, who, cancelled=action is Action.RETRY)).token
             meant = EVERY_FAILURE
         bound = await operations.preview(self._store, action, meant, plan, counted=counted)
-        guarded = action is Action.RETRY and bool(self._store.guards)
+        guarded = action is Action.RETRY and bool(self._store.features.guards)
         first = list[UUID]()
         if plan is not None or guarded:
             most = FIRST_TASKS_ASKED if guarded else FIRST_TASKS_SHOWN

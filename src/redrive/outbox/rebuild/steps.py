@@ -122,7 +122,7 @@ class Rebuild:
             until = moment(await self._store.now()) + CLOCK_MARGIN_US
             await self._driver.save(operation, fenced_at=until)
             return
-        [row] = await self._store.feature_rows("outbox", "claimed_until", self._projection.queue, until)
+        [row] = await self._store.sql.feature_rows("outbox", "claimed_until", self._projection.queue, until)
         if not row["n"]:
             await self._driver.save(operation, step=DELETED, place="")
         elif (note := f"waits for {row['n']} events that were claimed before it began") != operation.note:

@@ -89,14 +89,14 @@ def erased_name(key: str) -> str:
 
 
 async def _rows(store: Store, projection: str, names: Sequence[str]) -> dict[str, Life]:
-    rows = await store.feature_rows("outbox", "lives", projection, json.dumps(names)) if names else ()
+    rows = await store.sql.feature_rows("outbox", "lives", projection, json.dumps(names)) if names else ()
     return {str(row["key"]): Life(row["base"], row["deleted"], row["changes"]) for row in rows}
 
 
 async def later_lives(store: Store, projection: str, ranges: Sequence[Range]) -> set[int]:
     """Returns the numbers of those of these ranges in which a key lives in a later life than its first. Where those of
     erased keys lie nobody can say: ``ERASED_KEYS`` has them."""
-    rows = await store.feature_rows("outbox", "later_lives", projection, json.dumps(ranges))
+    rows = await store.sql.feature_rows("outbox", "later_lives", projection, json.dumps(ranges))
     return {int(row["n"]) for row in rows}
 
 

@@ -35,5 +35,5 @@ async def buried(store: Store, projection: str, keys: Sequence[str]) -> Mapping[
     digests = {digest_of(key): key for key in keys}
     if not digests:
         return {}
-    rows = await store.feature_rows("outbox", "buried", projection, json.dumps([*digests]))
+    rows = await store.sql.feature_rows("outbox", "buried", projection, json.dumps([*digests]))
     return {digests[row["key_digest"]]: int(row["version"]) for row in rows}

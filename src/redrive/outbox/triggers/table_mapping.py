@@ -65,7 +65,7 @@ class TableMapping:
 
 async def shape_of(store: Store, table: str) -> Shape:
     """Returns the table of this name, of the store's own database."""
-    rows = await store.feature_rows("outbox", "table_shape", table)
+    rows = await store.sql.feature_rows("outbox", "table_shape", table)
     if not rows:
         raise NotFound(
             f"the store's database has no table {table!r}",

@@ -75,7 +75,7 @@ async def _look(
 ) -> None:
     lives = await lives_of(store, projection.name, keys)
     records = await _fetched(source, keys)
-    rows = await store.feature_rows("outbox", "under_way", projection.queue, json.dumps(list(keys)))
+    rows = await store.sql.feature_rows("outbox", "under_way", projection.queue, json.dumps(list(keys)))
     moving = {str(row["scope"]) for row in rows}
     await sink.refresh(index)
     stored = {one.key: one for one in await sink.find(keys, index)}

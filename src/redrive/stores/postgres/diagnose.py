@@ -25,11 +25,29 @@ PROBE_CHANNEL = "redrive_doctor"
 PROBE_HEARD_WITHIN_S = 2.0
 
 
+async def diagnose_briefly(pool: Pool) -> Diagnosis:
+    async def look(connection: Any) -> Diagnosis:
+        dead = await connection.fetch(SQL["dead_rows"])
+        return await _begun(connection, dead)
+
+    found: Diagnosis = await pool.run(look)
+    return found
+
+
+async def _begun(connection: Any, dead: list[Any]) -> Diagnosis:
+    """Returns a diagnosis of which store it is and how large."""
+    found = Diagnosis(await connection.fetchval(SQL["now"]), str(await connection.fetchval(SQL["identity"])))
+    found.vitals = {"size": int(await connection.fetchval(SQL["size"]))}
+    found.vitals |= {f"dead:{row['relname']}": row["dead"] for row in dead}
+    return found
+
+
 async def diagnose(pool: Pool, indexes: frozenset[str]) -> Diagnosis:
     async def look(connection: Any) -> Diagnosis:
+        dead = await connection.fetch(SQL["dead_rows"])
         asked = datetime.now(UTC)
-        now = await connection.fetchval(SQL["now"])
-        found = Diagnosis(now)
+        found = await _begun(connection, dead)
+        now = found.now
         found.oldest = {row["queue"]: row["since"] for row in await connection.fetch(SQL["oldest"])}
         found.note_expired(tuple(row) for row in await connection.fetch(SQL["expired"]))
         found.unknown = {row["feature"]: row["n"] for row in await connection.fetch(SQL["unknown"])}
@@ -38,7 +56,7 @@ async def diagnose(pool: Pool, indexes: frozenset[str]) -> Diagnosis:
         found.findings = [
             *_skew(now, asked, datetime.now(UTC)),
             *_transactions(await connection.fetch(SQL["transactions"]), now),
-            *_dead_rows(await connection.fetch(SQL["dead_rows"])),
+            *_dead_rows(dead),
             *_indexes({row["name"]: row["valid"] for row in await connection.fetch(SQL["indexes"])}, indexes),
             *_connections((await connection.fetch(SQL["connections"]))[0]),
             *_pooling(pool),
@@ -48,11 +66,6 @@ async def diagnose(pool: Pool, indexes: frozenset[str]) -> Diagnosis:
     answer: Diagnosis = await pool.run(look)
     answer.findings += await _hints(pool)
     return answer
-
-
-async def oldest_kinds(pool: Pool) -> dict[str, datetime]:
-    found = await pool.read(lambda connection: connection.fetch(SQL["oldest_kinds"]))
-    return {row["kind"]: row["since"] for row in found}
 
 
 async def answer(pool: Pool, query: str, seconds: float) -> Any:
@@ -82,19 +95,6 @@ def _without_data(error: asyncpg.PostgresError) -> str:
     """Returns the server's words, without the values that it quotes where one of them did not fit."""
     about_names = str(error.sqlstate).startswith("42")
     return str(error) if about_names else re.sub(r'"[^"]*"', '"…"', str(error))
-
-
-async def identity(pool: Pool) -> str:
-    return str(await pool.read(lambda connection: connection.fetchval(SQL["identity"])))
-
-
-async def vitals(pool: Pool) -> dict[str, int]:
-    async def look(connection: Any) -> dict[str, int]:
-        found = {"size": int(await connection.fetchval(SQL["size"]))}
-        return found | {f"dead:{row['relname']}": row["dead"] for row in await connection.fetch(SQL["dead_rows"])}
-
-    answer: dict[str, int] = await pool.run(look)
-    return answer
 
 
 async def _hints(pool: Pool) -> list[Finding]:

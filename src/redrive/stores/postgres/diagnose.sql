@@ -21,19 +21,6 @@ select l.queue, min(f.since) as since from lanes l cross join lateral (
   where t.state = 'queued' and t.queue = l.queue and t.lane = l.lane order by t.priority, t.position limit 1) f
 group by l.queue;
 
--- oldest_kinds: the same of each kind, among the first tasks of each lane
-with recursive lanes as (
-  (select t.queue, t.lane from redrive.task t where t.state = 'queued' order by t.queue, t.lane limit 1)
-  union all
-  select n.queue, n.lane from lanes l cross join lateral (
-    select t.queue, t.lane from redrive.task t where t.state = 'queued' and (t.queue, t.lane) > (l.queue, l.lane)
-    order by t.queue, t.lane limit 1) n
-)
-select f.kind, min(f.since) as since from lanes l cross join lateral (
-  select t.kind, greatest(t.created_at, t.run_at, t.last_attempt_at, t.last_replayed_at) as since from redrive.task t
-  where t.state = 'queued' and t.queue = l.queue and t.lane = l.lane order by t.priority, t.position limit 100) f
-group by f.kind;
-
 -- expired: leases that ran out and that nobody has recovered, by feature
 select x.feature, count(*) as n, min(x.lease_expires_at) as oldest from (
   select t.feature, t.lease_expires_at from redrive.task t

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from redrive.kernel.erase import Erase
-from redrive.stores.features import Features, place_of, subject_of
+from redrive.kernel.erase import Erase, place_of, subject_of
+from redrive.stores.features import Features
 from redrive.stores.postgres.calls import touched
 from redrive.stores.postgres.pool import Connection
 from redrive.stores.sql import statements

@@ -16,6 +16,7 @@ from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskSta
 from redrive.kernel.joins import Join
 from redrive.kernel.ports.store import (
     MOST_ENTRIES,
+    CauseQuery,
     CauseRow,
     Count,
     LetterCount,
@@ -29,7 +30,7 @@ from redrive.kernel.reads import MANY_ROWS, CauseMember, CauseOrder, CauseRankin
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
-from redrive.stores.features import PERSONAL, Features, find_belonging, more_erasable, place_of, subject_of
+from redrive.stores.features import Features
 from redrive.stores.filters import by_state, by_totals, largest
 from redrive.stores.postgres import filters
 from redrive.stores.postgres.calls import fetch, value
@@ -144,9 +145,18 @@ class Reads:
         return [rows.task(row, documents is not None) for row in found]
 
     async def failed_ids(
-        self, which: FailureFilter, *, limit: int, after: int = 0, upto: int | None = None
+        self,
+        which: FailureFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        after: int = 0,
+        upto: int | None = None,
+        cancelled: bool = False,
     ) -> list[FailedRef]:
-        where = _bounded(which, after, upto).add(" order by failed_seq limit {}", limit)
+        if cancelled:
+            return await self._cancelled_ids(which, limit, offset, after, upto)
+        where = _bounded(which, after, upto).add(" order by failed_seq limit {} offset {}", limit, offset)
         return [FailedRef(*row) for row in await self._where("failed_ids", where)]
 
     async def count_causes(self, which: FailureFilter, most: int) -> dict[str, int]:
@@ -169,7 +179,11 @@ class Reads:
             where.add(" and fingerprint = any ({})", list(fingerprints))
         return [rows.failed_count(row) for row in await self._where("failed_counts", where.add(" order by n desc"))]
 
-    async def failed_end(self, which: FailureFilter, most: int | None = None) -> tuple[int, int]:
+    async def failed_end(
+        self, which: FailureFilter, most: int | None = None, *, cancelled: bool = False
+    ) -> tuple[int, int]:
+        if cancelled:
+            return await self._cancelled_end(which)
         name, where = filters.count_failed(which)
         by_rows = name == "count_failed"
 
@@ -184,8 +198,8 @@ class Reads:
         end, count = await self.pool.run(look, atomic=True)
         return end, await self.count_failed(which, most, end) if by_rows else count
 
-    async def cancelled(
-        self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None
+    async def _cancelled_ids(
+        self, which: FailureFilter, limit: int, offset: int, after: int, upto: int | None
     ) -> list[FailedRef]:
         where = filters.cancelled(which, after, upto)
         if where is None:
@@ -193,7 +207,7 @@ class Reads:
         where.add(" order by d.seq limit {} offset {}", limit, offset)
         return rows.each_once([FailedRef(*row) for row in await self._where("cancelled", where)])
 
-    async def cancelled_end(self, which: FailureFilter) -> tuple[int, int]:
+    async def _cancelled_end(self, which: FailureFilter) -> tuple[int, int]:
         end: int = await self.pool.read(lambda connection: connection.fetchval(SQL["letters_end"]))
         where = filters.cancelled(which, upto=end)
         return end, 0 if where is None else (await self._where("count_cancelled", where))[0][0]
@@ -207,13 +221,16 @@ class Reads:
     async def failed_sums(self, limit: int) -> dict[str, dict[str, int]]:
         return largest(await self._rows("failed_sums", limit), limit)
 
-    async def causes(
-        self, limit: int, *, before: tuple[datetime, str] | None = None, failing: bool | None = None
-    ) -> list[CauseRow]:
-        name = "causes" if failing is None else "causes_failing" if failing else "causes_quiet"
+    async def causes(self, which: CauseQuery) -> list[CauseRow]:
+        if which.fingerprints is not None:
+            return [rows.cause(row) for row in await self._rows("causes_of", list(which.fingerprints))]
+        before, args = which.before, [which.limit, *(which.before or (None, None))]
+        name = "causes" if which.failing is None else "causes_failing" if which.failing else "causes_quiet"
+        if which.prefix is not None:
+            name, args = "causes_named", [which.prefix, after_prefix(which.prefix), which.limit]
 
         async def look(connection: Any) -> list[Any]:
-            names = await connection.fetch(SQL[name], limit, *(before or (None, None)))
+            names = await connection.fetch(SQL[name], *args)
             found: list[Any] = await connection.fetch(SQL["causes_of"], [row["fingerprint"] for row in names])
             return found
 
@@ -221,7 +238,7 @@ class Reads:
             return row["last_seen"], row["fingerprint"]
 
         found = [row for row in await self._snapshot(look) if before is None or place(row) < before]
-        return [rows.cause(row) for row in sorted(found, key=place, reverse=True)[:limit]]
+        return [rows.cause(row) for row in sorted(found, key=place, reverse=True)[: which.limit]]
 
     async def rank_causes(
         self,
@@ -255,12 +272,6 @@ class Reads:
     async def cause_members(self, fingerprint: str, limit: int) -> list[CauseMember]:
         return [CauseMember(*row) for row in await self._rows("cause_members", fingerprint, limit)]
 
-    async def causes_named(self, prefix: str, limit: int) -> list[str]:
-        return [row[0] for row in await self._rows("causes_named", prefix, after_prefix(prefix), limit)]
-
-    async def causes_of(self, fingerprints: Sequence[str]) -> list[CauseRow]:
-        return [rows.cause(row) for row in await self._rows("causes_of", list(fingerprints))]
-
     async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
         found: dict[str, list[tuple[datetime, int]]] = {fingerprint: [] for fingerprint in fingerprints}
         for row in await self._rows("trends", list(fingerprints), since):
@@ -290,21 +301,12 @@ class Reads:
 
     async def personal(self, scope: str | None, task_ids: Collection[UUID] = ()) -> dict[str, int]:
         found: Counter[str] = Counter()
-        if scope is not None:
-            task_ids = [*task_ids, *await self.belonging(scope)]
         for row in await self._rows("personal", scope, list(task_ids)):
             found[row["place"]] += row["n"]
-        for name in self.features.erasing:
-            [row] = await self.feature_rows(name, PERSONAL, subject_of(scope, task_ids))
-            found[place_of(name)] += row["n"]
         return dict(found)
 
     async def erasable(self, scope: str, limit: int) -> list[UUID]:
-        found = [row["id"] for row in await self._rows("erasable", scope, limit)]
-        return await more_erasable(self, found, scope, limit)
-
-    async def belonging(self, scope: str, limit: int | None = None) -> list[UUID]:
-        return await find_belonging(self, scope, limit)
+        return [row["id"] for row in await self._rows("erasable", scope, limit)]
 
     async def count_audit(self, which: AuditFilter) -> int:
         where = filters.audit(which)

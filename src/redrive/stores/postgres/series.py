@@ -11,7 +11,6 @@ from redrive.kernel.reads import Count
 from redrive.kernel.series import (
     Cell,
     Document,
-    Ended,
     Key,
     Resolution,
     SeriesQuery,
@@ -35,12 +34,10 @@ class Series:
     pool: Pool
 
     async def series(self, which: SeriesQuery) -> list[SeriesRow]:
-        stored, sheets = await self._look("series", which.resolution.value, which.since, which.queue, which.kind)
-        return series.rows(which, stored, sheets)
-
-    async def ended(self, since: datetime) -> list[Ended]:
-        stored, sheets = await self._look("ended", since)
-        return series.ended(since, [Ended(*row) for row in stored], sheets)
+        if which.ends:
+            return series.ends(which.since, *await self._look("ended", which.since))
+        args = (which.resolution.value, which.since, which.queue, which.kind)
+        return series.rows(which, *await self._look("series", *args))
 
     async def _look(self, name: str, *args: Any) -> tuple[list[Any], list[Any]]:
         async def look(connection: Any) -> tuple[list[Any], list[Any]]:

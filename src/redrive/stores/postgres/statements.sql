@@ -94,16 +94,13 @@ select * from redrive.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $1
 select silent_in, declared, drain, neighbours
 from redrive.worker_beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
 
--- judge: leases of workers that are silent end
+-- end_silent: leases of workers that are silent end
 select worker, tasks, cut_off from redrive.judge_silent($1, $2, $3);
 
--- bury: leases of a worker whose process is gone end
+-- end_gone: leases of a worker whose process is gone end
 select redrive.bury_process($1, $2, $3, $4, $5);
 
--- deaths: which of these tasks were aboard workers that were lost
-select t.id, t.deaths from redrive.task t where t.id = any ($1) and t.deaths > 0;
-
--- set_apart: these wait to be alone, or are begun
+-- mark_waiting: these wait to be alone, or are begun
 select redrive.set_apart($1, $2, $3);
 
 -- drain: a worker is to end
@@ -233,10 +230,10 @@ where h.id = any ($1) and ($2::timestamptz is null or h.finished_at >= $2) order
 
 -- statuses: what has become of these tasks; an id that is in history more than once is its newest row
 select t.id, t.state::text, t.failed_seq, t.error_code, t.error_fingerprint, false as erased, t.kind, t.queue, t.trace_id,
-  t.attempt_count, t.feature
+  t.attempt_count, t.feature, t.deaths
 from redrive.task t where t.id = any ($1)
 union all (select distinct on (h.id) h.id, h.state::text, null, null, null, h.erased_at is not null, h.kind, h.queue, h.trace_id,
-  h.attempt_count, h.feature
+  h.attempt_count, h.feature, 0
 from redrive.history h where h.id = any ($1) and not exists (select 1 from redrive.task t where t.id = h.id)
 order by h.id, h.finished_at desc);
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
 
@@ -14,23 +13,22 @@ from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.feature import Feature
 from redrive.kernel.figures import Figures
 from redrive.kernel.machine import ExpiredLease, Transition
-from redrive.kernel.ports.health import NO_CAPS
+from redrive.kernel.ports.reads import NO_CAPS
 from redrive.kernel.ports.store import (
     Beat,
     Capabilities,
     ClaimRequest,
     Cycle,
     Dead,
+    Gone,
     Heard,
     Heartbeat,
-    Judgement,
-    Process,
+    Silent,
     TickResult,
     Transaction,
     Wake,
 )
 from redrive.kernel.retention import DEFAULTS, Retention
-from redrive.kernel.retry_guard import Guards
 from redrive.stores.features import Features
 from redrive.stores.loops import LoopStores
 from redrive.stores.metered import metered
@@ -38,7 +36,7 @@ from redrive.stores.postgres.apply import commit_patiently
 from redrive.stores.postgres.calls import fetch, value
 from redrive.stores.postgres.claim import Claims, UnansweredClaims
 from redrive.stores.postgres.cycle import Cycles
-from redrive.stores.postgres.diagnose import answer, diagnose, identity, oldest_kinds, vitals
+from redrive.stores.postgres.diagnose import answer, diagnose, diagnose_briefly
 from redrive.stores.postgres.enqueue import Enqueues
 from redrive.stores.postgres.figures import figures, overdue
 from redrive.stores.postgres.listen import Listener
@@ -72,19 +70,15 @@ class PostgresStore(Reads, Series):
         self._unanswered = UnansweredClaims(self.pool, lambda moves: self.apply(Commit(transitions=moves)))
         self._cycles = Cycles(self.pool, self.features, Claims(self.positions, self._unanswered))
         self._listener: Listener | None = None
-        self._beside = LoopStores()
+        self._loop_stores = LoopStores()
 
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(notifies=not self.pool.pooled)
 
     @property
-    def reacting(self) -> tuple[str, ...]:
-        return self.features.reactions.names
-
-    @property
-    def guards(self) -> Guards:
-        return self.features.guards
+    def sql(self) -> Self:
+        return self
 
     @property
     def listening(self) -> bool:
@@ -107,11 +101,10 @@ class PostgresStore(Reads, Series):
             self._listener = Listener(self.pool, self.positions)
         return self._listener.add(on_wake, queues)
 
-    async def diagnose(self) -> Diagnosis:
+    async def diagnose(self, *, brief: bool = False) -> Diagnosis:
+        if brief:
+            return await diagnose_briefly(self.pool)
         return await diagnose(self.pool, index_names("redrive.stores.postgres"))
-
-    async def oldest_kinds(self) -> dict[str, datetime]:
-        return await oldest_kinds(self.pool)
 
     async def answer(self, query: str, seconds: float) -> Any:
         return await answer(self.pool, query, seconds)
@@ -123,12 +116,6 @@ class PostgresStore(Reads, Series):
         self, ages: Mapping[str, float], but: Sequence[str] = (), most: Mapping[str, int] = NO_CAPS
     ) -> dict[str, int]:
         return await overdue(self.pool, ages, but, most) if ages else {}
-
-    async def identity(self) -> str:
-        return await identity(self.pool)
-
-    async def vitals(self) -> dict[str, int]:
-        return await vitals(self.pool)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -158,31 +145,27 @@ class PostgresStore(Reads, Series):
     async def expired(self, limit: int, feature: str | None = None) -> list[ExpiredLease]:
         return await self.ticks.expired(limit, feature)
 
-    def beside(self) -> Self:
-        found = self._beside.get(lambda: type(self)(self.url, connections=1))
+    def on_this_loop(self) -> Self:
+        found = self._loop_stores.get(lambda: type(self)(self.url, connections=1))
         assert isinstance(found, type(self))
         return found
 
     async def beat(self, given: Beat) -> Heard:
         return await beat(self.pool, given)
 
-    async def judge(self, worker_id: str, by: Judgement) -> Mapping[str, Dead]:
-        rows = await fetch(self.pool, "judge", worker_id, by.dead_after_ms, by.lease_ms)
-        return {row["worker"]: Dead(row["tasks"], row["cut_off"]) for row in rows}
+    async def end_leases(self, of: Silent | Gone) -> Mapping[str, Dead]:
+        if isinstance(of, Silent):
+            rows = await fetch(self.pool, "end_silent", of.worker_id, of.by.dead_after_ms, of.by.lease_ms)
+            return {row["worker"]: Dead(row["tasks"], row["cut_off"]) for row in rows}
+        given = (of.process.host, of.process.pid, of.process.machine, of.process.birth)
+        ended = await value(self.pool, "end_gone", of.worker_id, *given)
+        return {} if ended is None else {of.worker_id: Dead(ended)}
 
-    async def deaths(self, ids: Sequence[UUID]) -> Mapping[UUID, int]:
-        return {row["id"]: row["deaths"] for row in await fetch(self.pool, "deaths", list(ids))}
-
-    async def set_apart(self, leases: Sequence[tuple[UUID, UUID]], apart: bool) -> None:
-        await value(self.pool, "set_apart", [id_ for id_, _ in leases], [token for _, token in leases], apart)
+    async def mark_waiting(self, leases: Sequence[tuple[UUID, UUID]], waiting: bool) -> None:
+        await value(self.pool, "mark_waiting", [id_ for id_, _ in leases], [token for _, token in leases], waiting)
 
     async def note_build(self, worker_id: str, build: str | None) -> None:
         await value(self.pool, "note_build", worker_id, build)
-
-    async def bury(self, worker_id: str, process: Process) -> int | None:
-        given = (process.host, process.pid, process.machine, process.birth)
-        found: int | None = await value(self.pool, "bury", worker_id, *given)
-        return found
 
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         match duty:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from redrive.kernel.ports.liveness import Beat, Dead, Heard, Judgement, Neighbour, Process
+from redrive.kernel.ports.liveness import Beat, Dead, Gone, Heard, Judgement, Neighbour, Process, Silent
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import SECOND, micros
 from redrive.stores.sqlite.session import Session, dumps
@@ -122,8 +122,12 @@ def _silent(session: Session, judge_id: str, by: Judgement) -> _Silent:
     return _Silent([one.id for one in silent if one.seen_at + 4 * patience <= now], judged_at, cut_off=True)
 
 
-def judge(session: Session, worker_id: str, by: Judgement) -> dict[str, Dead]:
-    """Ends the leases of silent workers, and returns those."""
+def end_leases(session: Session, of: Silent | Gone) -> dict[str, Dead]:
+    """Ends the leases of silent workers, or of one whose process is gone, and returns those."""
+    return _end_silent(session, of.worker_id, of.by) if isinstance(of, Silent) else _end_gone(session, of)
+
+
+def _end_silent(session: Session, worker_id: str, by: Judgement) -> dict[str, Dead]:
     now = session.now
     judging = session.row(SQL["may_judge"], worker_id, now, by.dead_after_ms)
     if judging is None:
@@ -145,14 +149,9 @@ def judge(session: Session, worker_id: str, by: Judgement) -> dict[str, Dead]:
     return found
 
 
-def deaths(session: Session, ids: Sequence[UUID]) -> dict[UUID, int]:
-    """Returns which of these tasks were aboard workers that were lost, and how many."""
-    return {UUID(id_): count for id_, count in session.rows(SQL["deaths"], dumps([str(id_) for id_ in ids]))}
-
-
-def set_apart(session: Session, leases: Sequence[tuple[UUID, UUID]], apart: bool) -> None:
+def mark_waiting(session: Session, leases: Sequence[tuple[UUID, UUID]], waiting: bool) -> None:
     """Notes of tasks that their worker has them wait, or begins them now."""
-    session.run(SQL["set_apart"], int(apart), dumps([[str(id_), str(token)] for id_, token in leases]))
+    session.run(SQL["mark_waiting"], int(waiting), dumps([[str(id_), str(token)] for id_, token in leases]))
 
 
 def note_build(session: Session, worker_id: str, build: str | None) -> None:
@@ -160,9 +159,9 @@ def note_build(session: Session, worker_id: str, build: str | None) -> None:
     session.run(SQL["note_build"], build, worker_id)
 
 
-def bury(session: Session, worker_id: str, process: Process) -> int | None:
-    """Ends the leases of a worker whose process is known to be gone."""
+def _end_gone(session: Session, gone: Gone) -> dict[str, Dead]:
+    worker_id, process = gone.worker_id, gone.process
     given = (process.host, process.pid, process.machine, process.birth)
-    if not session.run(SQL["bury"], session.now, worker_id, *given):
-        return None
-    return session.run(SQL["end_leases"], session.now, worker_id, None)
+    if not session.run(SQL["declare_gone"], session.now, worker_id, *given):
+        return {}
+    return {worker_id: Dead(session.run(SQL["end_leases"], session.now, worker_id, None))}

@@ -49,14 +49,11 @@ select id, pid, birth, seen_at, beats_ms from redrive_worker
 where machine = ?1 and host = ?2 and birth is not null and beats_ms is not null and id <> ?3
   and dead_at is null and not (stopping and running = 0) and seen_at > ?4
 
--- bury: its process is known to be gone
+-- declare_gone: its process is known to be gone
 update redrive_worker set dead_at = ?1 where id = ?2 and host = ?3 and pid = ?4 and dead_at is null
   and (?5 is null or machine = ?5) and (?6 is null or birth = ?6)
 
--- deaths: which of these tasks were aboard workers that were lost
-select id, deaths from redrive_task where id in (select value from json_each(?)) and deaths > 0
-
--- set_apart: these wait to be alone, or are begun
+-- mark_waiting: these wait to be alone, or are begun
 update redrive_task set apart = ?1 where (id, lease_token) in (
   select json_extract(j.value, '$[0]'), json_extract(j.value, '$[1]') from json_each(?2) j)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from datetime import datetime
 from pathlib import Path
 
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
@@ -17,8 +16,11 @@ LEAST_FREE_BYTES = 256 << 20
 LARGE_WAL_BYTES = 256 << 20
 
 
-def diagnose(session: Session, path: str, indexes: frozenset[str]) -> Diagnosis:
-    found = Diagnosis(to_datetime(session.now))
+def diagnose(session: Session, path: str, indexes: frozenset[str], brief: bool) -> Diagnosis:
+    ((pages,),), ((size,),) = session.rows("pragma page_count"), session.rows("pragma page_size")
+    found = Diagnosis(to_datetime(session.now), vitals={"size": pages * size})
+    if brief:
+        return found
     found.oldest = {queue: to_datetime(since) for queue, since in session.rows(SQL["oldest"])}
     expired = session.rows(SQL["expired"], session.now)
     found.note_expired((feature, n, to_datetime(oldest)) for feature, n, oldest in expired)
@@ -32,15 +34,6 @@ def diagnose(session: Session, path: str, indexes: frozenset[str]) -> Diagnosis:
         *_space(path),
     ]
     return found
-
-
-def oldest_kinds(session: Session) -> dict[str, datetime]:
-    return {kind: to_datetime(since) for kind, since in session.rows(SQL["oldest_kinds"])}
-
-
-def vitals(session: Session) -> dict[str, int]:
-    ((pages,),), ((size,),) = session.rows("pragma page_count"), session.rows("pragma page_size")
-    return {"size": pages * size}
 
 
 def _journal(session: Session) -> list[Finding]:

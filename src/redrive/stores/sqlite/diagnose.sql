@@ -15,32 +15,6 @@ with recursive lanes(first) as (
 select t.queue, min(max(t.created_at, coalesce(t.run_at, 0), coalesce(t.last_attempt_at, 0), coalesce(t.last_replayed_at, 0)))
 from lanes l join redrive_task t on t.rowid = l.first group by t.queue
 
--- oldest_kinds: the same of each kind, among the first 100 tasks of each lane; one step in the index for each of these
-with recursive lanes(first) as (
-  select (select rowid from redrive_task where state = 'queued' order by queue, lane, priority, position limit 1)
-  union all
-  -- Two steps: for a pair, (queue, lane) > (…), SQLite would walk all of the queue.
-  select coalesce((
-    select t.rowid from redrive_task t, redrive_task o
-    where o.rowid = l.first and t.state = 'queued' and t.queue = o.queue and t.lane > o.lane
-    order by t.lane, t.priority, t.position limit 1), (
-    select t.rowid from redrive_task t, redrive_task o
-    where o.rowid = l.first and t.state = 'queued' and t.queue > o.queue
-    order by t.queue, t.lane, t.priority, t.position limit 1))
-  from lanes l where l.first is not null
-), heads(at, n) as (
-  select first, 1 from lanes where first is not null
-  union all
-  select (
-    select t.rowid from redrive_task t, redrive_task o
-    where o.rowid = h.at and t.state = 'queued' and t.queue = o.queue and t.lane = o.lane
-      and (t.priority, t.position) > (o.priority, o.position)
-    order by t.priority, t.position limit 1), h.n + 1
-  from heads h where h.at is not null and h.n < 100
-)
-select t.kind, min(max(t.created_at, coalesce(t.run_at, 0), coalesce(t.last_attempt_at, 0), coalesce(t.last_replayed_at, 0)))
-from heads h join redrive_task t on t.rowid = h.at group by t.kind
-
 -- expired: leases that ran out and that nobody has recovered, by feature
 select x.feature, count(*), min(x.lease_expires_at) from (
   select feature, lease_expires_at from redrive_task where state = 'running' and lease_expires_at < ?

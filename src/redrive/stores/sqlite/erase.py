@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from redrive.kernel.erase import Erase
+from redrive.kernel.erase import Erase, place_of, subject_of
 from redrive.kernel.task import State
-from redrive.stores.features import place_of, subject_of
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.joins import Arrivals
 from redrive.stores.sqlite.session import Session, dumps

@@ -17,6 +17,7 @@ from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskSta
 from redrive.kernel.joins import Join
 from redrive.kernel.ports.store import (
     MOST_ENTRIES,
+    CauseQuery,
     CauseRow,
     Count,
     LetterCount,
@@ -29,7 +30,7 @@ from redrive.kernel.ports.store import (
 from redrive.kernel.reads import CauseMember, CauseOrder, CauseRanking, counts_of
 from redrive.kernel.records import Record
 from redrive.kernel.task import LIVE, AuditRow, DeadLetter, State, Task, Timeline
-from redrive.stores.features import PERSONAL, Features, find_belonging, more_erasable, place_of, subject_of
+from redrive.stores.features import Features
 from redrive.stores.filters import DIMENSIONS, by_state, by_totals, largest
 from redrive.stores.rows import MOST_CAUSES_COUNTED, after_prefix, each_once, ranking
 from redrive.stores.sql import statements
@@ -108,11 +109,20 @@ class Reads:
         return [codec.task(row, documents is not None) for row in found]
 
     async def failed_ids(
-        self, which: FailureFilter, *, limit: int, after: int = 0, upto: int | None = None
+        self,
+        which: FailureFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        after: int = 0,
+        upto: int | None = None,
+        cancelled: bool = False,
     ) -> list[FailedRef]:
+        if cancelled:
+            return await self._cancelled_ids(which, limit, offset, after, upto)
         sql, args = _bounded(which, after, upto)
-        text = SQL["failed_ids"] + sql + " order by failed_seq limit ?"
-        found = await self.read(lambda session: _rows(session, text, [*args, limit]))
+        text = SQL["failed_ids"] + sql + " order by failed_seq limit ? offset ?"
+        found = await self.read(lambda session: _rows(session, text, [*args, limit, offset]))
         # What cannot be named cannot be meant.
         meant = [row for row in found if is_id(row["id"])]
         return [codec.failed_ref(row) for row in meant]
@@ -133,7 +143,11 @@ class Reads:
         found = await self.read(lambda session: _rows(session, SQL["failed_counts"], args))
         return [codec.failed_count(row) for row in found]
 
-    async def failed_end(self, which: FailureFilter, most: int | None = None) -> tuple[int, int]:
+    async def failed_end(
+        self, which: FailureFilter, most: int | None = None, *, cancelled: bool = False
+    ) -> tuple[int, int]:
+        if cancelled:
+            return await self._cancelled_end(which)
         text, args = _counting(which, most)
 
         def look(session: Session) -> tuple[int, int]:
@@ -142,8 +156,8 @@ class Reads:
 
         return await self.read(look)
 
-    async def cancelled(
-        self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None
+    async def _cancelled_ids(
+        self, which: FailureFilter, limit: int, offset: int, after: int, upto: int | None
     ) -> list[FailedRef]:
         def look(session: Session) -> list[sqlite3.Row]:
             name, wanted = _among_cancelled(session, which, after, upto)
@@ -158,7 +172,7 @@ class Reads:
         ]
         return each_once(found)
 
-    async def cancelled_end(self, which: FailureFilter) -> tuple[int, int]:
+    async def _cancelled_end(self, which: FailureFilter) -> tuple[int, int]:
         def look(session: Session) -> tuple[int, int]:
             [(end,)] = _rows(session, SQL["letters_end"])
             name, wanted = _among_cancelled(session, which)
@@ -183,13 +197,9 @@ class Reads:
 
         return largest(await self.read(look), limit)
 
-    async def causes(
-        self, limit: int, *, before: tuple[datetime, str] | None = None, failing: bool | None = None
-    ) -> list[CauseRow]:
-        place = [None, None] if before is None else [to_micros(before[0]), before[1]]
-        name = "causes" if failing is None else "causes_failing" if failing else "causes_quiet"
-        found = await self.read(lambda session: _rows(session, SQL[name], [limit, *place]))
-        return [codec.cause(row) for row in found]
+    async def causes(self, which: CauseQuery) -> list[CauseRow]:
+        name, args = _causes(which)
+        return [codec.cause(row) for row in await self.read(lambda session: _rows(session, SQL[name], args))]
 
     async def rank_causes(
         self,
@@ -224,14 +234,6 @@ class Reads:
         found = await self.read(lambda session: _rows(session, SQL["cause_members"], [fingerprint, limit]))
         return [CauseMember(*row) for row in found]
 
-    async def causes_named(self, prefix: str, limit: int) -> list[str]:
-        args = [prefix, after_prefix(prefix), limit]
-        return [row[0] for row in await self.read(lambda session: _rows(session, SQL["causes_named"], args))]
-
-    async def causes_of(self, fingerprints: Sequence[str]) -> list[CauseRow]:
-        args = [dumps(list(fingerprints))]
-        return [codec.cause(row) for row in await self.read(lambda session: _rows(session, SQL["causes_of"], args))]
-
     async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
         args = [dumps(list(fingerprints)), to_micros(since)]
         found: dict[str, list[tuple[datetime, int]]] = {fingerprint: [] for fingerprint in fingerprints}
@@ -262,24 +264,15 @@ class Reads:
         return [codec.audit(row, documents is not None) for row in found]
 
     async def personal(self, scope: str | None, task_ids: Collection[UUID] = ()) -> dict[str, int]:
-        if scope is not None:
-            task_ids = [*task_ids, *await self.belonging(scope)]
         args = [scope, dumps([str(task_id) for task_id in task_ids])]
         found: Counter[str] = Counter()
         for row in await self.read(lambda session: _rows(session, ERASE["personal"], args)):
             found[row["place"]] += row["n"]
-        for name in self.features.erasing:
-            [own] = await self.feature_rows(name, PERSONAL, subject_of(scope, task_ids))
-            found[place_of(name)] += own["n"]
         return dict(found)
 
     async def erasable(self, scope: str, limit: int) -> list[UUID]:
         rows = await self.read(lambda session: _rows(session, ERASE["erasable"], [scope, limit]))
-        found = [UUID(row["id"]) for row in rows]
-        return await more_erasable(self, found, scope, limit)
-
-    async def belonging(self, scope: str, limit: int | None = None) -> list[UUID]:
-        return await find_belonging(self, scope, limit)
+        return [UUID(row["id"]) for row in rows]
 
     async def count_audit(self, which: AuditFilter) -> int:
         sql, args = filters.audit(which)
@@ -338,6 +331,17 @@ def _counting(which: FailureFilter, most: int | None, upto: int | None = None) -
     if upto is not None:
         sql, args = sql + " and failed_seq <= ?", [*args, upto]
     return (SQL[name] + sql, args) if most is None else (SQL["count_some_failed"] + sql + " limit ?)", [*args, most])
+
+
+def _causes(which: CauseQuery) -> tuple[str, list[Any]]:
+    """Returns the statement that finds causes, and its arguments."""
+    if which.fingerprints is not None:
+        return "causes_of", [dumps(list(which.fingerprints))]
+    if which.prefix is not None:
+        return "causes_named", [which.prefix, after_prefix(which.prefix), which.limit]
+    place = [None, None] if which.before is None else [to_micros(which.before[0]), which.before[1]]
+    name = "causes" if which.failing is None else "causes_failing" if which.failing else "causes_quiet"
+    return name, [which.limit, *place]
 
 
 def _bounded(which: FailureFilter, after: int, upto: int | None) -> tuple[str, list[Any]]:

@@ -6,9 +6,9 @@ select * from redrive_history where id in (select value from json_each(?)) order
 
 -- statuses: what has become of these tasks; an id that is in history more than once is its newest row
 select id, state, failed_seq, error_code, error_fingerprint, 0 as erased, kind, queue, trace_id, attempt_count,
-  feature
+  feature, deaths
 from redrive_task where id in (select value from json_each(?1))
-union all select id, state, null, null, null, erased_at is not null, kind, queue, trace_id, attempt_count, feature
+union all select id, state, null, null, null, erased_at is not null, kind, queue, trace_id, attempt_count, feature, 0
 from redrive_history h where id in (select value from json_each(?1))
   and not exists (select 1 from redrive_task t where t.id = h.id)
   and not exists (select 1 from redrive_history n where n.id = h.id and (n.finished_at, n.rowid) > (h.finished_at, h.rowid))
@@ -198,8 +198,9 @@ g.last_seen
 coalesce((select sum(h.n) from redrive_failure_hour h where h.fingerprint = n.fingerprint and h.hour >= {2}), 0)
 
 -- causes_named: those whose names begin so
-select fingerprint from redrive_failure_group where fingerprint >= ?1 and fingerprint < ?2
-union select fingerprint from redrive_failure_group where alias >= ?1 and alias < ?2 limit ?3
+select * from redrive_failure_group where fingerprint in (
+  select fingerprint from redrive_failure_group where fingerprint >= ?1 and fingerprint < ?2
+  union select fingerprint from redrive_failure_group where alias >= ?1 and alias < ?2 limit ?3)
 
 -- cause_members: tasks that are failed by a cause, those that failed last: for whom, where, and by which build
 select t.scope, t.task_group, a.peer, a.build from (

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from redrive.kernel.reads import Count
-from redrive.kernel.series import Cell, Counted, Ended, Resolution, SeriesQuery, SeriesRow, Sums, read, sampled
+from redrive.kernel.series import Cell, Counted, Resolution, SeriesQuery, SeriesRow, Sums, read, sampled
 from redrive.kernel.task import LIVE
 from redrive.stores import series
 from redrive.stores.sql import statements
@@ -27,19 +27,16 @@ class Series:
         raise NotImplementedError
 
     async def series(self, which: SeriesQuery) -> list[SeriesRow]:
+        name, args = "ended", list[Any]([to_micros(which.since)])
+        if not which.ends:
+            name, args = "rows", [which.resolution.value, *args, which.queue, which.kind]
+
         def look(session: Session) -> tuple[list[Any], list[Any]]:
-            args = (which.resolution.value, to_micros(which.since), which.queue, which.kind)
-            return session.gathered(SQL["rows"], *args), session.gathered(SQL["sheets"], EVERY_SHEET)
+            return session.gathered(SQL[name], *args), session.gathered(SQL["sheets"], EVERY_SHEET)
 
-        stored, sheets = await self.read(look)
-        return series.rows(which, [(to_datetime(at), *rest) for at, *rest in stored], _sheets(sheets))
-
-    async def ended(self, since: datetime) -> list[Ended]:
-        def look(session: Session) -> tuple[list[Any], list[Any]]:
-            return session.gathered(SQL["ended"], to_micros(since)), session.gathered(SQL["sheets"], EVERY_SHEET)
-
-        stored, sheets = await self.read(look)
-        return series.ended(since, [Ended(to_datetime(at), *rest) for at, *rest in stored], _sheets(sheets))
+        found, fresh = await self.read(look)
+        stored, sheets = [(to_datetime(at), *rest) for at, *rest in found], _sheets(fresh)
+        return series.ends(which.since, stored, sheets) if which.ends else series.rows(which, stored, sheets)
 
 
 def add_up(session: Session) -> int:

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
 from functools import partial
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -19,22 +18,21 @@ from redrive.kernel.feature import Feature
 from redrive.kernel.figures import Figures
 from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.meter import Meter
-from redrive.kernel.ports.health import NO_CAPS
+from redrive.kernel.ports.reads import NO_CAPS
 from redrive.kernel.ports.store import (
     Beat,
     Capabilities,
     ClaimRequest,
     Cycle,
     Dead,
+    Gone,
     Heard,
     Heartbeat,
-    Judgement,
-    Process,
+    Silent,
     TickResult,
     Wake,
 )
 from redrive.kernel.retention import DEFAULTS, Retention
-from redrive.kernel.retry_guard import Guards
 from redrive.stores.features import Features
 from redrive.stores.metered import metered
 from redrive.stores.pieces import prune_features, prune_in_pieces
@@ -45,7 +43,7 @@ from redrive.stores.sqlite.answer import answer
 from redrive.stores.sqlite.bad_rows import about_a_row, set_aside, set_aside_expired
 from redrive.stores.sqlite.connection_thread import ConnectionThread
 from redrive.stores.sqlite.cycle import cycle
-from redrive.stores.sqlite.diagnose import diagnose, oldest_kinds, vitals
+from redrive.stores.sqlite.diagnose import diagnose
 from redrive.stores.sqlite.enqueue import enqueue_on, enqueue_with
 from redrive.stores.sqlite.figures import figures, overdue
 from redrive.stores.sqlite.listen import Listeners
@@ -88,12 +86,8 @@ class SqliteStore(Reads, Series):
         self.migrations = SqliteMigrations(self._writer, features)
 
     @property
-    def reacting(self) -> tuple[str, ...]:
-        return self.features.reactions.names
-
-    @property
-    def guards(self) -> Guards:
-        return self.features.guards
+    def sql(self) -> Self:
+        return self
 
     @property
     def listening(self) -> bool:
@@ -118,12 +112,11 @@ class SqliteStore(Reads, Series):
         self._writer.ring()
         return leave
 
-    async def diagnose(self) -> Diagnosis:
+    async def diagnose(self, *, brief: bool = False) -> Diagnosis:
         path, indexes = self.location.path, index_names("redrive.stores.sqlite")
-        return await self.read(lambda session: diagnose(session, path, indexes))
-
-    async def oldest_kinds(self) -> dict[str, datetime]:
-        return await self.read(oldest_kinds)
+        found = await self.read(lambda session: diagnose(session, path, indexes, brief))
+        found.identity = await self._identity()
+        return found
 
     async def answer(self, query: str, seconds: float) -> Any:
         return await asyncio.to_thread(answer, self.location, query, seconds)
@@ -136,14 +129,11 @@ class SqliteStore(Reads, Series):
     ) -> dict[str, int]:
         return await self.read(lambda session: overdue(session, ages, but, most)) if ages else {}
 
-    async def identity(self) -> str:
+    async def _identity(self) -> str:
         if self.location.memory:
             return f"memory/{id(self)}"
         found = await asyncio.to_thread(os.stat, self.location.path)
         return f"file/{found.st_dev}/{found.st_ino}"
-
-    async def vitals(self) -> dict[str, int]:
-        return await self.read(vitals)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -190,27 +180,21 @@ class SqliteStore(Reads, Series):
     async def tick(self, beat: Heartbeat) -> TickResult:
         return await self._past_bad_rows(lambda session: tick.tick(session, beat), beat.queues)
 
-    def beside(self) -> Self:
+    def on_this_loop(self) -> Self:
         """Returns itself: it serves all loops, and the file has one writer, whoever asks."""
         return self
 
     async def beat(self, given: Beat) -> Heard:
         return await self._writer.run(lambda session: beat.beat(session, given))
 
-    async def judge(self, worker_id: str, by: Judgement) -> Mapping[str, Dead]:
-        return await self._writer.run(lambda session: beat.judge(session, worker_id, by))
+    async def end_leases(self, of: Silent | Gone) -> Mapping[str, Dead]:
+        return await self._writer.run(lambda session: beat.end_leases(session, of))
 
-    async def deaths(self, ids: Sequence[UUID]) -> Mapping[UUID, int]:
-        return await self.read(lambda session: beat.deaths(session, ids))
-
-    async def set_apart(self, leases: Sequence[tuple[UUID, UUID]], apart: bool) -> None:
-        await self._writer.run(lambda session: beat.set_apart(session, leases, apart))
+    async def mark_waiting(self, leases: Sequence[tuple[UUID, UUID]], waiting: bool) -> None:
+        await self._writer.run(lambda session: beat.mark_waiting(session, leases, waiting))
 
     async def note_build(self, worker_id: str, build: str | None) -> None:
         await self._writer.run(lambda session: beat.note_build(session, worker_id, build))
-
-    async def bury(self, worker_id: str, process: Process) -> int | None:
-        return await self._writer.run(lambda session: beat.bury(session, worker_id, process))
 
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         match duty:
