@@ -10,8 +10,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from redrive.stores.postgres.array_types import ARRAYS
-from redrive.stores.postgres.connection import StoreConnection
+from redrive.stores.postgres.connection import ARRAYS, StoreConnection
 from redrive.stores.postgres.pool import Pool
 
 pytestmark = pytest.mark.anyio

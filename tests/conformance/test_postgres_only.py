@@ -17,7 +17,6 @@ from redrive.kernel.commit import Commit, Target
 from redrive.kernel.outcome import Completed, Retry
 from redrive.kernel.ports.store import Heartbeat
 from redrive.kernel.task import State
-from redrive.stores.postgres import idle as idle_module
 from redrive.stores.postgres import pool as pool_module
 from redrive.stores.postgres.pool import Connection, Pool
 from redrive_kit.conformance.harness import LEASE, Harness, failing
@@ -388,7 +387,7 @@ async def check(harness: Harness) -> None:
 
 
 async def test_a_pool_at_rest_comes_down_to_one_connection(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle_module, "STEP_BY_CONNECT_TIME", 0)
+    monkeypatch.setattr(pool_module, "STEP_BY_CONNECT_TIME", 0)
     pool = Pool(postgres_url)
     together = asyncio.Barrier(3)
 

@@ -14,7 +14,7 @@ from redrive.errors import ConfigError
 from redrive.feature import Dependency, Feature, Need, Settings, Store
 from redrive.kernel.ports.store import Capabilities
 from redrive.stores import make_store
-from redrive.stores.needs import check_needs, needs_of
+from redrive.stores.features import check_needs, needs_of
 from redrive.worker import readiness as health
 from redrive_kit.conformance.probe import PROBE
 from redrive_kit.examples.orders import ORDERS

@@ -8,9 +8,9 @@ from redrive import App
 from redrive.errors import RedriveError
 from redrive.kernel.retention import FeatureRule, Retention
 from redrive.ops.retention import retention_of
-from redrive.stores import pieces
-from redrive.stores.postgres import prune as postgres
-from redrive.stores.sqlite import prune as sqlite
+from redrive.stores import upkeep
+from redrive.stores.postgres import upkeep as postgres
+from redrive.stores.sqlite import upkeep as sqlite
 from redrive_kit.examples.orders import ORDERS
 from redrive_kit.examples.orders.settings import OrderSettings
 from tests.features.conftest import orders, placed
@@ -45,7 +45,7 @@ async def test_what_has_ended_goes_after_its_days(app: App) -> None:
 async def test_in_pieces(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (sqlite, postgres):
         monkeypatch.setattr(module, "ROWS_PER_PIECE", 2)
-    monkeypatch.setattr(pieces, "MOST_PIECES_PER_PRUNE", 2)
+    monkeypatch.setattr(upkeep, "MOST_PIECES_PER_PRUNE", 2)
     await placed(app, addresses=("a", "b", "c", "d", "e", "nowhere"))
     await drain(app)
     for left in (1, 0):

@@ -10,7 +10,7 @@ import pytest
 from redrive.errors import InvalidInput, StoreUnavailable
 from redrive.ids import new_id
 from redrive.kernel.task import Enqueued, NewTask
-from redrive.stores.postgres.shared_enqueue import SharedEnqueue
+from redrive.stores.postgres.enqueue import SharedEnqueue
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ import pytest
 from redrive.errors import InvalidInput
 from redrive.ids import new_id
 from redrive.kernel.task import NewTask
-from redrive.stores.sqlite.clock import micros
+from redrive.stores.sqlite.session import micros
 from redrive.stores.sqlite.store import SqliteStore, enqueue_on
 
 pytestmark = pytest.mark.anyio

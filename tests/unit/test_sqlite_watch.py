@@ -22,9 +22,8 @@ from redrive.ids import new_id
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Wake
 from redrive.kernel.task import NewTask
-from redrive.stores.sqlite import change_poller, inotify
-from redrive.stores.sqlite.change_poller import ChangePoller
-from redrive.stores.sqlite.inotify import Watch
+from redrive.stores.sqlite import changes
+from redrive.stores.sqlite.changes import ChangePoller, Watch
 from redrive.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -103,7 +102,7 @@ async def listener(path: Path) -> AsyncIterator[Listener]:
 
 
 def hear_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_poller, "POLL_WITH_HINTS_EVERY_S", NEVER)
+    monkeypatch.setattr(changes, "POLL_WITH_HINTS_EVERY_S", NEVER)
 
 
 def watches() -> int:
@@ -181,7 +180,7 @@ async def test_where_nothing_can_be_watched_it_is_polled(
         raise OSError(code, f"{name}: {os.strerror(code)}")
 
     hear_only(monkeypatch)
-    monkeypatch.setattr(inotify, "_call", fail)
+    monkeypatch.setattr(changes, "_call", fail)
     caplog.set_level(logging.DEBUG, "redrive.sqlite")
     async with listener(tmp_path / "redrive.db") as idle, producer(tmp_path / "redrive.db") as other:
         for _ in range(2):
@@ -210,7 +209,7 @@ class TestLookout:
             pauses.append(looks._pause)
         looks.close()
         # At once, and then never for much longer than the commit has already taken, nor more often than that needs.
-        assert pauses[0] == change_poller.LOOK_AGAIN_AFTER_S
+        assert pauses[0] == changes.LOOK_AGAIN_AFTER_S
         assert all(earlier < later <= 3 * earlier for earlier, later in pairwise(pauses))
 
     def test_the_bell_is_heard_beside_the_watch(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +270,7 @@ FORK = """
 import asyncio, os, sys
 from redrive import App
 from redrive.kernel.ports.store import Wake
-from redrive.stores.sqlite import change_poller
+from redrive.stores.sqlite import changes
 
 def watches():
     found = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))

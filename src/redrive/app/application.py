@@ -42,7 +42,7 @@ from redrive.kernel.task import (
 from redrive.settings import Options, Settings, load_settings, store_url
 from redrive.stores import make_store
 from redrive.stores.django_tests import connection_in_tests, in_django
-from redrive.stores.holder import StoreHolder
+from redrive.stores.loops import StoreHolder
 from redrive.sync import Portal, SyncApp
 
 # Workers and operators are imported by whoever asks for one: most processes of an application only enqueue.

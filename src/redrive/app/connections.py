@@ -16,7 +16,7 @@ from redrive.kernel.ports.reads import get_task
 from redrive.settings import Settings
 from redrive.stores import is_sqlite
 from redrive.stores.django_tests import refuse_in_tests, remember_names
-from redrive.stores.holder import StoreHolder
+from redrive.stores.loops import StoreHolder
 
 if TYPE_CHECKING:
     from redrive.kernel.feature import Feature

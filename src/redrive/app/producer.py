@@ -14,7 +14,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.ports.reads import get_task
 from redrive.kernel.task import Enqueued, NewTask, Task
 from redrive.kernel.trace import split_trace
-from redrive.stores.holder import StoreHolder
+from redrive.stores.loops import StoreHolder
 
 if TYPE_CHECKING:
     from redrive.kernel.feature import Feature

@@ -20,7 +20,7 @@ from redrive.ops.duties import alerts_duty, duties_of
 from redrive.ops.retention import retention_of
 from redrive.ops.views import public_part
 from redrive.settings import Options, Settings
-from redrive.stores.holder import StoreHolder
+from redrive.stores.loops import StoreHolder
 from redrive.worker.config import WorkerConfig, worker_id
 from redrive.worker.hooks import Hooks
 from redrive.worker.worker import Worker

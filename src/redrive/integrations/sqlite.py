@@ -16,8 +16,7 @@ from redrive.integrations.own_commit import OwnCommit
 from redrive.integrations.waiting import before_the_first_statement
 from redrive.kernel.task import Enqueued
 from redrive.stores.sqlite.borrowed import apply_with
-from redrive.stores.sqlite.clock import micros
-from redrive.stores.sqlite.session import take_positions
+from redrive.stores.sqlite.session import micros, take_positions
 
 Execute = Callable[[str, tuple[Any, ...]], list[Any]]
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from redrive.errors import ConfigError, WrongSetting
-from redrive.stores.needs import check_needs
+from redrive.stores.features import check_needs
 from redrive.stores.postgres import url as postgres_url
 from redrive.stores.shown import scheme_of, shown_scheme
 from redrive.stores.sqlite import url as sqlite_url

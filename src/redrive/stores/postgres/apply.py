@@ -22,16 +22,22 @@ from redrive.kernel.retry_guard import RetryWithheld, Withheld
 from redrive.kernel.task import Enqueued
 from redrive.stores.features import Features, with_callbacks
 from redrive.stores.postgres import codec
-from redrive.stores.postgres.audit import add_audits, add_conclusion
 from redrive.stores.postgres.bad_rows import about_a_row, settle_in_parts
 from redrive.stores.postgres.effects import write_rows
 from redrive.stores.postgres.enqueue import enqueue
-from redrive.stores.postgres.erase import erase, erase_callbacks
-from redrive.stores.postgres.joins import close_joins, open_joins, opened_before
-from redrive.stores.postgres.ledger import post
-from redrive.stores.postgres.patience import patiently
+from redrive.stores.postgres.errors import patiently
 from redrive.stores.postgres.pool import Connection, Pool
 from redrive.stores.postgres.settle import landed_before, settle
+from redrive.stores.postgres.writes import (
+    add_audits,
+    add_conclusion,
+    close_joins,
+    erase,
+    erase_callbacks,
+    open_joins,
+    opened_before,
+    post,
+)
 from redrive.stores.refusals import changed_meanwhile, circuit_changed, may_have_landed
 from redrive.stores.sql import statements
 

@@ -2,14 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
 
-from redrive.stores.postgres.array_types import Answered, known_arrays
-from redrive.stores.postgres.first_error import ErrorWatch
+# PostgreSQL's own array types, which asyncpg would ask each new connection about.
+
+# The oid of an array: its element's name, and the element's oid.
+ARRAYS = {
+    199: ("json", 114),
+    1000: ("bool", 16),
+    1001: ("bytea", 17),
+    1005: ("int2", 21),
+    1007: ("int4", 23),
+    1010: ("tid", 27),
+    1015: ("varchar", 1043),
+    1016: ("int8", 20),
+    1021: ("float4", 700),
+    1022: ("float8", 701),
+    1115: ("timestamp", 1114),
+    1182: ("date", 1082),
+    1185: ("timestamptz", 1184),
+    1187: ("interval", 1186),
+    1231: ("numeric", 1700),
+    2951: ("uuid", 2950),
+    3807: ("jsonb", 3802),
+}
+
+
+class Answered:
+    """Stands for the statement that was not needed. It has a name: no anonymous statement was replaced by it."""
+
+    name = "not sent"
+
+
+def known_arrays(oids: Iterable[int]) -> list[dict[str, Any]] | None:
+    """Returns what the catalogs say about these types, in asyncpg's words; None unless all are arrays known here."""
+    wanted = list(oids)
+    return [_described(oid) for oid in wanted] if all(oid in ARRAYS for oid in wanted) else None
+
+
+def _described(oid: int) -> dict[str, Any]:
+    element, elements_oid = ARRAYS[oid]
+    return {
+        "oid": oid,
+        "ns": "pg_catalog",
+        "name": f"_{element}",
+        "kind": b"b",
+        "basetype": None,
+        "elemtype": elements_oid,
+        "elemdelim": ",",
+        "range_subtype": None,
+        "attrtypoids": None,
+        "attrnames": None,
+        "basetype_name": None,
+        "elemtype_name": element,
+        "range_subtype_name": None,
+    }
+
+
+# Reads times that Python's calendar does not have: PostgreSQL's goes on for 300,000 years.
+
+# PostgreSQL sends microseconds since this.
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+async def bring_to_the_ends(connection: Any) -> None:
+    """Makes this connection return the first or last time there is for one that is beyond."""
+    await connection.set_type_codec(
+        "timestamptz", schema="pg_catalog", format="tuple", encoder=_encoded, decoder=_decoded
+    )
+
+
+def _encoded(at: datetime) -> tuple[int]:
+    return ((at - _EPOCH) // _MICROSECOND,)
+
+
+def _decoded(sent: tuple[int]) -> datetime:
+    (microseconds,) = sent
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return _LAST if microseconds > 0 else _FIRST
+
+
+# Remembers which error has aborted a transaction: PostgreSQL says that only once.
+
+# Whatever a connection, a prepared statement, a cursor or a copy sends goes through one of these.
+_SENDS = frozenset(("prepare", "bind", "bind_execute", "bind_execute_many", "execute", "query", "copy_in", "copy_out"))
+_ABORTED = asyncpg.exceptions.InFailedSQLTransactionError
+
+
+class ErrorWatch:
+    """A connection's protocol that keeps the first error since the last statement that succeeded: one that was undone
+    by a savepoint is past."""
+
+    def __init__(self, protocol: Any) -> None:
+        self.protocol = protocol
+        self.first: Exception | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.protocol, name)
+        # To prepare ``rollback to`` succeeds while the transaction is still aborted.
+        return self._watched(found, past=name != "prepare") if name in _SENDS else found
+
+    def _watched(self, send: Callable[..., Awaitable[Any]], *, past: bool) -> Callable[..., Awaitable[Any]]:
+        async def run(*args: Any, **options: Any) -> Any:
+            try:
+                answer = await send(*args, **options)
+            except BaseException as error:
+                self._note(error)
+                raise
+            if past:
+                self.first = None
+            return answer
+
+        return run
+
+    def _note(self, error: BaseException) -> None:
+        if isinstance(error, asyncpg.PostgresError):
+            # A statement that was not answered in time may have been done all the same: a real refusal knows better.
+            if not isinstance(error, _ABORTED) and not isinstance(self.first, asyncpg.PostgresError):
+                self.first = error
+        elif isinstance(error, TimeoutError):
+            self.first = self.first or error
+        elif isinstance(error, asyncio.CancelledError):
+            # Somebody's own time limit. As it is it would end the handler, as if that were cancelled.
+            self.first = self.first or TimeoutError("a statement was cancelled before it was answered")
+
 
 # What a session can keep beyond its transaction, in one message. The settings of the start of the connection are what
 # RESET goes back to, ours included. DISCARD ALL would do the same and remove the statements that the driver has

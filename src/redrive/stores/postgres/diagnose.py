@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,8 +13,10 @@ import asyncpg
 
 from redrive.errors import StoreError
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
+from redrive.kernel.figures import LATE_AFTER_S, MOST_COUNTED, Figures
 from redrive.stores.postgres.pool import Pool
 from redrive.stores.refusals import missing_index, took_too_long
+from redrive.stores.rows import MOST_VALUES, read_figures
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "diagnose.sql")
@@ -191,3 +194,21 @@ def _pooling(pool: Pool) -> list[Finding]:
         return []
     text = "the URL says PgBouncer: no LISTEN, so work is found by polling"
     return [Finding(Level.NOTE, "pgbouncer", text, "give workers a direct URL for a quicker pick-up")]
+
+
+# Reads figures for the metrics of the fleet.
+
+FIGURES = statements("redrive.stores.postgres", "figures.sql")
+
+
+async def figures(pool: Pool) -> Figures:
+    args = (MOST_VALUES, MOST_COUNTED, LATE_AFTER_S)
+    text = await pool.run(lambda connection: connection.fetchval(FIGURES["figures"], *args))
+    return await asyncio.to_thread(read_figures, text)  # with many kinds it is long
+
+
+async def overdue(pool: Pool, ages: Mapping[str, float], but: Sequence[str], most: Mapping[str, int]) -> dict[str, int]:
+    caps = [most.get(queue, MOST_COUNTED) for queue in ages]
+    args = (list(ages), list(ages.values()), list(but), caps)
+    rows = await pool.run(lambda connection: connection.fetch(FIGURES["overdue"], *args))
+    return {row["queue"]: row["n"] for row in rows if row["n"]}

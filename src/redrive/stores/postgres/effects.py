@@ -13,12 +13,10 @@ from redrive.kernel.audit import Audit
 from redrive.kernel.machine import Transition
 from redrive.kernel.reactions import Landed, Rows, features_of, reaction_failed
 from redrive.stores.features import Features, tell_conflicts
-from redrive.stores.postgres.audit import add_audits
 from redrive.stores.postgres.enqueue import enqueue
 from redrive.stores.postgres.errors import translate
-from redrive.stores.postgres.joins import arrive, close_joins, hold_joins, open_joins
-from redrive.stores.postgres.ledger import post
 from redrive.stores.postgres.pool import Connection
+from redrive.stores.postgres.writes import add_audits, arrive, close_joins, hold_joins, open_joins, post
 
 # What the database finds wrong with a statement or its values: data, integrity, syntax and names, raised by a trigger.
 _REFUSALS = ("22", "23", "42", "44", "P0")

@@ -1,12 +1,12 @@
 """A small pool: connections are made when needed, thrown away at the first doubt, and never reset between uses.
 
 asyncpg's own pool sends a reset after each use, a round trip the hot loop does not need: all statements here are
-functions that carry their own settings.
-"""
+functions that carry their own settings."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,12 +19,121 @@ import asyncpg
 from redrive.errors import StoreError, StoreUnavailable
 from redrive.kernel.meter import Meter
 from redrive.stores.metered import metered
-from redrive.stores.postgres.connection import LONGEST_SILENCE, SILENCE_SETTING, BriefConnection, StoreConnection
+from redrive.stores.postgres.connection import (
+    LONGEST_SILENCE,
+    SILENCE_SETTING,
+    BriefConnection,
+    StoreConnection,
+    bring_to_the_ends,
+)
 from redrive.stores.postgres.errors import is_connect_rejection_by_pooler, translate
-from redrive.stores.postgres.idle import Idle
-from redrive.stores.postgres.times import bring_to_the_ends
 from redrive.stores.postgres.url import parse
-from redrive.stores.postgres.without_loop import close_without_loop
+from redrive.stores.sql import statements
+
+# Connections of a pool that nobody uses now.
+
+Connection = Any  # asyncpg has no types
+# How long one waits for what another is about to get, before it makes a connection beside it.
+PATIENCE_S = 1.0
+# How long whoever got a connection may keep it before the next one is made, at least: most have given it back by then.
+# Ten times as long as it takes to connect: a server that is slow to answer has enough of us, and each new session has
+# to compile and plan anew what the old ones know.
+STEP_S, STEP_BY_CONNECT_TIME = 0.03, 10
+
+
+class Idle:
+    """The last one that came back is used first. With ``by_turns`` one connection is made at a time: after an outage
+    everybody in the process wants one at once, and the first that is made serves most of them within milliseconds."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], *, by_turns: bool) -> None:
+        self.connections: list[Connection] = []
+        self._connect = connect
+        self._by_turns = by_turns
+        self._connecting = 0
+        self._step = STEP_S
+        self._waiting = 0
+        self._change = asyncio.Event()
+
+    async def take(self) -> Connection:
+        """Returns an open connection: one that was given back, or a new one."""
+        began = 0.0
+        while (found := self._first_open()) is None:
+            waited = time.monotonic() - began if began else 0.0
+            enough = PATIENCE_S if self._connecting else self._step
+            if waited >= enough or not (self._by_turns and (self._connecting or began)):
+                return await self._make()
+            began = began or time.monotonic()
+            await self._change_within(min(max(enough - waited, 0.001), self._step))
+        return found
+
+    def give(self, connection: Connection) -> None:
+        """Takes a connection back."""
+        connection.idle_since = time.monotonic()
+        self.connections.append(connection)
+        self._changed()
+
+    def _first_open(self) -> Connection | None:
+        while self.connections:
+            connection = self.connections.pop()
+            if not connection.is_closed():
+                return connection
+        return None
+
+    async def _make(self) -> Connection:
+        self._connecting += 1
+        began = time.monotonic()
+        try:
+            made = await self._connect()
+            took = time.monotonic() - began
+            self._step = min(max(STEP_S, STEP_BY_CONNECT_TIME * took), PATIENCE_S)
+            return made
+        except BaseException:
+            self._changed()  # there is nothing to wait for
+            raise
+        finally:
+            self._connecting -= 1
+
+    async def _change_within(self, seconds: float) -> None:
+        """Waits so long, or until one was given back or could not be made."""
+        self._waiting += 1
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._change.wait()
+        finally:
+            self._waiting -= 1
+
+    def _changed(self) -> None:
+        if self._waiting:
+            self._change.set()
+            self._change = asyncio.Event()
+
+
+# Closes connections whose event loop does not run any more.
+
+
+def close_without_loop(connection: Any, *, inherited: bool = False) -> None:
+    """Closes an asyncpg connection's socket by itself: everything else of it would ask its event loop.
+
+    ``inherited``: it is another process's. Only the descriptor is closed; a word on the wire would be heard by the
+    server, and a word to the selector by the parent, which shares it.
+    """
+    connection._aborted = True  # the driver takes it for closed from here on
+    transport = getattr(connection, "_transport", None)
+    if transport is None:
+        return
+    # With TLS there is a transport below the transport. Other loops than asyncio's have none of this; uvloop closes its
+    # sockets when it is closed.
+    below: Any = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+    for layer in (transport, below):
+        wire = getattr(layer, "_sock", None)
+        if isinstance(wire, socket.socket):
+            if not inherited:
+                with suppress(OSError):
+                    wire.shutdown(socket.SHUT_RDWR)  # closing says nothing as long as another process has it, too
+            wire.close()
+            layer._sock = None
+
 
 CONNECT_TIMEOUT_S = 10.0
 COMMAND_TIMEOUT_S = 20.0
@@ -35,7 +144,6 @@ LEND_TIMEOUT_S = 30.0
 RESET_TIMEOUT_S = 5.0
 UNUSED_AFTER_S = 30.0
 ASYNCIO_READS = 256 * 1024
-Connection = Any  # asyncpg has no types
 T = TypeVar("T")
 
 
@@ -306,3 +414,25 @@ def refusal(error: BaseException) -> Exception | None:
     doubt."""
     said = error.__cause__
     return said if isinstance(said, asyncpg.PostgresError) and _survives(said) else None
+
+
+# Runs named statements on any connection of the pool, each a transaction of its own.
+
+SQL = statements("redrive.stores.postgres", "statements.sql")
+
+
+async def fetch(pool: Pool, name: str, *args: Any) -> list[Any]:
+    """Returns the rows of a named statement."""
+    found: list[Any] = await pool.run(lambda connection: connection.fetch(SQL[name], *args))
+    return found
+
+
+def touched(status: str) -> int:
+    """Returns how many rows a statement has changed, by what the server says of it: "DELETE 5"."""
+    count = status.rpartition(" ")[2]
+    return int(count) if count.isdigit() else 0
+
+
+async def value(pool: Pool, name: str, *args: Any) -> Any:
+    """Returns the first value of a named statement."""
+    return await pool.run(lambda connection: connection.fetchval(SQL[name], *args))

@@ -33,8 +33,7 @@ from redrive.stores import rows
 from redrive.stores.features import Features
 from redrive.stores.filters import by_state, by_totals, largest
 from redrive.stores.postgres import filters
-from redrive.stores.postgres.calls import fetch, value
-from redrive.stores.postgres.pool import Pool
+from redrive.stores.postgres.pool import Pool, fetch, value
 from redrive.stores.rows import MOST_CAUSES_COUNTED, after_prefix, ranking
 from redrive.stores.sql import statements
 

@@ -33,24 +33,20 @@ from redrive.stores.features import Features
 from redrive.stores.loops import LoopStores
 from redrive.stores.metered import metered
 from redrive.stores.postgres.apply import commit_patiently
-from redrive.stores.postgres.calls import fetch, value
-from redrive.stores.postgres.claim import Claims, UnansweredClaims
-from redrive.stores.postgres.cycle import Cycles
-from redrive.stores.postgres.diagnose import answer, diagnose, diagnose_briefly
+from redrive.stores.postgres.cycle import Claims, Cycles, UnansweredClaims
+from redrive.stores.postgres.diagnose import answer, diagnose, diagnose_briefly, figures, overdue
 from redrive.stores.postgres.enqueue import Enqueues
-from redrive.stores.postgres.figures import figures, overdue
 from redrive.stores.postgres.listen import Listener
 from redrive.stores.postgres.migrate import PostgresMigrations
-from redrive.stores.postgres.pool import Pool
-from redrive.stores.postgres.prune import prune
+from redrive.stores.postgres.pool import Pool, fetch, value
 from redrive.stores.postgres.reads import Reads
 from redrive.stores.postgres.scan_positions import ScanPositions
-from redrive.stores.postgres.series import Series, add_up
 from redrive.stores.postgres.settle import renew
 from redrive.stores.postgres.tick import Ticks, beat
 from redrive.stores.postgres.transaction import transaction
+from redrive.stores.postgres.upkeep import Series, add_up, prune
 from redrive.stores.schema import index_names
-from redrive.stores.series import add_up_in_pieces
+from redrive.stores.upkeep import add_up_in_pieces
 
 MOST_DELTAS_PER_FOLD = 20_000
 

@@ -13,8 +13,7 @@ from redrive.kernel.machine import ExpiredLease
 from redrive.kernel.ports.store import Beat, Heard, Heartbeat, Neighbour, TickResult
 from redrive.stores.features import Features
 from redrive.stores.postgres.bad_rows import about_a_row, past_bad_rows
-from redrive.stores.postgres.calls import fetch, value
-from redrive.stores.postgres.pool import Pool
+from redrive.stores.postgres.pool import Pool, fetch, value
 
 MOST_PROMOTED_PER_TICK = 1000
 FULL_CHECK_EVERY_S = 60.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from uuid import UUID
 
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import FOREIGN, UNUSABLE, Audit, BulkAction
@@ -21,24 +22,30 @@ from redrive.kernel.commit import (
     Limit,
     Target,
 )
+from redrive.kernel.ports.store import ClaimRequest, Cycle
 from redrive.kernel.records import Put
 from redrive.kernel.task import Enqueued
 from redrive.stores.features import with_callbacks
 from redrive.stores.refusals import changed_meanwhile, circuit_changed
 from redrive.stores.sql import statements
-from redrive.stores.sqlite.audit import add_audits
-from redrive.stores.sqlite.audit import values as _audit
 from redrive.stores.sqlite.bad_rows import settle_in_parts
-from redrive.stores.sqlite.clock import micros, to_micros
+from redrive.stores.sqlite.claim import claim
 from redrive.stores.sqlite.codec import audit as as_audit
 from redrive.stores.sqlite.effects import write_rows
 from redrive.stores.sqlite.enqueue import enqueue, know_names
-from redrive.stores.sqlite.erase import erase, erase_callbacks
-from redrive.stores.sqlite.joins import close_joins, open_joins, opened_before
-from redrive.stores.sqlite.ledger import post
-from redrive.stores.sqlite.session import Session, dumps
+from redrive.stores.sqlite.session import Session, dumps, micros, to_micros
 from redrive.stores.sqlite.settle import settle
 from redrive.stores.sqlite.tick import resume_groups
+from redrive.stores.sqlite.writes import (
+    add_audits,
+    close_joins,
+    erase,
+    erase_callbacks,
+    open_joins,
+    opened_before,
+    post,
+)
+from redrive.stores.sqlite.writes import values as _audit
 
 SQL = statements("redrive.stores.sqlite", "apply.sql")
 
@@ -271,3 +278,18 @@ def _fire(session: Session, fire: Fire) -> bool:
     if fire.tasks:
         enqueue(session, fire.tasks, fired=True)
     return True
+
+
+# Settles and claims in one commit: the worker's hot loop.
+
+
+def cycle(session: Session, commit: Commit, want: ClaimRequest | None, again: bool) -> Cycle:
+    lost = _apply_in_cycle(session, commit, again)
+    claimed = claim(session, want) if want is not None and want.count > 0 else []
+    return Cycle(claimed, lost, instead=session.instead)
+
+
+def _apply_in_cycle(session: Session, commit: Commit, again: bool) -> set[UUID]:
+    if commit.only_transitions:
+        return settle(session, commit.transitions, again=again) if commit.transitions else set()
+    return apply(session, commit, again=again).lost

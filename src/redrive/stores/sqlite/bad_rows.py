@@ -20,10 +20,9 @@ from redrive.kernel.payload import decode
 from redrive.kernel.task import MAX_ATTEMPTS, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES, PRIORITY_MAX, PRIORITY_MIN
 from redrive.stores.refusals import PAYLOAD_TOO_LARGE, log_postponed, log_set_aside
 from redrive.stores.sql import statements
-from redrive.stores.sqlite.clock import to_datetime
 from redrive.stores.sqlite.errors import breaks_connection, is_busy
 from redrive.stores.sqlite.move import move
-from redrive.stores.sqlite.session import Session, dumps, inside
+from redrive.stores.sqlite.session import Session, dumps, inside, to_datetime
 from redrive.stores.sqlite.settle import settle
 
 SQL = statements("redrive.stores.sqlite", "bad_rows.sql")

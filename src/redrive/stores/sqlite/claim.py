@@ -17,8 +17,7 @@ from redrive.kernel.ports.store import ClaimRequest
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, Claimed
 from redrive.kernel.trace import split_trace
 from redrive.stores.sql import statements
-from redrive.stores.sqlite.clock import SECOND, micros, to_datetime
-from redrive.stores.sqlite.session import Row, Session, dumps
+from redrive.stores.sqlite.session import SECOND, Row, Session, dumps, micros, to_datetime
 
 SQL = statements("redrive.stores.sqlite", "claim.sql")
 CLAIM_OPEN_ROWS, CLAIM_PICKED_ROWS = (SQL["rows"].replace(":rows", SQL[which]) for which in ("open", "picked"))

@@ -16,7 +16,7 @@ from redrive.kernel.ports.store import CauseRow, HoldRow, LimitRow, ScheduleRow,
 from redrive.kernel.records import Record
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, Task
 from redrive.stores import rows as common
-from redrive.stores.sqlite.clock import to_datetime
+from redrive.stores.sqlite.session import to_datetime
 
 _TIMES = frozenset(
     {

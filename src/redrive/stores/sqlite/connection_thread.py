@@ -17,10 +17,9 @@ from typing import Any, TypeVar
 
 from redrive.errors import StoreUnusable
 from redrive.stores.features import Features
-from redrive.stores.sqlite.clock import micros
 from redrive.stores.sqlite.connect import connect, in_transaction, patiently, undo
 from redrive.stores.sqlite.errors import breaks_connection, translate
-from redrive.stores.sqlite.session import NO_FEATURES, Session
+from redrive.stores.sqlite.session import NO_FEATURES, Session, micros
 from redrive.stores.sqlite.url import Location
 
 T = TypeVar("T")

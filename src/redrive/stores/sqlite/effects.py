@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from uuid import UUID
 
 from redrive.errors import StoreUnavailable, StoreUnusable
 from redrive.kernel.audit import Audit
 from redrive.kernel.machine import Transition
 from redrive.kernel.reactions import Landed, Rows, features_of, reaction_failed
+from redrive.kernel.retry_guard import Withheld, by_feature
 from redrive.stores.features import tell_conflicts
-from redrive.stores.sqlite.audit import add_audits, values
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.errors import breaks_connection, is_busy, translate
-from redrive.stores.sqlite.joins import Arrivals, close_joins, open_joins
-from redrive.stores.sqlite.ledger import post
 from redrive.stores.sqlite.session import Session, dumps
+from redrive.stores.sqlite.writes import Arrivals, add_audits, close_joins, open_joins, post, values
+
+# Asks features which of their tasks are not to be retried, in the transaction of the retry.
+
+
+def withheld(session: Session, tasks: Sequence[tuple[UUID, str | None, str | None]]) -> dict[UUID, Withheld]:
+    """Returns those of these tasks, given with their feature and facts, that are withheld; the session notes them."""
+    guards = session.features.guards
+    known = [(task_id, of, {} if facts is None else json.loads(facts)) for task_id, of, facts in tasks if of in guards]
+    found: dict[UUID, Withheld] = {}
+    for feature, asked in by_feature(guards, known).items():
+        cursor = session.connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        statement = session.features.statement(feature, guards[feature].statement)
+        found |= guards[feature].withheld([dict(row) for row in cursor.execute(statement, (dumps(asked),))])
+    session.withheld |= found
+    return found
 
 
 def follow(session: Session, moves: Sequence[tuple[Transition, Landed]], arrivals: Arrivals) -> None:

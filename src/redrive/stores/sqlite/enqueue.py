@@ -31,8 +31,17 @@ from redrive.kernel.task import (
 from redrive.kernel.trace import split_trace
 from redrive.stores.refusals import too_many_names
 from redrive.stores.sql import statements
-from redrive.stores.sqlite.clock import micros, to_datetime, to_micros
-from redrive.stores.sqlite.session import Execute, PendingWakes, Session, Tally, dumps, take_positions
+from redrive.stores.sqlite.session import (
+    Execute,
+    PendingWakes,
+    Session,
+    Tally,
+    dumps,
+    micros,
+    take_positions,
+    to_datetime,
+    to_micros,
+)
 
 SQL = statements("redrive.stores.sqlite", "enqueue.sql")
 # Rows per INSERT. Few sizes, so that each statement is prepared once and found in the cache from then on.

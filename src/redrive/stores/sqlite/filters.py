@@ -23,7 +23,7 @@ from redrive.stores.filters import (
     of_query,
     where,
 )
-from redrive.stores.sqlite.clock import to_micros
+from redrive.stores.sqlite.session import to_micros
 
 Filter = tuple[str, list[Any]] | None
 _CANCELLED_IDS = {

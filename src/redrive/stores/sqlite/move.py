@@ -14,13 +14,10 @@ from redrive.kernel.reactions import Landed
 from redrive.kernel.task import HISTORY, State
 from redrive.stores.rows import action
 from redrive.stores.sql import statements
-from redrive.stores.sqlite.audit import add_audits
 from redrive.stores.sqlite.claim import free_places
-from redrive.stores.sqlite.clock import HOUR, micros
-from redrive.stores.sqlite.effects import follow
-from redrive.stores.sqlite.joins import Arrivals
-from redrive.stores.sqlite.session import FORGOTTEN, Row, Session, dumps
-from redrive.stores.sqlite.withheld import withheld
+from redrive.stores.sqlite.effects import follow, withheld
+from redrive.stores.sqlite.session import FORGOTTEN, HOUR, Row, Session, dumps, micros
+from redrive.stores.sqlite.writes import Arrivals, add_audits
 
 SQL = statements("redrive.stores.sqlite", "settle.sql")
 SESSION = statements("redrive.stores.sqlite", "session.sql")

@@ -35,9 +35,8 @@ from redrive.stores.filters import DIMENSIONS, by_state, by_totals, largest
 from redrive.stores.rows import MOST_CAUSES_COUNTED, after_prefix, each_once, ranking
 from redrive.stores.sql import statements
 from redrive.stores.sqlite import codec, filters
-from redrive.stores.sqlite.clock import to_datetime, to_micros
-from redrive.stores.sqlite.joins import joins as find_joins
-from redrive.stores.sqlite.session import Session, dumps
+from redrive.stores.sqlite.session import Session, dumps, to_datetime, to_micros
+from redrive.stores.sqlite.writes import joins as find_joins
 
 SQL = statements("redrive.stores.sqlite", "reads.sql")
 FEW_OF_A_STATE = 1_000

@@ -10,11 +10,22 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
+from redrive.kernel.microseconds import to_datetime as to_datetime
+from redrive.kernel.microseconds import to_micros as to_micros
 from redrive.kernel.ports.store import Wake
 from redrive.kernel.retry_guard import Withheld
 from redrive.kernel.task import State
 from redrive.stores.features import Features
 from redrive.stores.sql import statements
+
+# Converts times to what SQLite holds: whole microseconds since 1970, UTC.
+
+SECOND, HOUR, DAY = 1_000_000, 3_600_000_000, 86_400_000_000
+
+
+def micros(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
 
 SQL = statements("redrive.stores.sqlite", "session.sql")
 DUE_SOON_US = 5_000_000

@@ -11,10 +11,9 @@ from redrive.kernel.machine import Event, Transition
 from redrive.stores.refusals import lease_lost
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.claim import free_places
-from redrive.stores.sqlite.clock import micros
-from redrive.stores.sqlite.joins import Arrivals
 from redrive.stores.sqlite.move import move
-from redrive.stores.sqlite.session import Session, dumps
+from redrive.stores.sqlite.session import Session, dumps, micros
+from redrive.stores.sqlite.writes import Arrivals
 
 SQL = statements("redrive.stores.sqlite", "settle.sql")
 

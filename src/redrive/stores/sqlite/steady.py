@@ -15,8 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from redrive.stores.sql import statements
-from redrive.stores.sqlite.clock import DAY, HOUR, SECOND, micros
-from redrive.stores.sqlite.session import Session
+from redrive.stores.sqlite.session import DAY, HOUR, SECOND, Session, micros
 
 SQL = statements("redrive.stores.sqlite", "steady.sql")
 DRIFT_US = SECOND  # less is the clock's usual correction

@@ -35,29 +35,24 @@ from redrive.kernel.ports.store import (
 from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.stores.features import Features
 from redrive.stores.metered import metered
-from redrive.stores.pieces import prune_features, prune_in_pieces
 from redrive.stores.schema import index_names
-from redrive.stores.series import add_up_in_pieces
-from redrive.stores.sqlite import apply, beat, tick
-from redrive.stores.sqlite.answer import answer
+from redrive.stores.sqlite import apply, tick
+from redrive.stores.sqlite.apply import cycle
 from redrive.stores.sqlite.bad_rows import about_a_row, set_aside, set_aside_expired
 from redrive.stores.sqlite.connection_thread import ConnectionThread
-from redrive.stores.sqlite.cycle import cycle
-from redrive.stores.sqlite.diagnose import diagnose
+from redrive.stores.sqlite.diagnose import answer, diagnose, figures, overdue
 from redrive.stores.sqlite.enqueue import enqueue_on, enqueue_with
-from redrive.stores.sqlite.figures import figures, overdue
 from redrive.stores.sqlite.listen import Listeners
 from redrive.stores.sqlite.migrate import SqliteMigrations
-from redrive.stores.sqlite.prune import lapse_names, prune, prune_feature
 from redrive.stores.sqlite.reads import Reads
-from redrive.stores.sqlite.scrub import empty_log
-from redrive.stores.sqlite.series import Series, add_up
 from redrive.stores.sqlite.session import Session
 from redrive.stores.sqlite.settle import renew, settle_or_raise
 from redrive.stores.sqlite.steady import SinceBoot, since_boot
 from redrive.stores.sqlite.transaction import SqliteTransaction, inside, transaction
+from redrive.stores.sqlite.upkeep import Series, add_up, empty_log, lapse_names, prune, prune_feature
 from redrive.stores.sqlite.url import parse
 from redrive.stores.sqlite.writer import Writer
+from redrive.stores.upkeep import add_up_in_pieces, prune_features, prune_in_pieces
 
 T = TypeVar("T")
 
@@ -185,16 +180,16 @@ class SqliteStore(Reads, Series):
         return self
 
     async def beat(self, given: Beat) -> Heard:
-        return await self._writer.run(lambda session: beat.beat(session, given))
+        return await self._writer.run(lambda session: tick.beat(session, given))
 
     async def end_leases(self, of: Silent | Gone) -> Mapping[str, Dead]:
-        return await self._writer.run(lambda session: beat.end_leases(session, of))
+        return await self._writer.run(lambda session: tick.end_leases(session, of))
 
     async def mark_waiting(self, leases: Sequence[tuple[UUID, UUID]], waiting: bool) -> None:
-        await self._writer.run(lambda session: beat.mark_waiting(session, leases, waiting))
+        await self._writer.run(lambda session: tick.mark_waiting(session, leases, waiting))
 
     async def note_build(self, worker_id: str, build: str | None) -> None:
-        await self._writer.run(lambda session: beat.note_build(session, worker_id, build))
+        await self._writer.run(lambda session: tick.note_build(session, worker_id, build))
 
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         match duty:

@@ -5,25 +5,86 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.features import Features
-from redrive.stores.sqlite.change_poller import POLL_WITHOUT_HINTS_EVERY_S, ChangePoller
-from redrive.stores.sqlite.clock import micros
+from redrive.stores.sqlite.changes import POLL_WITHOUT_HINTS_EVERY_S, ChangePoller
 from redrive.stores.sqlite.connect import patiently, undo
 from redrive.stores.sqlite.connection_thread import Answer, ConnectionThread, Request, deliver
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.errors import breaks_connection
-from redrive.stores.sqlite.lent import left_behind
 from redrive.stores.sqlite.listen import Listeners
-from redrive.stores.sqlite.session import NO_FEATURES, PendingWakes, Session, Tally
-from redrive.stores.sqlite.shared_enqueue import Enqueue, enqueues_together, merged, split
+from redrive.stores.sqlite.session import NO_FEATURES, PendingWakes, Session, Tally, micros
 from redrive.stores.sqlite.steady import SinceBoot, SteadyClock, follow
 from redrive.stores.sqlite.transaction import Exclusive, refuse_inside
 from redrive.stores.sqlite.url import Location
+
+# What a handler leaves on the connection that it was lent: it ends with the block, as its transaction does.
+
+_TEMPORARY = r"""select type, name from temp.sqlite_master
+where type in ('table', 'view', 'trigger') and name not like 'sqlite\_%' escape '\'"""
+_OWN = ("main", "temp")
+
+
+def left_behind(connection: sqlite3.Connection) -> list[str]:
+    """Returns the statements that remove what outlived the transaction: temporary objects and attached files."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    objects = [f"drop {kind} if exists temp.{_quoted(name)}" for kind, name in cursor.execute(_TEMPORARY)]
+    attached = [name for _, name, _ in cursor.execute("pragma database_list") if name not in _OWN]
+    return [*objects, *(f"detach {_quoted(name)}" for name in attached)]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+# Makes one request of enqueues that wait together: a lone task costs a statement, a hundred of them hardly more.
+
+MAX_TASKS_PER_REQUEST = 1000
+
+
+@dataclass(slots=True, eq=False)
+class Enqueue(Request):
+    """A request that only enqueues."""
+
+    tasks: Sequence[NewTask] = ()
+
+
+def enqueues_together(requests: Sequence[Request]) -> Iterator[list[Request]]:
+    """Yields the requests in order, with neighbouring enqueues together."""
+    together: list[Request] = []
+    size = 0
+    for request in requests:
+        count = len(request.tasks) if isinstance(request, Enqueue) else MAX_TASKS_PER_REQUEST
+        if together and size + count > MAX_TASKS_PER_REQUEST:
+            yield together
+            together, size = [], 0
+        together.append(request)
+        size += count
+    if together:
+        yield together
+
+
+def merged(together: Sequence[Request]) -> Request:
+    """Returns one request for all of these; ``split`` gives each its answer."""
+    tasks = [task for request in together if isinstance(request, Enqueue) for task in request.tasks]
+    return Request(partial(enqueue, tasks=tasks), together[0].loop, together[0].future)
+
+
+def split(together: Sequence[Request], answer: Answer) -> list[Answer]:
+    """Returns the answer of each request from the answer to all."""
+    answers, start = [], 0
+    for request in together:
+        end = start + (len(request.tasks) if isinstance(request, Enqueue) else 0)
+        answers.append(Answer(request, answer.value[start:end]))
+        start = end
+    return answers
+
 
 MOST_REQUESTS_PER_COMMIT = 1000
 _HAS_CLOCK = "select 1 from sqlite_master where name = 'redrive_clock'"  # not before the file is migrated

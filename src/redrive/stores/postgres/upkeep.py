@@ -1,13 +1,15 @@
-"""The store's own time series: sheets of workers are added up, and looked at."""
+"""Housekeeping: prunes what is past its keep, and adds up the store's own time series."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from redrive.kernel.reads import Count
+from redrive.kernel.retention import FeatureRule, Retention
 from redrive.kernel.series import (
     Cell,
     Document,
@@ -20,10 +22,39 @@ from redrive.kernel.series import (
     sampled,
 )
 from redrive.kernel.task import State
-from redrive.stores import series
-from redrive.stores.postgres.calls import SQL
+from redrive.stores.features import Features
 from redrive.stores.postgres.diagnose import SQL as DIAGNOSE
-from redrive.stores.postgres.pool import Pool
+from redrive.stores.postgres.pool import SQL, Connection, Pool, fetch, touched
+from redrive.stores.upkeep import SHEETS, add_to_series, prune_features, prune_in_pieces, series_ends, series_rows
+
+# Removes what is past its keep, in bounded pieces, by ``functions/prune.sql``.
+
+ROWS_PER_PIECE = 5000
+
+
+async def prune(pool: Pool, keep: Retention, features: Features) -> int:
+    """Removes what is past its keep; returns how many rows went."""
+
+    async def piece() -> tuple[int, bool]:
+        [(gone, more)] = await fetch(pool, "prune", json.dumps(keep.values()), ROWS_PER_PIECE)
+        return gone, more
+
+    removed = await prune_in_pieces(piece)
+    return removed + await prune_features(keep.features, lambda rule: _of_feature(pool, rule, features))
+
+
+async def _of_feature(pool: Pool, rule: FeatureRule, features: Features) -> tuple[int, bool]:
+    text = features.statement(rule.feature, rule.statement)
+
+    async def work(connection: Connection) -> int:
+        before = await connection.fetchval(SQL["days_ago"], rule.days)
+        return touched(await connection.execute(text, before, ROWS_PER_PIECE))
+
+    gone = await pool.run(work)
+    return gone, gone >= ROWS_PER_PIECE
+
+
+# The store's own time series: sheets of workers are added up, and looked at.
 
 ROWS = 500  # of the series that are written at once
 
@@ -35,9 +66,9 @@ class Series:
 
     async def series(self, which: SeriesQuery) -> list[SeriesRow]:
         if which.ends:
-            return series.ends(which.since, *await self._look("ended", which.since))
+            return series_ends(which.since, *await self._look("ended", which.since))
         args = (which.resolution.value, which.since, which.queue, which.kind)
-        return series.rows(which, *await self._look("series", *args))
+        return series_rows(which, *await self._look("series", *args))
 
     async def _look(self, name: str, *args: Any) -> tuple[list[Any], list[Any]]:
         async def look(connection: Any) -> tuple[list[Any], list[Any]]:
@@ -54,7 +85,7 @@ async def add_up(pool: Pool) -> int:
         if not await connection.fetchval(SQL["begin_series"]):
             return 0
         now = await connection.fetchval(SQL["now"])
-        sheets = await connection.fetch(SQL["take_sheets"], series.SHEETS)
+        sheets = await connection.fetch(SQL["take_sheets"], SHEETS)
         names = [tuple(row) for row in await connection.fetch(SQL["series_names"], Resolution.DAY.start(now))]
         counts = await connection.fetch(SQL["counts"])
         oldest = await connection.fetch(DIAGNOSE["oldest"])
@@ -73,7 +104,7 @@ async def _add(connection: Any, adding: Mapping[Cell, Document]) -> None:
         (Cell(Resolution(row["resolution"]), row["at"], row["queue"], row["kind"]), row["document"])
         for row in await connection.fetch(SQL["series_stored"], *_columns(keys))
     ]
-    await connection.execute(SQL["put_series"], *_columns(series.merged(adding, stored)))
+    await connection.execute(SQL["put_series"], *_columns(add_to_series(adding, stored)))
 
 
 def _cells(

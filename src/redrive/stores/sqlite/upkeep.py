@@ -1,12 +1,22 @@
-"""Removes what is past its keep, in bounded pieces, so that nobody waits for long."""
+"""Housekeeping: prunes what is past its keep, empties the log, and adds up the store's own time series."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+from redrive.kernel.reads import Count
 from redrive.kernel.retention import FeatureRule, Retention
+from redrive.kernel.series import Cell, Counted, Resolution, SeriesQuery, SeriesRow, Sums, read, sampled
+from redrive.kernel.task import LIVE
 from redrive.stores.sql import statements
-from redrive.stores.sqlite.clock import DAY
-from redrive.stores.sqlite.session import Row, Session, dumps
+from redrive.stores.sqlite.connect import undo
+from redrive.stores.sqlite.session import DAY, Row, Session, dumps, to_datetime, to_micros
 from redrive.stores.sqlite.steady import steady
+from redrive.stores.upkeep import SHEETS, add_to_series, series_ends, series_rows
+
+# Removes what is past its keep, in bounded pieces, so that nobody waits for long.
 
 SQL = statements("redrive.stores.sqlite", "prune.sql")
 ROWS_PER_PIECE = 5000
@@ -129,3 +139,84 @@ def _series(session: Session, keep: Retention) -> list[Piece]:
         )
         for resolution, kept in days.items()
     ]
+
+
+# Empties the write-ahead log, which has copies of pages as they were, into the file.
+
+# Milliseconds, for one try. Others who write wait meanwhile, and so does a fork of this process.
+SCRUB_PATIENCE_MS = 500
+
+
+def empty_log(session: Session) -> bool:
+    """Writes its pages to the file, and cuts it to nothing; False when others read or write for too long. For a request
+    to a reading thread, which has not read anything yet: a checkpoint cannot be part of a transaction."""
+    connection = session.connection
+    undo(connection)
+    connection.execute(f"pragma busy_timeout = {SCRUB_PATIENCE_MS}")
+    try:
+        busy, _, _ = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+    finally:
+        connection.execute("pragma busy_timeout = 0")
+    return not busy
+
+
+# The store's own time series: sheets of workers are added up, and looked at.
+
+SERIES = statements("redrive.stores.sqlite", "series.sql")
+OLDEST = statements("redrive.stores.sqlite", "diagnose.sql")["oldest"]
+EVERY_SHEET = -1
+T = TypeVar("T")
+
+
+class Series:
+    """Looks at the series. Each call sees one snapshot."""
+
+    async def read(self, look: Callable[[Session], T]) -> T:
+        raise NotImplementedError
+
+    async def series(self, which: SeriesQuery) -> list[SeriesRow]:
+        name, args = "ended", list[Any]([to_micros(which.since)])
+        if not which.ends:
+            name, args = "rows", [which.resolution.value, *args, which.queue, which.kind]
+
+        def look(session: Session) -> tuple[list[Any], list[Any]]:
+            return session.gathered(SERIES[name], *args), session.gathered(SERIES["sheets"], EVERY_SHEET)
+
+        found, fresh = await self.read(look)
+        stored, sheets = [(to_datetime(at), *rest) for at, *rest in found], _sheets(fresh)
+        return series_ends(which.since, stored, sheets) if which.ends else series_rows(which, stored, sheets)
+
+
+def add_up(session: Session) -> int:
+    """Adds what workers have sent, and a look at how much is there, to the series; returns how many sheets it took."""
+    now = to_datetime(session.now)
+    sheets = session.gathered(SERIES["sheets"], SHEETS)
+    if sheets:
+        session.run(SERIES["sheets_gone"], sheets[-1][0])
+    today = to_micros(Resolution.DAY.start(now))
+    names = [(queue, kind) for queue, kind in session.gathered(SERIES["names"], today)]
+    sums = Sums(entry for at, text in _sheets(sheets) for entry in read(text, at))
+    sums.add(_look(session, now))
+    adding = sums.cells(names)
+    keys = dumps([[cell.resolution.value, to_micros(cell.at), cell.queue, cell.kind] for cell in adding])
+    stored = [
+        (Cell(Resolution(resolution), to_datetime(at), queue, kind), text)
+        for resolution, at, queue, kind, text in session.gathered(SERIES["stored"], keys)
+    ]
+    found = add_to_series(adding, stored)
+    session.run(SERIES["put"], dumps([[resolution, to_micros(at), *rest] for resolution, at, *rest in found]))
+    return len(sheets)
+
+
+def _look(session: Session, now: datetime) -> list[Counted]:
+    counts = [
+        Count(queue, kind, state, n)
+        for queue, kind, *numbers in session.rows(SERIES["counts"])
+        for state, n in zip(LIVE, numbers, strict=True)
+        if n
+    ]
+    return sampled(now, counts, {queue: to_datetime(since) for queue, since in session.rows(OLDEST)})
+
+
+def _sheets(found: list[Any]) -> list[tuple[datetime, str]]:
+    return [(to_datetime(at), document) for _, at, document in found]
