@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from redrive_kit.labs.kit import journal
+from redrive_kit.labs import journal
 from storm.rows import Row, kept_totals, ledger_rows, read_attempts, read_rows
 from storm.world import World
 

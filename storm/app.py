@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from redrive import App, Context, Retry
-from redrive_kit.labs.kit.journal import Journal
+from redrive_kit.labs.journal import Journal
 
 DIRECTORY = Path(os.environ.get("STORM_DIR", "."))
 # A storm may cost a task many attempts (a killed worker, a full disk); none of them may be the last.

@@ -6,7 +6,7 @@ import select
 from dataclasses import dataclass
 from pathlib import Path
 
-from redrive_kit.labs.kit import journal
+from redrive_kit.labs import journal
 from storm.fleet import COMMON
 from storm.processes import Program, TooLate, environment
 

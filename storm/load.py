@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from redrive.errors import RedriveError
-from redrive_kit.labs.kit.journal import Journal
+from redrive_kit.labs.journal import Journal
 from storm.app import app
 
 TICK = 0.02

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psutil
 
-from redrive_kit.labs.kit import processes
-from redrive_kit.labs.kit.processes import TooLate, events_of, until
+from redrive_kit.labs import processes
+from redrive_kit.labs.processes import TooLate, events_of, until
 
 __all__ = ["ROOT", "Program", "TooLate", "environment", "events_of", "until"]
 ROOT = Path(__file__).parents[1]

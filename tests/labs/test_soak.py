@@ -18,13 +18,12 @@ import pytest
 from redrive import App, Context
 from redrive.outbox.application import Outbox
 from redrive.settings import load_settings
-from redrive_kit.labs.kit.database import Database
-from redrive_kit.labs.kit.journal import Journal
-from redrive_kit.labs.kit.sinks import SimulatedSink
-from redrive_kit.labs.soak.books import Books
+from redrive_kit.labs.database import Database
+from redrive_kit.labs.journal import Journal
+from redrive_kit.labs.sinks import SimulatedSink
+from redrive_kit.labs.soak.books import BOOKED, BOOKING_TABLE, ENTITY, FAILING, PLAIN, PROJECTION, QUEUE, Books
 from redrive_kit.labs.soak.fleet import Fleet
 from redrive_kit.labs.soak.invariants import RECOVERED_WITHIN_S, Broken, Invariants
-from redrive_kit.labs.soak.names import BOOKED, BOOKING_TABLE, ENTITY, FAILING, PLAIN, PROJECTION, QUEUE
 from redrive_kit.labs.soak.rows import Rows
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]

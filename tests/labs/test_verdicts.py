@@ -14,17 +14,14 @@ import pytest
 from redrive import App
 from redrive.errors import InvalidInput
 from redrive.outbox.event_counts import event_counts
-from redrive_kit.labs.catalog import LABS
-from redrive_kit.labs.experiments.experiment import Experiment
-from redrive_kit.labs.kit.facts import Facts
-from redrive_kit.labs.kit.forwarder import Forwarder
-from redrive_kit.labs.kit.lab_run import LabRun
-from redrive_kit.labs.kit.sinks import ForwardedSink
-from redrive_kit.labs.kit.workers import samples_of
-from redrive_kit.labs.kit.world import World
-from redrive_kit.labs.options import LabOptions
-from redrive_kit.labs.report import prepare
-from redrive_kit.labs.run_labs import run_one
+from redrive_kit.labs.experiments import LABS
+from redrive_kit.labs.facts import Facts
+from redrive_kit.labs.lab_run import Experiment, LabOptions, LabRun
+from redrive_kit.labs.network import Forwarder
+from redrive_kit.labs.run_labs import prepare, run_one
+from redrive_kit.labs.sinks import ForwardedSink
+from redrive_kit.labs.workers import samples_of
+from redrive_kit.labs.world import World
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redrive.testing.provider import SimulatedProvider, simulated_provider
-from redrive_kit.simulators.provider.table import toml_of
+from redrive_kit.simulators.provider.behaviour import toml_of
 from tests.cli.conftest import here, redrive
 
 __all__ = ["here", "redrive"]

@@ -19,11 +19,9 @@ from redrive.errors import ConfigError, InvalidInput
 from redrive.remote import JobState, ProviderError, RemoteItem, RemoteProvider, Status
 from redrive.settings import load_settings
 from redrive.testing.provider import SimulatedProvider, simulated_provider
-from redrive_kit.simulators.provider.behaviour import Behaviour, changed
-from redrive_kit.simulators.provider.faults import Trouble
-from redrive_kit.simulators.provider.jobs import Jobs
-from redrive_kit.simulators.provider.kept import KeptJobs
-from redrive_kit.simulators.provider.table import toml_of
+from redrive_kit.simulators.faults import Trouble
+from redrive_kit.simulators.provider.behaviour import Behaviour, toml_of
+from redrive_kit.simulators.provider.jobs import Jobs, KeptJobs
 
 pytestmark = pytest.mark.anyio
 MEMORY = "sqlite:///:memory:"
@@ -223,7 +221,7 @@ def test_what_it_prints_for_the_file_is_what_it_is(tmp_path: Any, monkeypatch: p
 
 
 def test_the_mix_of_failures_is_the_one_that_was_asked_for() -> None:
-    behaviour = changed(Behaviour(), {"failures": {"timeout": 0.2, "param_error": 0.1}})
+    behaviour = Behaviour().changed({"failures": {"timeout": 0.2, "param_error": 0.1}})
     jobs = Jobs(seed=1)
     found = [jobs.start(f"key-{n}", None, behaviour, 0.0)[0].outcome for n in range(2000)]
     assert 300 < found.count("timeout") < 500 and 130 < found.count("param_error") < 270
@@ -233,17 +231,17 @@ def test_the_mix_of_failures_is_the_one_that_was_asked_for() -> None:
 
 def test_progress_is_told_in_steps() -> None:
     jobs = Jobs()
-    job, _ = jobs.start("k", None, changed(Behaviour(), {"duration": 10, "spread": 0, "steps": 4}), 100.0)
+    job, _ = jobs.start("k", None, Behaviour().changed({"duration": 10, "spread": 0, "steps": 4}), 100.0)
     assert [job.document(100.0 + at).get("progress") for at in (0, 2, 3, 6, 8, 9.9, 10)] == [0, 0, 25, 50, 75, 75, 100]
 
 
 def test_the_rate_is_kept() -> None:
     now = [0.0]
-    trouble = Trouble(changed(Behaviour(), {"rate": 10}), clock=lambda: now[0])
+    trouble = Trouble(Behaviour().changed({"rate": 10}), clock=lambda: now[0])
     let_through = 0
     for tenth in range(100):  # ten seconds, forty requests a second
         now[0] = tenth / 10
         let_through += sum(trouble.wait_for_room() is None for _ in range(4))
     assert 95 <= let_through <= 110
     with pytest.raises(InvalidInput, match="rate"):
-        changed(Behaviour(), {"rate": -1})
+        Behaviour().changed({"rate": -1})

@@ -14,7 +14,7 @@ from storm.stage import Stage
 from storm.verdict import Result
 from storm.world import World
 
-from redrive_kit.labs.kit.journal import Journal, read
+from redrive_kit.labs.journal import Journal, read
 from tests import cluster
 
 pytestmark = [pytest.mark.storms, pytest.mark.xdist_group("storms"), pytest.mark.timeout(300)]

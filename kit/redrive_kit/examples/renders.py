@@ -26,7 +26,7 @@ from redrive.ledger.application import AppLedger
 from redrive.settings import load_settings
 from redrive.webhooks.application import Webhooks
 from redrive.webhooks.settings import WebhookSettings
-from redrive_kit.simulators.provider.table import table_of
+from redrive_kit.simulators.provider.behaviour import table_of
 
 FARM_PORT = int(os.environ.get("FARM_PORT", "8330"))
 RECEIVER_PORT = int(os.environ.get("RECEIVER_PORT", "8331"))

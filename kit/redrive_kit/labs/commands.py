@@ -11,9 +11,8 @@ from redrive.cli.support.instance import InProduction, refuse_production
 from redrive.cli.support.options import Yes, actor
 from redrive.errors import InvalidInput
 from redrive.feature.cli import By, Json, output
-from redrive_kit.labs.catalog import LABS
-from redrive_kit.labs.experiments.experiment import Experiment
-from redrive_kit.labs.kit.lab_run import LabRun
+from redrive_kit.labs.experiments import LABS
+from redrive_kit.labs.lab_run import Experiment, LabRun
 
 ALL = "all"
 Which = Annotated[
@@ -70,10 +69,9 @@ def lab(
         refuse_production("redrive lab", None, in_production, yes)
         if jobs > 1:
             raise InvalidInput("labs on one store run one after the other", hint="leave out --jobs, or --url")
-    from redrive_kit.labs.kit.run_until_stopped import run_until_stopped
-    from redrive_kit.labs.options import LabOptions
-    from redrive_kit.labs.report import prepare
-    from redrive_kit.labs.run_labs import run_all
+    from redrive_kit.labs.lab_run import LabOptions
+    from redrive_kit.labs.processes import run_until_stopped
+    from redrive_kit.labs.run_labs import prepare, run_all
 
     prepare(report)
     say = (lambda _: None) if json else output.say

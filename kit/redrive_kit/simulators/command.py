@@ -139,7 +139,7 @@ def _mix(text: str) -> dict[str, float]:
 
 
 def _announce(url: str, token: str | None, as_json: bool) -> None:
-    from redrive_kit.simulators.provider.table import table_of, toml_of
+    from redrive_kit.simulators.provider.behaviour import table_of, toml_of
 
     auth = None if token is None else "SIMULATOR_TOKEN"
     if as_json:

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from redrive_kit.labs.kit.facts import Facts
-from redrive_kit.labs.kit.sinks import SimulatedSink
-from redrive_kit.labs.kit.world import World
+from redrive_kit.labs.facts import Facts
+from redrive_kit.labs.sinks import SimulatedSink
+from redrive_kit.labs.world import World
 
 pytestmark = [pytest.mark.anyio, pytest.mark.faults, pytest.mark.timeout(900)]
 EVENTS = 2000

@@ -16,8 +16,7 @@ from typing import Any
 import uvicorn
 from tools.opensearch.node import Node
 
-from redrive_kit.simulators.search.behaviour import SearchBehaviour
-from redrive_kit.simulators.search.server import SearchSimulator
+from redrive_kit.simulators.search.server import SearchBehaviour, SearchSimulator
 
 NAMED = "REDRIVE_TEST_ELASTICSEARCH_URL"
 REAL = "REDRIVE_TEST_OPENSEARCH"

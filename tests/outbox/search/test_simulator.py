@@ -16,9 +16,9 @@ import pytest
 
 from redrive.outbox.sinks.opensearch import OpenSearch
 from redrive.outbox.verdict import Done, Superseded
-from redrive_kit.simulators.search.filter_path import filtered
 from redrive_kit.simulators.search.mapping import learned, types_of
 from redrive_kit.simulators.search.refusal import Refusal
+from redrive_kit.simulators.search.server import filtered
 from tests.cluster import free_port
 from tests.outbox.search.events import delete, stored, upsert
 

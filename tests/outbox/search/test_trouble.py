@@ -16,8 +16,7 @@ from redrive.outbox.sinks.elasticsearch import Elasticsearch
 from redrive.outbox.sinks.opensearch import OpenSearch
 from redrive.outbox.sinks.search_index import SearchIndex
 from redrive.outbox.verdict import Done, Retry
-from redrive_kit.simulators.search.behaviour import SearchBehaviour
-from redrive_kit.simulators.search.server import SearchSimulator
+from redrive_kit.simulators.search.server import SearchBehaviour, SearchSimulator
 from tests.outbox.search.conftest import SINKS
 from tests.outbox.search.events import stored, upsert
 from tests.outbox.search.servers import serving

@@ -17,8 +17,7 @@ from redrive.outbox.sinks.opensearch import OpenSearch
 from redrive.outbox.sinks.search_server import Refused, access_of, refused
 from redrive.outbox.verdict import Done, Failed, Retry
 from redrive.worker.prepare import named
-from redrive_kit.simulators.search.behaviour import SearchBehaviour
-from redrive_kit.simulators.search.server import SearchSimulator
+from redrive_kit.simulators.search.server import SearchBehaviour, SearchSimulator
 from tests.outbox.conftest import make_app
 from tests.outbox.search.events import upsert
 from tests.outbox.search.servers import serving

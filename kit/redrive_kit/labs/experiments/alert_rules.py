@@ -19,8 +19,8 @@ from redrive.kernel.duty import Duty
 from redrive.ops.access import Caller, Role
 from redrive.ops.alerts.look import load
 from redrive.ops.duties import alerts_duty
-from redrive_kit.labs.kit.lab_run import PATIENCE_S, LabRun
-from redrive_kit.labs.kit.workers import OutboxWorker
+from redrive_kit.labs.lab_run import PATIENCE_S, LabRun
+from redrive_kit.labs.workers import OutboxWorker
 
 EVENTS = 30
 HANGS_S = 300.0

@@ -8,10 +8,9 @@ import time
 
 from redrive.kernel.alerts.thresholds import Thresholds
 from redrive_kit.labs.experiments.alert_rules import fire_and_end
-from redrive_kit.labs.experiments.experiment import Experiment
-from redrive_kit.labs.kit.http import Said
-from redrive_kit.labs.kit.lab_run import PATIENCE_S, LabRun
-from redrive_kit.labs.kit.workers import OutboxWorker
+from redrive_kit.labs.lab_run import PATIENCE_S, Experiment, LabRun
+from redrive_kit.labs.network import Answer
+from redrive_kit.labs.workers import OutboxWorker
 
 EVENTS = 400
 BATCH = 20
@@ -81,9 +80,9 @@ async def _flips_with_the_sink(lab: LabRun, worker: OutboxWorker) -> None:
     await lab.wait_for("/readyz is 200 when it is back", ready)
 
 
-async def _while_stopping(worker: OutboxWorker, path: str) -> Said:
+async def _while_stopping(worker: OutboxWorker, path: str) -> Answer:
     """Returns what it says between the signal and its end: as soon as it says that it stops, else the last of it."""
-    last = Said(0, "nobody answered")
+    last = Answer(0, "nobody answered")
     give_up = time.monotonic() + PATIENCE_S
     while worker.alive and time.monotonic() < give_up:
         found = await worker.ask(path)

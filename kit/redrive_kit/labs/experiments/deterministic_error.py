@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from redrive_kit.labs.experiments.experiment import Experiment
-from redrive_kit.labs.kit.database import Database
-from redrive_kit.labs.kit.lab_run import LabRun
+from redrive_kit.labs.database import Database
+from redrive_kit.labs.lab_run import Experiment, LabRun
 
 EVENTS = 20
 OP = "not-a-real-op"

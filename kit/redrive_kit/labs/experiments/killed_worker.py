@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from redrive_kit.labs.experiments.experiment import Experiment
-from redrive_kit.labs.kit.lab_run import LabRun
+from redrive_kit.labs.lab_run import Experiment, LabRun
 
 EVENTS = 100
 PROCESSED = "outbox_processed_total"

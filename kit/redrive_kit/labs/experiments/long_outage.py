@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from redrive.outbox.settings import OutboxSettings
-from redrive_kit.labs.experiments.experiment import Experiment
-from redrive_kit.labs.kit.lab_run import LabRun
+from redrive_kit.labs.lab_run import Experiment, LabRun
 
 EVENTS = 20
 RETRIES = "outbox_retry_scheduled_total"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import Any
 
 from redrive.kernel.audit import AuditFilter
-from redrive_kit.labs.experiments.experiment import Experiment
-from redrive_kit.labs.kit.lab_run import LabRun
-from redrive_kit.labs.kit.redrive_command import run_redrive
+from redrive_kit.labs.lab_run import Experiment, LabRun
+from redrive_kit.labs.world import World
 
 EVENTS = 20
 BY, REASON, LIMIT = "alice", "the search server is back", "100"
@@ -85,3 +86,24 @@ REPLAY = Experiment(
     full={"OUTBOX_MAX_ATTEMPTS": "2", "OUTBOX_BASE_BACKOFF_SECONDS": "0.2", "OUTBOX_MAX_BACKOFF_SECONDS": "1.0"},
     quick={"OUTBOX_MAX_ATTEMPTS": "2", "OUTBOX_BASE_BACKOFF_SECONDS": "0.2", "OUTBOX_MAX_BACKOFF_SECONDS": "0.5"},
 )
+
+
+COMMAND_TIMEOUT_S = 120.0
+
+
+async def run_redrive(world: World, *arguments: str) -> tuple[int, str]:
+    """Returns the exit code and what was said, errors included."""
+    return await asyncio.to_thread(_run, world, arguments)
+
+
+def _run(world: World, arguments: tuple[str, ...]) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "redrive.cli", *arguments],
+        env=world.environment(),
+        cwd=world.cwd,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_TIMEOUT_S,
+        check=False,
+    )
+    return done.returncode, " ".join(f"{done.stdout} {done.stderr}".split())

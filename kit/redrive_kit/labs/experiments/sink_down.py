@@ -7,9 +7,8 @@ import math
 import time
 
 from redrive.outbox.settings import OutboxSettings
-from redrive_kit.labs.experiments.experiment import Experiment
-from redrive_kit.labs.kit.facts import Facts
-from redrive_kit.labs.kit.lab_run import PATIENCE_S, LabRun
+from redrive_kit.labs.facts import Facts
+from redrive_kit.labs.lab_run import PATIENCE_S, Experiment, LabRun
 
 EVENTS = 50
 RETRIES, TERMINAL = "outbox_retry_scheduled_total", "outbox_terminal_failed_total"

@@ -19,8 +19,8 @@ from redrive.app import App
 from redrive.handlers.context import Context
 from redrive.kernel.outcome import Retry
 from redrive.stores import is_sqlite
-from redrive_kit.labs.kit.journal import Journal
-from redrive_kit.labs.soak.names import BOOKED, BOOKING_TABLE, FAILING, FAILS_AFTER, FLAKY, MANY, PLAIN, QUEUE
+from redrive_kit.labs.journal import Journal
+from redrive_kit.labs.soak.books import BOOKED, BOOKING_TABLE, FAILING, FAILS_AFTER, FLAKY, MANY, PLAIN, QUEUE
 
 POLICY: dict[str, Any] = {"queue": QUEUE, "max_attempts": MANY, "backoff_base": 0.1, "backoff_max": 1.0}
 

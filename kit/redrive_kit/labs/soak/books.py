@@ -1,11 +1,18 @@
-"""What a soak has acknowledged, and what its sink has to have."""
+"""The names a soak uses, what it has acknowledged, and what its sink has to have."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from redrive_kit.labs.soak.names import ENTITY
+QUEUE = "soak"
+PROJECTION = "soak"
+PLAIN, FLAKY, FAILING, BOOKED = "SOAK_PLAIN", "SOAK_FLAKY", "SOAK_FAILING", "SOAK_BOOKED"
+KINDS = (PLAIN, FLAKY, FAILING, BOOKED)
+ENTITY = "soak"
+BOOKING_TABLE = "redrive_soak_booking"
+FAILS_AFTER = 2  # attempts of those that fail on purpose
+MANY = 10_000  # of the others: a soak may cost them many (a killed worker, a cut connection), and none may be the last
 
 
 @dataclass(slots=True)

@@ -58,7 +58,7 @@ def soak(
         refuse_production("redrive soak", None, in_production, yes)
     if backends and (at is None or is_sqlite(at)):
         raise InvalidInput("--backends is about PostgreSQL", hint="--url postgresql://user@host/database")
-    from redrive_kit.labs.kit.run_until_stopped import run_until_stopped
+    from redrive_kit.labs.processes import run_until_stopped
     from redrive_kit.labs.soak.run import Plan, Soak
 
     used = secrets.randbelow(2**31) if seed is None else seed

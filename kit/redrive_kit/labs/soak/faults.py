@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
-from redrive_kit.labs.kit.database import Database
+from redrive_kit.labs.database import Database
 from redrive_kit.labs.soak.fleet import Fleet
 
 BETWEEN_S = (0.5, 4.0)

@@ -6,11 +6,10 @@ import asyncio
 import json
 from pathlib import Path
 
-from redrive_kit.labs.kit.environment import environment
-from redrive_kit.labs.kit.processes import Program
-from redrive_kit.labs.kit.sinks import SimulatedSink
-from redrive_kit.labs.kit.workers import OutboxWorker
-from redrive_kit.labs.soak.names import PROJECTION, QUEUE
+from redrive_kit.labs.processes import Program, environment
+from redrive_kit.labs.sinks import SimulatedSink
+from redrive_kit.labs.soak.books import PROJECTION, QUEUE
+from redrive_kit.labs.workers import OutboxWorker
 
 LEASE_S = 4.0
 SHORT = {

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from uuid import UUID
 
-from redrive_kit.labs.kit import journal
-from redrive_kit.labs.kit.processes import events_of
-from redrive_kit.labs.soak.books import Books
+from redrive_kit.labs import journal
+from redrive_kit.labs.processes import events_of
+from redrive_kit.labs.soak.books import BOOKED, FAILING, FAILS_AFTER, Books
 from redrive_kit.labs.soak.fleet import LEASE_S, Fleet
-from redrive_kit.labs.soak.names import BOOKED, FAILING, FAILS_AFTER
 from redrive_kit.labs.soak.rows import Row, Rows
 
 # A dead worker's tasks are back by then: its lease, a look for such, and what a busy machine takes for it.

@@ -16,8 +16,18 @@ from uuid import UUID
 from redrive.app import App
 from redrive.errors import RedriveError
 from redrive.outbox.application import Outbox
-from redrive_kit.labs.soak.books import Books
-from redrive_kit.labs.soak.names import BOOKED, ENTITY, FAILING, FAILS_AFTER, FLAKY, MANY, PLAIN, PROJECTION, QUEUE
+from redrive_kit.labs.soak.books import (
+    BOOKED,
+    ENTITY,
+    FAILING,
+    FAILS_AFTER,
+    FLAKY,
+    MANY,
+    PLAIN,
+    PROJECTION,
+    QUEUE,
+    Books,
+)
 
 TICK_S = 0.2
 ENTITIES = 500

@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from redrive.outbox.event import queue_of
-from redrive_kit.labs.kit.database import Database
-from redrive_kit.labs.soak.names import BOOKED, BOOKING_TABLE, PROJECTION, QUEUE
+from redrive_kit.labs.database import Database
+from redrive_kit.labs.soak.books import BOOKED, BOOKING_TABLE, PROJECTION, QUEUE
 
 QUEUES = (QUEUE, queue_of(PROJECTION))
 _OURS = ", ".join(f"'{name}'" for name in QUEUES)

@@ -16,15 +16,14 @@ from redrive.errors import Conflict
 from redrive.ops.access import Caller, Role
 from redrive.outbox.settings import OutboxSettings
 from redrive.settings import load_settings
-from redrive_kit.labs.kit.database import Database
-from redrive_kit.labs.kit.processes import TooLate
-from redrive_kit.labs.kit.sinks import SimulatedSink
-from redrive_kit.labs.soak.books import Books
+from redrive_kit.labs.database import Database
+from redrive_kit.labs.processes import TooLate
+from redrive_kit.labs.sinks import SimulatedSink
+from redrive_kit.labs.soak.books import PROJECTION, Books
 from redrive_kit.labs.soak.faults import Faults
 from redrive_kit.labs.soak.fleet import SHORT, Fleet
 from redrive_kit.labs.soak.invariants import Broken, Invariants
 from redrive_kit.labs.soak.load import Load
-from redrive_kit.labs.soak.names import PROJECTION
 from redrive_kit.labs.soak.rows import Rows
 
 WORKERS = ("tasks-1", "tasks-2", "outbox-1", "outbox-2")

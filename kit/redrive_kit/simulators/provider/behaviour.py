@@ -1,16 +1,16 @@
-"""How a simulated provider behaves: all of it may be changed while it runs."""
+"""How a simulated provider behaves (all of it may be changed while it runs), and what ``redrive.toml`` says of it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-from redrive.errors import InvalidInput
 from redrive.kernel.classify import FailureType
-from redrive.settings.declare import Values, option
+from redrive.settings.declare import option
 from redrive.settings.values import Problem, Unfit
+from redrive_kit.simulators.faults import Troublesome, finite
 
+NAME = "simulated"
 # Why jobs fail, by what that counts as: text, the provider's code, and an HTTP status where it has one.
 FAILURES: Mapping[str, tuple[str, str, int | None]] = {
     FailureType.MODEL_ERROR: ("the model is not available", "MODEL_UNAVAILABLE", 503),
@@ -32,37 +32,45 @@ def _mix(given: dict[str, float]) -> dict[str, float]:
     return given
 
 
-def _finite(number: float) -> float:
-    if not math.isfinite(number):
-        raise ValueError("it has to be a number")
-    return number
+class Behaviour(Troublesome):
+    """What can be chosen besides its trouble."""
 
-
-class Behaviour(Values):
-    """What can be chosen. Shares are from 0 to 1, times in seconds."""
-
-    latency: float = option(0.0, ge=0, le=600, check=_finite, help="How long each request takes, half of it by chance.")
-    duration: float = option(2.0, ge=0, le=864_000, check=_finite, help="How long a job runs.")
-    spread: float = option(0.5, ge=0, le=1, check=_finite, help="How much of that is by chance: 0 is none.")
-    waiting: float = option(0.0, ge=0, le=864_000, check=_finite, help="How long a job is queued before it runs.")
+    duration: float = option(2.0, ge=0, le=864_000, check=finite, help="How long a job runs.")
+    spread: float = option(0.5, ge=0, le=1, check=finite, help="How much of that is by chance: 0 is none.")
+    waiting: float = option(0.0, ge=0, le=864_000, check=finite, help="How long a job is queued before it runs.")
     steps: int = option(10, ge=1, le=1_000, help="Steps in which progress is told.")
     failures: dict[str, float] = option({}, check=_mix, help="Which share of jobs fails, by type.")
-    rate: float = option(0.0, ge=0, check=_finite, help="Requests a second; beyond that 429. 0: any number.")
-    error_share: float = option(0.0, ge=0, le=1, check=_finite, help="Share of requests that get a 500.")
-    lost_share: float = option(0.0, ge=0, le=1, check=_finite, help="Share of requests whose answer is lost.")
-    down_as: Literal["503", "drop", "hang"] = option("503", help="What an outage looks like.")
     page_size: int = option(100, ge=1, le=10_000, help="Jobs on a page.")
     max_ids: int = option(1_000, ge=1, le=100_000, help="Jobs that one request may ask for.")
 
 
-def changed(behaviour: Behaviour, given: Mapping[str, Any]) -> Behaviour:
-    """Returns a behaviour with other values; what cannot be is refused, and nothing is changed."""
-    try:
-        return Behaviour.from_map({**behaviour.given, **given})
-    except Unfit as error:
-        raise InvalidInput(f"a provider cannot be like that: {error}") from None
+def table_of(url: str, *, auth_env: str | None = None) -> dict[str, Any]:
+    """Returns what ``[providers.NAME]`` says for a simulated provider at this address."""
+    return {
+        "base_url": url,
+        **({} if auth_env is None else {"auth_env": auth_env}),
+        "start": {"url": "/jobs", "body": {"payload": "{payload}", "callback_url": "{callback_url?}"}},
+        "poll": {"url": "/jobs?ids={ids}", "list": "jobs", "next": "next"},
+        "cancel": {"url": "/jobs/{id}/cancel"},
+        "find": {"url": "/jobs?key={key}", "list": "jobs"},
+    }
 
 
-def shown(behaviour: Behaviour) -> dict[str, Any]:
-    """Returns all of it, by name."""
-    return {name: getattr(behaviour, name) for name in Behaviour._fields}
+def toml_of(url: str, name: str = NAME, *, auth_env: str | None = None) -> str:
+    """Returns the same as lines of ``redrive.toml``."""
+    lines: list[str] = []
+    tables: dict[str, Any] = {name: table_of(url, auth_env=auth_env)}
+    for part, values in (("", tables[name]), *((f".{k}", v) for k, v in tables[name].items() if isinstance(v, dict))):
+        lines.append(f"[providers.{name}{part}]")
+        lines += [
+            f"{key} = {_written(value)}"
+            for key, value in values.items()
+            if key == "body" or not isinstance(value, dict)
+        ]
+    return "\n".join(lines)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_written(one)}" for key, one in value.items()) + " }"
+    return f'"{value}"'

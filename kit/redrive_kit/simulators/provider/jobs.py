@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
-from redrive.errors import InvalidInput
+from redrive.errors import ConfigError, InvalidInput
 from redrive_kit.simulators.provider.behaviour import FAILURES, Behaviour
 
 SUCCEED = "succeed"
+_TIMES = ("starts_at", "ends_at", "cancelled_at")
 MAX_ECHO = 2_000  # characters of a payload that a result repeats
 
 
@@ -146,3 +150,45 @@ def _number(wish: Mapping[str, Any], name: str, otherwise: float) -> float:
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= 864_000:
         raise InvalidInput(f"simulate.{name} has to be a number of seconds")
     return float(found)
+
+
+_FIELDS = frozenset(one.name for one in fields(Job))
+
+
+class KeptJobs(Jobs):
+    """Jobs that are written down, a line for each start and each cancel; the last line of a job is how it is. Times in
+    the file are those of the calendar: a monotonic clock begins anew with the machine."""
+
+    def __init__(self, path: Path, seed: int = 0, *, now: float) -> None:
+        super().__init__(seed)
+        self._path = path
+        self._ahead = time.time() - now
+        try:
+            with path.open("a+", encoding="utf-8") as file:
+                file.seek(0)
+                self._read(file.readlines())
+        except OSError as error:
+            raise ConfigError(f"jobs cannot be kept in {path}: {error.strerror}", hint="name another file") from None
+
+    def kept(self, job: Job) -> None:
+        line = {**asdict(job), **{name: self._moved(getattr(job, name), self._ahead) for name in _TIMES}}
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _read(self, lines: list[str]) -> None:
+        for line in lines:
+            if (found := _parsed(line)) is not None:
+                found |= {name: self._moved(found[name], -self._ahead) for name in _TIMES}
+                self.know(Job(**found))
+
+    def _moved(self, at: float | None, by: float) -> float | None:
+        return None if at is None else at + by
+
+
+def _parsed(line: str) -> dict[str, Any] | None:
+    """Returns what a line says; None for one that was not written to its end, or by somebody else."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and set(found) == _FIELDS else None

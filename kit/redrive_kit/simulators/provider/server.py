@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +19,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from redrive.errors import InvalidInput
-from redrive_kit.simulators.provider.behaviour import Behaviour, changed, shown
-from redrive_kit.simulators.provider.callbacks import Caller
-from redrive_kit.simulators.provider.faults import Trouble, Troubled
-from redrive_kit.simulators.provider.jobs import Jobs
-from redrive_kit.simulators.provider.kept import KeptJobs
+from redrive_kit.simulators.faults import Trouble, Troubled
+from redrive_kit.simulators.provider.behaviour import Behaviour
+from redrive_kit.simulators.provider.jobs import Job, Jobs, KeptJobs
 
 MAX_BODY = 2_000_000
+TRIES = 3
+TIMEOUT_SECONDS = 5.0
 
 
 class Simulator:
@@ -117,20 +122,10 @@ class Simulator:
             if not isinstance(given, dict):
                 raise InvalidInput("the body has to be a table of what is to change")
             self.change(given)
-        now = self.trouble.clock()
-        return JSONResponse(
-            {**shown(self.trouble.behaviour), "down_for": round(max(self.trouble.down_until - now, 0.0), 3)}
-        )
+        return JSONResponse(self.trouble.document())
 
-    def change(self, given: dict[str, Any]) -> None:
-        """Behaves otherwise from now on."""
-        down = given.pop("down_for", None)
-        behaviour = changed(self.trouble.behaviour, given)
-        if down is not None:
-            if isinstance(down, bool) or not isinstance(down, int | float) or not 0 <= down <= 864_000:
-                raise InvalidInput("down_for has to be a number of seconds")
-            self.trouble.down_until = self.trouble.clock() + down
-        self.trouble.behaviour = behaviour
+    def change(self, given: Mapping[str, Any]) -> None:
+        self.trouble.change(given)
 
     def _page(self, ids: list[str], cursor: object) -> Response:
         """Returns a page of jobs; those that are not known are left out."""
@@ -181,3 +176,42 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 def _unknown() -> Response:
     return JSONResponse({"error": {"message": "there is no such job"}}, 404)
+
+
+class Caller:
+    """Calls the addresses of jobs when they are due to end, also of those that were cancelled before."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.answers: Counter[str] = Counter()
+        self._clock = clock
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def watch(self, job: Job) -> None:
+        """Will call the address that a job's start has named, if it has."""
+        if job.callback_url is not None and job.callback_url.startswith(("http://", "https://")):
+            task = asyncio.ensure_future(self._call(job, job.callback_url))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _call(self, job: Job, url: str) -> None:
+        await asyncio.sleep(max(job.ends_at - self._clock(), 0.0))
+        for nth in range(TRIES):
+            answer = await asyncio.to_thread(_post, url, job.document(self._clock()))
+            self.answers[answer] += 1
+            if answer.startswith("2"):
+                return
+            await asyncio.sleep(0.5 * 2**nth)
+
+
+def _post(url: str, document: object) -> str:
+    """Returns the status of the answer, or what went wrong. The address begins with http: that was looked at."""
+    request = urllib.request.Request(  # noqa: S310
+        url, json.dumps(document).encode(), {"Content-Type": "application/json"}, method="POST"
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
+            return str(response.status)
+    except urllib.error.HTTPError as error:
+        return str(error.code)
+    except (OSError, ValueError) as error:
+        return type(error).__name__

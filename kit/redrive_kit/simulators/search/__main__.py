@@ -13,8 +13,7 @@ from pathlib import Path
 
 import uvicorn
 
-from redrive_kit.simulators.search.behaviour import SearchBehaviour
-from redrive_kit.simulators.search.server import SearchSimulator
+from redrive_kit.simulators.search.server import SearchBehaviour, SearchSimulator
 
 
 def main() -> int:

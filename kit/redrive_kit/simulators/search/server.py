@@ -6,9 +6,9 @@ import hmac
 import json
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -17,16 +17,24 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from redrive.errors import InvalidInput
-from redrive_kit.simulators.provider.faults import Trouble, Troubled
-from redrive_kit.simulators.search.behaviour import SearchBehaviour, changed, shown
+from redrive.settings.declare import option
+from redrive_kit.simulators.faults import Trouble, Troubled, Troublesome
 from redrive_kit.simulators.search.bulk import parsed, written
-from redrive_kit.simulators.search.documents import Documents
-from redrive_kit.simulators.search.filter_path import filtered
+from redrive_kit.simulators.search.documents import Documents, searched
 from redrive_kit.simulators.search.refusal import Refusal
-from redrive_kit.simulators.search.search import searched
 
 OWN = "/_simulator"
 Answer = Callable[[Request], Awaitable[Any]]
+
+
+class SearchBehaviour(Troublesome):
+    """What can be chosen besides its trouble."""
+
+    product: Literal["elasticsearch", "opensearch"] = option("opensearch", help="Which one it says it is.")
+    busy_share: float = option(0.0, ge=0, le=1, help="Share of documents that get a 429 inside a bulk answer.")
+    broken_share: float = option(0.0, ge=0, le=1, help="Share of documents that get a 503 inside a bulk answer.")
+    max_bytes: int = option(100_000_000, ge=1, help="Largest request; beyond that 413.")
+    refresh_interval: float = option(1.0, ge=0, le=86_400, help="When what was written is found by itself.")
 
 
 class SearchSimulator:
@@ -214,15 +222,10 @@ class SearchSimulator:
             if not isinstance(given, dict):
                 raise InvalidInput("the body has to be a table of what is to change")
             self.change(given)
-        left = max(self.trouble.down_until - self.trouble.clock(), 0.0)
-        return JSONResponse({**shown(self.trouble.behaviour), "down_for": round(left, 3)})
+        return JSONResponse(self.trouble.document())
 
-    def change(self, given: dict[str, Any]) -> None:
-        """Behaves otherwise from now on."""
-        down = given.pop("down_for", None)
-        self.trouble.behaviour = changed(self.trouble.behaviour, given)
-        if down is not None:
-            self.trouble.down_until = self.trouble.clock() + float(down)
+    def change(self, given: Mapping[str, Any]) -> None:
+        self.trouble.change(given)
 
 
 def _allowed(basic: tuple[str, str] | None, api_key: str | None) -> list[str]:
@@ -232,3 +235,23 @@ def _allowed(basic: tuple[str, str] | None, api_key: str | None) -> list[str]:
 
 async def _not_so(_: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, 400)
+
+
+def filtered(answer: Any, wanted: str) -> Any:
+    """Returns the parts of an answer that ``a.*.b,c`` names; lists are gone through."""
+    return _kept(answer, [path.split(".") for path in wanted.split(",")]) if wanted else answer
+
+
+def _kept(value: Any, paths: Sequence[Sequence[str]]) -> Any:
+    if any(not path for path in paths):
+        return value
+    if isinstance(value, list):
+        return [found for one in value if (found := _kept(one, paths))]
+    if not isinstance(value, dict):
+        return {}
+    kept = {}
+    for name, inner in value.items():
+        fitting = [path[1:] for path in paths if path[0] in (name, "*")]
+        if fitting and (found := _kept(inner, fitting)) not in ({}, []):
+            kept[name] = found
+    return kept

@@ -1,4 +1,4 @@
-"""The trouble that a simulated provider makes: slowness, limits, errors, outages, answers that get lost."""
+"""The trouble that a simulated server makes: slowness, limits, errors, outages, answers that get lost."""
 
 from __future__ import annotations
 
@@ -6,25 +6,41 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from redrive.errors import InvalidInput
+from redrive.settings.declare import Values, fields_of, option
+from redrive.settings.values import Unfit
+
 FOR_EVER = 1e9  # seconds
+MAX_DOWN = 864_000  # seconds of an outage
 
 
-class Troublesome(Protocol):
-    """What of a server's behaviour makes trouble: see ``behaviour.Behaviour``."""
+def finite(number: float) -> float:
+    if not math.isfinite(number):
+        raise ValueError("it has to be a number")
+    return number
 
-    latency: float
-    rate: float
-    error_share: float
-    lost_share: float
 
-    @property
-    def down_as(self) -> str: ...
+class Troublesome(Values):
+    """How a server makes trouble. Shares are from 0 to 1, times in seconds."""
+
+    latency: float = option(0.0, ge=0, le=600, check=finite, help="How long each request takes, half of it by chance.")
+    rate: float = option(0.0, ge=0, check=finite, help="Requests a second; beyond that 429. 0: any number.")
+    error_share: float = option(0.0, ge=0, le=1, check=finite, help="Share of requests that get a 500.")
+    lost_share: float = option(0.0, ge=0, le=1, check=finite, help="Share of requests whose answer is lost.")
+    down_as: Literal["503", "drop", "hang"] = option("503", help="What an outage looks like.")
+
+    def changed(self, given: Mapping[str, Any]) -> Self:
+        """Returns the same with other values; what cannot be is refused."""
+        try:
+            return self.from_map({**self.given, **given})
+        except Unfit as error:
+            raise InvalidInput(f"a simulated server cannot be like that: {error}") from None
 
 
 B = TypeVar("B", bound=Troublesome)
@@ -41,6 +57,24 @@ class Trouble(Generic[B]):
         self.chance = random.Random(seed)  # noqa: S311
         self._room = 0.0  # requests that are let through at once
         self._looked_at = clock()
+
+    def change(self, given: Mapping[str, Any]) -> None:
+        """Behaves otherwise from now on. ``down_for`` begins an outage of so many seconds, 0 ends it."""
+        wanted = dict(given)
+        down = wanted.pop("down_for", 0)
+        if isinstance(down, bool) or not isinstance(down, int | float) or not 0 <= down <= MAX_DOWN:
+            raise InvalidInput("down_for has to be a number of seconds")
+        self.behaviour = self.behaviour.changed(wanted)
+        if "down_for" in given:
+            self.down_until = self.clock() + down
+
+    def document(self) -> dict[str, Any]:
+        """Returns how it behaves now, by name."""
+        left = max(self.down_until - self.clock(), 0.0)
+        return {
+            **{name: getattr(self.behaviour, name) for name in fields_of(type(self.behaviour))},
+            "down_for": round(left, 3),
+        }
 
     def is_down(self) -> bool:
         return self.clock() < self.down_until

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from redrive_kit.labs.kit.http import Said, ask
-from redrive_kit.labs.kit.processes import Program, TooLate
+from redrive_kit.labs.network import Answer, ask
+from redrive_kit.labs.processes import Program, TooLate
 
 USUAL_PORT = 9109  # of tests and labs, next to the 9108 of production
 STARTS_WITHIN_S = 60.0
@@ -54,12 +54,12 @@ class OutboxWorker(Program):
         except TimeoutError:
             raise TooLate(f"worker {self.name} is not ready after {STARTS_WITHIN_S:g} s: {self.tail()}") from None
 
-    async def ask(self, path: str) -> Said:
+    async def ask(self, path: str) -> Answer:
         """Asks its own port; the status is 0 where nobody answers."""
         if self._at is None:
             found = [event["http"] for event in self.events() if event["event"] == "metrics.serving"]
             self._at = found[-1] if found else None
-        return Said(0, "") if self._at is None else await ask(f"{self._at}{path}")
+        return Answer(0, "") if self._at is None else await ask(f"{self._at}{path}")
 
     async def metrics(self) -> Metrics:
         """Returns the samples of its projection by name, those by reason as ``name{reason}``; nothing where it cannot

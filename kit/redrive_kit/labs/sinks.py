@@ -18,10 +18,8 @@ from redrive.errors import ConfigError, InvalidInput
 from redrive.outbox.sink import Rebuildable
 from redrive.outbox.sinks import sink_from_url
 from redrive.outbox.sinks.search_index import FIRST
-from redrive_kit.labs.kit.forwarder import Forwarder
-from redrive_kit.labs.kit.http import ask
-from redrive_kit.labs.kit.kept_port import keep_port
-from redrive_kit.labs.kit.processes import Program
+from redrive_kit.labs.network import Forwarder, ask, keep_port
+from redrive_kit.labs.processes import Program
 
 ANSWERS_WITHIN_S = 60.0
 
@@ -104,7 +102,7 @@ class SimulatedSink(LabSink):
         await self.behave({"latency": seconds})
 
     async def behave(self, how: Mapping[str, Any]) -> None:
-        """Makes it behave otherwise from now on: see ``redrive_kit.simulators.search.behaviour``."""
+        """Makes it behave otherwise from now on: see ``redrive_kit.simulators.search.server``."""
         await ask(f"http://127.0.0.1:{self._port}/_simulator/control", how)
 
     async def requests(self) -> int:

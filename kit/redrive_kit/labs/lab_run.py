@@ -7,10 +7,12 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from redrive_kit.labs.kit.facts import GAUGES, Facts
-from redrive_kit.labs.kit.world import World
+from redrive.kernel.alerts.thresholds import Thresholds
+from redrive_kit.labs.facts import GAUGES, Facts
+from redrive_kit.labs.world import World
 
 PATIENCE_S = 120.0  # for what happens soon on any machine, however busy
 LOOK_EVERY_S = 0.1
@@ -141,3 +143,36 @@ class LabRun:
         different = sorted(key for key in found.keys() | source.keys() if found.get(key) != source.get(key))
         seen = f"{len(source)} documents" if not different else f"{len(different)} differ: {', '.join(different[:5])}"
         self.expect("the sink has what the source has, by id and version", not different, seen)
+
+
+@dataclass(slots=True, frozen=True)
+class Experiment:
+    """``full`` and ``quick`` are settings of the outbox by variable; ``seconds`` and ``quick_seconds`` how long what is
+    broken stays so. ``thresholds``: from when on alerts fire for its queue."""
+
+    number: int
+    title: str
+    about: str  # what must be seen, in a line
+    run: Callable[[LabRun, float], Awaitable[None]]
+    full: Mapping[str, str] = field(default_factory=dict)
+    quick: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    quick_seconds: float = 0.0
+    thresholds: Thresholds | None = None
+
+    @property
+    def name(self) -> str:
+        """Its projection, and the queue below ``outbox:``."""
+        return f"lab{self.number}"
+
+
+@dataclass(slots=True, frozen=True)
+class LabOptions:
+    """What the command line says. ``url``: a store that is there; None makes a fresh one each."""
+
+    url: str | None
+    sink: str | None
+    quick: bool
+    by: str
+    report: Path
+    say: Callable[[str], None]

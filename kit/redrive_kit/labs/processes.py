@@ -1,7 +1,9 @@
-"""Processes that are started, killed and stopped on purpose; their logs are kept as files, none is left behind."""
+"""Processes that are started, killed and stopped on purpose; their logs are kept as files, none is left behind.
+Also what they see as their environment, and how whoever runs them is stopped with them."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -9,11 +11,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 ENDS_WITHIN_S = 20.0
+# Settings that may be somebody's own: a fresh store of ours has nothing to do with them.
+_SETTINGS = ("REDRIVE", "TASK_", "OUTBOX_", "ELASTIC_", "QUEUE_CONNECTION", "BATCH_", "ENTERPRISE_", "COV_")
+# These say what an experiment is not about, also on a store that somebody has configured.
+_NEVER = ("REDRIVE_APP", "REDRIVE_METRICS_PORT", "REDRIVE_ALERT_", "TASK_WORKER_", "OUTBOX_", "ELASTIC_", "COV_")
 
 
 class TooLate(Exception):
@@ -112,3 +119,26 @@ def events_of(log: Path) -> Iterator[dict[str, Any]]:
         except ValueError:
             found = None
         yield found if isinstance(found, dict) and "event" in found else {"event": "raw", "text": line}
+
+
+def environment(given: Mapping[str, str], *, fresh: bool) -> dict[str, str]:
+    """Returns the environment of a process. ``fresh``: the store was made for this, so nothing of the surrounding
+    settings is meant; else what is kept, and for how long, is as it is configured where this runs."""
+    foreign = _SETTINGS if fresh else _NEVER
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    return {**kept, "REDRIVE_LOG": "json", **given}
+
+
+def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
+    """Returns what a coroutine returns. SIGTERM interrupts it as Ctrl-C does: what it started is ended."""
+
+    async def watched() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(watched())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None

@@ -17,11 +17,10 @@ from redrive.outbox.application import Outbox
 from redrive.outbox.event import OPS, queue_of
 from redrive.outbox.settings import OutboxSettings
 from redrive.settings import AlertSettings, load_settings
-from redrive_kit.labs import LABS
-from redrive_kit.labs.kit import facts
-from redrive_kit.labs.kit.environment import environment
-from redrive_kit.labs.kit.sinks import LabSink
-from redrive_kit.labs.kit.workers import OutboxWorker, usual_port
+from redrive_kit.labs import LABS, facts
+from redrive_kit.labs.processes import environment
+from redrive_kit.labs.sinks import LabSink
+from redrive_kit.labs.workers import OutboxWorker, usual_port
 
 GOODBYE_S = 5.0
 # What is broken on purpose is nobody's alarm.

@@ -1,12 +1,63 @@
-"""A TCP forwarder of our own in front of a real server, which we cannot stop: it can be stopped, and can be slow."""
+"""What labs do on the network: ask servers over HTTP, keep a port for one that is stopped and started again, forward to
+a real one."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from redrive_kit.labs.kit.kept_port import keep_port
+PATIENCE_S = 10.0
+
+
+@dataclass(slots=True, frozen=True)
+class Answer:
+    """What was answered; the status is 0 where nobody did."""
+
+    status: int
+    text: str
+
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+async def ask(
+    url: str, body: Mapping[str, Any] | None = None, *, method: str | None = None, login: str | None = None
+) -> Answer:
+    """GETs an address, or POSTs a document to it. ``login``: ``user:password``."""
+    return await asyncio.to_thread(_ask, url, body, method, login)
+
+
+def _ask(url: str, body: Mapping[str, Any] | None, method: str | None, login: str | None) -> Answer:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"} if data else {}
+    headers |= {"Authorization": f"Basic {b64encode(login.encode()).decode()}"} if login else {}
+    request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 (an address that was given)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # what is asked is on this machine
+    try:
+        with opener.open(request, timeout=PATIENCE_S) as answer:
+            return Answer(answer.status, answer.read().decode(errors="replace"))
+    except urllib.error.HTTPError as error:
+        return Answer(error.code, error.read().decode(errors="replace"))
+    except (OSError, ValueError) as error:
+        return Answer(0, f"{type(error).__name__}: {error}")
+
+
+def keep_port() -> socket.socket:
+    """Returns a socket that keeps a port of this machine until it is closed: it is bound and does not listen, so that
+    nobody else is given the port, and whoever connects is refused. A server that sets ``SO_REUSEADDR`` can listen there
+    all the same."""
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("127.0.0.1", 0))
+    return kept
 
 
 class Forwarder:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from redrive.kernel.ports.store import Store
-from redrive_kit.labs.kit.workers import Metrics
+from redrive_kit.labs.workers import Metrics
 
 FEATURE = "labs"  # whose statements they are
 MOST = 10_000
