@@ -11,7 +11,7 @@ from bench import figures, fixtures
 from bench.measure import Bench, hostile
 from bench.peers import Peer
 from redrive import App
-from redrive.console.door import HOME
+from redrive.console.visitors import HOME
 from redrive.kernel.alerts.slo import Objective
 from redrive.sync import Portal
 from redrive.testing.client import ApiClient

@@ -10,7 +10,7 @@ import pytest
 
 from redrive import App
 from redrive.api import make_api
-from redrive.api.cookies import PlainCookies
+from redrive.api.middleware import PlainCookies
 from redrive.ops import access
 from redrive.ops.access import Role
 from tests.api.conftest import served

@@ -90,7 +90,7 @@ class Person:
 
     async def has_heard(self, name: str) -> None:
         """Waits until the page was told how things are: what changes before is no news to it. A page that is live may
-        not have been told yet. ``name`` is that of a value or region in ``redrive.console.topics``."""
+        not have been told yet. ``name`` is that of a value or region in ``redrive.console.mount``."""
         await expect(self.page.locator("html")).to_have_attribute("data-heard", re.compile(rf"(^| ){name}( |$)"))
 
     async def sign_in(self, secret: str, path: str = "") -> None:

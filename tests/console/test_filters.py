@@ -12,8 +12,9 @@ import httpx
 import pytest
 
 from redrive import App, Context, Fail
+from redrive.console.live import sampler
+from redrive.console.mount import TOPICS
 from redrive.console.pages import failures
-from redrive.console.topics import sampler
 from redrive.kernel.failed import FailureFilter
 from redrive.observe.logs import TaskLog
 from redrive.ops import access, causes
@@ -166,7 +167,7 @@ async def test_a_filtered_list_hears_of_its_own_failures(app: App) -> None:
         _, topic = unescape(live[1]).split(",")
         operator = await app.operator(Caller("ann", Role.OPERATOR))
         newest = re.search(r'data-newest="(\d+)"', seen.text)
-        assert newest and await sampler(topic)(operator) == {"failures": f"{newest[1]},{int(newest[1]) - 1}/2"}
+        assert newest and await sampler(topic, TOPICS)(operator) == {"failures": f"{newest[1]},{int(newest[1]) - 1}/2"}
 
 
 async def test_what_has_to_be_counted_is_counted_so_far_and_done_in_full(
@@ -231,7 +232,7 @@ async def test_lists_hear_what_comes_first_now(any_app: App, path: str) -> None:
         live, newest = re.search(r'data-live="([^"]*)"', seen), re.search(r'data-newest="([^"]+)"', seen)
         assert live and newest
         _, topic = unescape(live[1]).split(",")
-        sample = sampler(topic)
+        sample = sampler(topic, TOPICS)
         assert (await sample(ann))["listed"].split(",")[0] == newest[1]
         await ann.control.resume("kind", "SEND", None)
         await fail_some(any_app, 2)

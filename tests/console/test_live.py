@@ -15,9 +15,8 @@ import pytest
 
 from redrive import App
 from redrive.console import live
-from redrive.console.live import Admitted, Live
-from redrive.console.sample import seldom
-from redrive.console.topics import TOPICS
+from redrive.console.live import Admitted, Live, seldom
+from redrive.console.mount import TOPICS
 from redrive.errors import TooManyStreams
 from redrive.ops import access
 from redrive.ops.access import Caller, Role
@@ -275,7 +274,7 @@ async def test_nobody_takes_live_from_the_others(app: App, monkeypatch: pytest.M
 async def test_nobody_takes_all_feeds(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MOST_FEEDS_OF_ONE", 4)
     await app.store()
-    hub = Live(app)
+    hub = Live(app, TOPICS)
 
     def admit(owner: str, *topics: str) -> Admitted:
         return hub.admit(list(topics), Role.VIEWER, "", None, owner)
@@ -299,7 +298,7 @@ async def test_nobody_takes_all_feeds(app: App, monkeypatch: pytest.MonkeyPatch)
 async def test_a_stream_counts_from_when_it_is_let_in(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MOST_STREAMS", 2)
     await app.store()
-    hub = Live(app)
+    hub = Live(app, TOPICS)
     first, _ = hub.admit(["menu"], Role.VIEWER, ""), hub.admit(["menu"], Role.VIEWER, "")
     with pytest.raises(TooManyStreams):
         hub.admit(["menu"], Role.VIEWER, "")

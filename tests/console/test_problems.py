@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from redrive import App
-from redrive.console.door import HOME
 from redrive.console.templates_env import render
+from redrive.console.visitors import HOME
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.ops import access
 from redrive.ops.access import Role

@@ -11,9 +11,9 @@ from jinja2 import nodes
 
 import redrive
 import redrive_kit
+from redrive.console.mount import TOPICS
 from redrive.console.navigation import SECTIONS
 from redrive.console.templates_env import environment
-from redrive.console.topics import TOPICS
 from redrive.features import installed, load
 from redrive_kit.examples.orders import ORDERS
 
@@ -41,7 +41,7 @@ def _topics(template: Path) -> set[str]:
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
 def test_pages_listen_to_topics_that_there_are(template: Path) -> None:
     """Else the whole stream of the page is refused, the menu's numbers and the banner with it."""
-    assert _topics(template) <= LIVE, "not in console/topics.py"
+    assert _topics(template) <= LIVE, "not in console/mount.py"
 
 
 def _names(node: nodes.Node) -> set[str]:

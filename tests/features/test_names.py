@@ -12,8 +12,8 @@ import redrive
 from redrive import App, features
 from redrive.api.app import make_api
 from redrive.cli.root import TARGETS
-from redrive.console.door import HOME
 from redrive.console.mount import ROUTERS
+from redrive.console.visitors import HOME
 from redrive.errors import ConfigError
 from redrive.features import TABLES, TAKEN
 from redrive.kernel.feature import Feature

@@ -218,7 +218,7 @@ async def test_looking_makes_no_file(url: str, tmp_path: Any) -> None:
 async def test_the_menu_has_the_outbox_when_somebody_uses_it(
     url: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redrive.console.usage.ASKED_EVERY_S", 0.0)
+    monkeypatch.setattr("redrive.console.navigation.ASKED_EVERY_S", 0.0)
     app = make_app(url)
     await app.migrate()
     async with console(app) as client:

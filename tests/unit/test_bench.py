@@ -14,8 +14,8 @@ from bench.ledger import Ledger, Progress
 from bench.measure import operating
 from fastapi.routing import APIRoute
 
+from redrive.console.addresses import HOME
 from redrive.console.mount import ROUTERS
-from redrive.console.place import HOME
 
 SECOND = 1_000_000_000
 

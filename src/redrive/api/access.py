@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
@@ -13,7 +13,9 @@ from uuid import UUID
 from fastapi import Depends, Header, Query, Request
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from redrive.api import access, problems
 from redrive.api.models import ReasonIn
 from redrive.app import App
 from redrive.errors import InvalidInput, NotAllowed, RedriveError
@@ -23,6 +25,8 @@ from redrive.settings import ALL
 
 WRONG_TOKENS_ALLOWED, WRONG_TOKENS_WINDOW_S = 10, 60.0
 MOST_ADDRESSES_REMEMBERED = 10_000
+READING_METHODS = ("GET", "HEAD", "OPTIONS")
+Guard = Callable[[Request], Awaitable[None]]
 
 
 class Unauthorized(RedriveError):
@@ -128,7 +132,7 @@ async def the_caller(
     _: Bearer,
     x_actor: Annotated[str | None, Header(description="Who acts, where there are no tokens.")] = None,
 ) -> Caller:
-    """Returns the caller that ``redrive.api.authentication`` has let in; the parameters describe the API."""
+    """Returns the caller that ``redrive.api.access`` has let in; the parameters describe the API."""
     refuse_unknown_filters(request)
     caller: Caller = request.state.caller
     return caller
@@ -212,3 +216,43 @@ async def acting(operator: TheOperator, words: ReasonIn | None = None) -> Acting
 
 
 By = Annotated[Acting, Depends(acting)]
+
+
+async def with_token(request: Request) -> None:
+    """Lets a caller with a role in; whoever only looks sends no body that is worth reading."""
+    caller = await access.identify(request)
+    if request.method not in READING_METHODS and caller.role < Role.OPERATOR:
+        raise NotAllowed(f"{caller.name} is {caller.role.label}; this needs {Role.OPERATOR.label}")
+    request.state.caller = caller
+
+
+async def by_address(request: Request) -> None:
+    """Lets everybody who sends something in: the route knows by its address who that is."""
+    if request.method != "POST":
+        await with_token(request)
+
+
+class AuthenticationMiddleware:
+    """Calls the guard of a path: ``guards`` are by the beginning of the path, and the first that fits decides.
+
+    It comes before anything of a request's body is read. FastAPI reads and parses a body before it looks at what a
+    route depends on; here a stranger, and a viewer who may change nothing, is turned away by the headers alone."""
+
+    def __init__(self, app: ASGIApp, guards: dict[str, Guard]) -> None:
+        self._app = app
+        self._guards = guards
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        guard = self._guard(scope["path"]) if scope["type"] == "http" else None
+        if guard is not None:
+            request = Request(scope)
+            try:
+                await guard(request)
+            except RedriveError as error:
+                answer = await problems.on_error(request, error)
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _guard(self, path: str) -> Guard | None:
+        return next((guard for prefix, guard in self._guards.items() if path.startswith(prefix)), None)

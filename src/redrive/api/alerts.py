@@ -7,7 +7,7 @@ from typing import Any
 
 from redrive.api import models as m
 from redrive.api.access import TheOperator
-from redrive.api.shared_routes import api_router
+from redrive.api.routers import api_router
 from redrive.kernel.alerts.book import Silence
 from redrive.ops.operator.alerts import alerts_shown, silence_shown
 

@@ -10,37 +10,26 @@ from starlette.exceptions import HTTPException
 
 from redrive.api import (
     alerts,
-    approvals,
     audit,
-    connections_list,
+    control,
     dead_letters,
     docs_page,
-    doctor,
-    erase,
     executors,
     failure_groups,
     failure_types,
     health,
-    history,
-    kinds,
     metrics,
     operations,
     overview,
     problems,
-    queues,
-    task_groups,
     tasks,
     worker_run,
 )
-from redrive.api.access import WrongTokenCounter
-from redrive.api.authentication import AuthenticationMiddleware, by_address, with_token
+from redrive.api.access import AuthenticationMiddleware, WrongTokenCounter, by_address, with_token
 from redrive.api.body_limit import BodyLimit
-from redrive.api.cookies import PlainCookies
 from redrive.api.declared import router_of
-from redrive.api.feature_routes import routers_of
-from redrive.api.headers import SecurityHeaders
-from redrive.api.host_names import OwnNames
-from redrive.api.shared_routes import add_routers, operation_id
+from redrive.api.middleware import OwnNames, PlainCookies, SecurityHeaders
+from redrive.api.routers import add_routers, operation_id, routers_of
 from redrive.app import App
 from redrive.errors import RedriveError
 from redrive.ops.operator.operator import service_of
@@ -61,19 +50,12 @@ ROUTERS = (
     audit.router,
     executors.router,
     tasks.single,
-    doctor.router,
     alerts.router,
-    queues.router,
-    kinds.router,
-    task_groups.router,
+    control.router,
     *(router_of(service_of(name), "control") for name in ("circuits", "schedules", "workers")),
-    connections_list.router,
-    history.router,
     failure_groups.router,
     failure_types.router,
     operations.router,
-    approvals.router,
-    erase.router,
     worker_run.router,
 )
 

@@ -13,7 +13,7 @@ from redrive.api import serialize
 from redrive.api.access import TheOperator
 from redrive.api.encode import json_answer
 from redrive.api.filters import WhichAudit, one_of
-from redrive.api.shared_routes import api_router
+from redrive.api.routers import api_router
 from redrive.ops.audit_filters import file_name, make_audit
 
 router = api_router("/api/tasks/audit-logs", "audit")

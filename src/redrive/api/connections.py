@@ -20,7 +20,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from redrive.api import headers
+from redrive.api import middleware as headers
 
 logger = logging.getLogger("redrive.api.connections")
 # How long a connection may wait for its client; the reader is one that does not read what is written.

@@ -11,7 +11,7 @@ from redrive.api import serialize
 from redrive.api.access import TheOperator, is_own_page
 from redrive.api.encode import json_answer
 from redrive.api.filters import FilterIn, Text, WhichFailed, WhichTasks
-from redrive.api.shared_routes import api_router
+from redrive.api.routers import api_router
 from redrive.ops import inspect
 from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.views import View

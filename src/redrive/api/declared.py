@@ -15,7 +15,7 @@ from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import TheOperator
 from redrive.api.encode import respond
-from redrive.api.shared_routes import api_router
+from redrive.api.routers import api_router
 from redrive.kernel.task import Task
 from redrive.ops.operator import Operator
 from redrive.ops.operator.declared import Declared, Parameter, declared_by, document, shown_fields

@@ -13,7 +13,7 @@ from redrive.api.access import TheOperator
 from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Limit, failures
 from redrive.api.operations import Begun, BulkIn, begin_operation
-from redrive.api.shared_routes import api_router
+from redrive.api.routers import api_router
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.ops import views

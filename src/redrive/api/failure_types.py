@@ -10,7 +10,7 @@ from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api.access import TheOperator
-from redrive.api.shared_routes import api_router
+from redrive.api.routers import api_router
 
 router = api_router("/api", "failures")
 

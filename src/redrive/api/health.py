@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
-from redrive.api.shared_routes import operation_id
+from redrive.api.routers import operation_id
 from redrive.app import App
 from redrive.version import __version__
 from redrive.worker.readiness import alive, readiness

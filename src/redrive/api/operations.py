@@ -1,4 +1,4 @@
-"""Routes for bulk operations: begin, list, show, pause, resume, cancel, put back."""
+"""Routes for bulk operations, for what waits for a second operator, and for erasing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import By, TheOperator
 from redrive.api.encode import json_answer, respond
-from redrive.api.filters import Before, FilterIn, Limit, States
-from redrive.api.shared_routes import api_router
+from redrive.api.filters import Before, FilterIn, Limit, States, one_of
+from redrive.api.routers import api_router
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary, Operation, Then
-from redrive.ops import operations, views
+from redrive.ops import erase, operations, views
+from redrive.ops.inspect import parse_id
 from redrive.ops.operator import Operator
 from redrive.ops.operator.operations import BegunOperation, OperationPreview
 
@@ -159,4 +160,71 @@ async def respond_begun(begun: BegunOperation, operator: Operator) -> Response:
         approval=None if approval is None else views.approval(approval),
         needs_approval=None if approval is None else approval.body["needed"],
         warnings=[views.View(one.document) for one in await operator.operations.obstacles_of(begun.operation)],
+    )
+
+
+@router.get("/approvals", response_model=m.ApprovalPage)
+async def list_approvals(
+    operator: TheOperator, state: States = (), limit: Limit = 50, before: Before = None
+) -> Response:
+    """What waits for a second operator, and what became of it, newest first."""
+    found = await operator.approvals.list(states=tuple(state), limit=limit, before=before)
+    following = found[-1].seq if len(found) == limit else None
+    warned = {one.id: await operator.approvals.obstacles(one) for one in found}
+    shown = (views.approval(one, warned[one.id]) for one in found)
+    return await json_answer(approvals=shown, next_before=following)
+
+
+@router.post("/approvals/{approval_id}/approve", response_model=m.ApprovalOut)
+async def approve(approval_id: str, by: By) -> Response:
+    """By somebody else than who asked; the operation begins at once."""
+    record = await by.operator.approvals.approve(approval_id, by.reason)
+    return await respond(views.approval(record, await by.operator.approvals.obstacles(record)))
+
+
+@router.post("/approvals/{approval_id}/reject", response_model=m.ApprovalOut)
+async def reject(approval_id: str, by: By) -> Response:
+    return await respond(views.approval(await by.operator.approvals.reject(approval_id, by.reason)))
+
+
+class EraseIn(m.In):
+    """One scope, or one task."""
+
+    scope: str | None = None
+    episode_id: str | None = None
+    task_id: str | None = None
+    reason: str | None = None
+    dry_run: bool = False
+    actor: str | None = None
+
+
+class EraseOut(m.Out):
+    operation: m.OperationOut | None
+    approval: m.ApprovalOut | None
+    places: dict[str, int] = Field(description="How many, by place; those that run now are in the way.")
+    needs_approval: str | None = Field(description="Why a second operator has to agree.")
+    not_covered: str
+    dry_run: bool
+
+
+@router.post("/erase", status_code=202, response_model=EraseOut)
+async def erase_data(body: EraseIn, operator: TheOperator) -> Response:
+    """Remove what is known about a scope or a task: payloads, results, messages, stacks, keys, labels, and what the
+    audit log and its archive say about it. Waiting and failed tasks are given up with it; while one runs, it is
+    refused. What stays are ids, kinds, states, times and totals."""
+    named = operator.named(body.actor)
+    scope = one_of(body.episode_id, body.scope, "episodeId and scope")
+    task_id = None if body.task_id is None else parse_id(body.task_id)
+    seen = await named.erasures.preview(scope, task_id)
+    begun = None if body.dry_run else await named.erasures.begin(scope, task_id, reason=body.reason)
+    record = None if begun is None else await operator.operations.record(begun.operation.id)
+    approval = None if begun is None else begun.approval
+    return await json_answer(
+        200 if record is None else 202,
+        operation=None if record is None else views.operation(record),
+        approval=None if approval is None else views.approval(approval),
+        places=seen.places,
+        needs_approval=seen.approval,
+        not_covered=erase.NOT_COVERED,
+        dry_run=body.dry_run,
     )

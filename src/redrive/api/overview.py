@@ -1,25 +1,33 @@
-"""Serves ``/api/tasks/ops``: the figures of an operations page in one call."""
+"""Routes for how it is and how it went: totals, what is wrong, history, and each connection."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
+from datetime import datetime
 from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Depends, Query, Response
 from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api import serialize
-from redrive.api.access import TheOperator
+from redrive.api.access import OnConnection, TheApp, TheOperator, the_caller
+from redrive.api.control import PAGE_SIZE
 from redrive.api.encode import json_answer
 from redrive.api.filters import WhichAudit, WhichFailed
-from redrive.api.paging import PAGE_SIZE
-from redrive.api.shared_routes import api_router
+from redrive.api.routers import api_router
+from redrive.app import App
+from redrive.ops.access import Caller, told
+from redrive.ops.connections import ConnectionTotals, totals_of
+from redrive.ops.doctor import worst
+from redrive.ops.doctor_of_all import Told, examine_all
 from redrive.ops.inspect import Stats
 
-router = api_router("/api/tasks", "operations")
+router = api_router("/api", "operations")
 RECENT_ROWS = 20
+Counts = list[int | None]
+Values = list[float | None]
 
 
 class OpsOut(m.Out):
@@ -40,7 +48,7 @@ def _largest(stats: Stats) -> tuple[dict[str, dict[str, int]], dict[str, dict[st
     return stats.largest("queue", PAGE_SIZE), stats.largest("kind", PAGE_SIZE)
 
 
-@router.get("/ops", response_model=OpsOut)
+@router.get("/tasks/ops", response_model=OpsOut)
 async def ops(
     operator: TheOperator,
     which: WhichFailed,
@@ -72,4 +80,114 @@ async def ops(
         audit_page=log.page,
         audit_page_size=log.page_size,
         audit_more=log.more,
+    )
+
+
+@router.get("/doctor", response_model_exclude_unset=True)
+async def doctor(
+    operator: TheOperator,
+    queue: Annotated[str | None, Query(max_length=200)] = None,
+    connection: OnConnection = None,
+) -> m.DoctorOut:
+    """Of all connections, or of one, the worst first. ``queue`` leaves out what is about others; ``triage`` are the
+    notes of those who know it."""
+    if connection is None:
+        found = await examine_all(operator, queue)
+    else:
+        found = [Told(one, operator.told_connection) for one in await operator.health.examine(queue)]
+    return m.DoctorOut(
+        worst=worst([one.finding for one in found]).value,
+        findings=[serialize.finding(one.finding, operator, one.connection) for one in found],
+        triage={name: asdict(note) for name, note in operator.health.triage(queue).items()},
+    )
+
+
+class HistoryOut(m.Out):
+    """Each list has a value for each of ``moments``, where a step begins; null where nobody looked. Times are in
+    seconds."""
+
+    period: str
+    queue: str | None
+    kind: str | None
+    step_seconds: float
+    moments: list[datetime]
+    started: Counts
+    completed: Counts
+    failed: Counts = Field(description="for good")
+    cancelled: Counts = Field(description="while they ran")
+    retried: Counts
+    attempts_failed: dict[str, Counts] = Field(description="failed attempts, by failure type")
+    depth: Values = Field(description="ready and not started; this and the next four as the mean of the step's looks")
+    delayed: Values
+    running: Values
+    paused: Values
+    dead: Values = Field(description="failed, and not dealt with")
+    oldest_age: Values = Field(description="how long the first ready task of a queue had waited, at most")
+    wait: dict[str, Values] = Field(description="from when a task was due to its first start: p50, p95, p99")
+    run: dict[str, Values] = Field(description="how long attempts ran: p50, p95, p99; 3600 means that or more")
+
+
+class RateOut(m.Out):
+    completed: list[int]
+    failed: list[int]
+    failure_rate: float | None
+
+
+class RatesOut(m.Out):
+    """The last hour by the minute."""
+
+    moments: list[datetime]
+    kinds: dict[str, RateOut]
+    queues: dict[str, RateOut]
+
+
+@router.get("/history")
+async def history(
+    operator: TheOperator,
+    period: Annotated[str, Query(description="1h, 24h, 7d, 30d or 1y")] = "1h",
+    queue: str | None = None,
+    kind: str | None = None,
+) -> HistoryOut:
+    """How many tasks ended and how, how many waited, and how long: of everything, a queue, a kind, or a kind in a
+    queue."""
+    return HistoryOut.model_validate(await operator.health.history(period, queue, kind))
+
+
+@router.get("/rates")
+async def rates(operator: TheOperator) -> RatesOut:
+    """Tasks that ended in each minute of the last hour, by kind and by queue."""
+    return RatesOut.model_validate(await operator.health.rates())
+
+
+class ConnectionOut(m.Out):
+    name: str
+    default: bool
+    ok: bool
+    totals: dict[str, int]
+    dead_letters: int
+    code: str | None
+    detail: str | None
+
+
+class ConnectionsOut(m.Out):
+    totals: dict[str, int]
+    connections: list[ConnectionOut]
+
+
+@router.get("/connections", response_model=ConnectionsOut)
+async def connections(app: TheApp, caller: Annotated[Caller, Depends(the_caller)]) -> ConnectionsOut:
+    """Each connection with its tasks by state, and the totals of those that answer; one that does not says why."""
+    found, together = await totals_of(app.connections, lambda name: app.operator(caller, name))
+    return ConnectionsOut(totals=together, connections=[_shown(app, one, caller) for one in found])
+
+
+def _shown(app: App, one: ConnectionTotals, caller: Caller) -> ConnectionOut:
+    return ConnectionOut(
+        name=one.name,
+        default=app.at(None).name == one.name,
+        ok=one.error is None,
+        totals=one.totals,
+        dead_letters=one.dead_letters,
+        code=None if one.error is None else one.error.code,
+        detail=None if one.error is None else told(one.error, caller.role)[0],
     )

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from redrive.api import headers
+from redrive.api import middleware as headers
 from redrive.api.models import Problem
 from redrive.errors import PayloadInvalid, RedriveError
 from redrive.kernel.payload import LONG_NUMBER, LONG_NUMBER_HINT, digits_refused

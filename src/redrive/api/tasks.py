@@ -14,7 +14,7 @@ from redrive.api import serialize
 from redrive.api.access import By, OnConnection, TheApp, TheOperator
 from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Text, WhichTasks, one_of
-from redrive.api.shared_routes import api_router
+from redrive.api.routers import api_router
 from redrive.errors import InvalidInput
 from redrive.kernel.task import (
     MAX_ATTEMPTS,

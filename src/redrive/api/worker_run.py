@@ -12,7 +12,7 @@ from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api.access import Bearer, TheApp, Unauthorized, bearer, refuse_unknown_filters, wrong_tokens
-from redrive.api.shared_routes import api_router
+from redrive.api.routers import api_router
 from redrive.app import App
 from redrive.errors import InvalidTransition, NotAllowed
 from redrive.kernel.operation import Status

@@ -10,11 +10,10 @@ from typing import Any
 from fastapi import APIRouter
 
 from redrive import features
-from redrive.console.navigation import SECTIONS, Section, joined
-from redrive.console.place import HOME
-from redrive.console.sample import Number, Sampler
+from redrive.console.addresses import HOME
+from redrive.console.live import Number, Sampler
+from redrive.console.navigation import SECTIONS, Section, Usage, Used, joined
 from redrive.console.templates_env import add_templates, render
-from redrive.console.usage import Usage, Used
 from redrive.errors import ConfigError, RedriveError
 from redrive.kernel.feature import Feature
 from redrive.kernel.task import Task

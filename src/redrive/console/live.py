@@ -18,11 +18,10 @@ from datetime import UTC, datetime
 from secrets import token_hex
 
 from redrive.app import App
-from redrive.console.commands import for_pages
-from redrive.console.sample import Sample, Sampler
-from redrive.console.topics import TOPICS, sampler
-from redrive.errors import RedriveError, StoreUnavailable, TooManyStreams
+from redrive.console.visitors import for_pages
+from redrive.errors import InvalidInput, RedriveError, StoreUnavailable, TooManyStreams
 from redrive.ops.access import Caller, Role, told
+from redrive.ops.operator import Operator
 
 logger = logging.getLogger("redrive.console")
 EVERY_S = 1.0
@@ -37,6 +36,9 @@ MOST_FEEDS = 100
 MOST_STREAMS_OF_ONE = 20
 MOST_FEEDS_OF_ONE = 40
 FeedKey = tuple[str, Role, str | None]
+Sample = Callable[[Operator], Awaitable[Mapping[str, str]]]
+Sampler = Callable[[str], Sample]  # gets the argument of the topic
+Number = Callable[[Operator], Awaitable[int]]
 
 
 @dataclass(slots=True, frozen=True)
@@ -117,7 +119,7 @@ class Admitted:
 class Live:
     """All feeds of a process."""
 
-    def __init__(self, app: App, topics: Mapping[str, Sampler] = TOPICS) -> None:
+    def __init__(self, app: App, topics: Mapping[str, Sampler]) -> None:
         self._app = app
         self._topics = topics
         self._feeds: dict[FeedKey, Feed] = {}
@@ -284,3 +286,27 @@ def _trouble(feeds: list[Feed]) -> dict[str, str] | None:
 def _as_of(feeds: list[Feed]) -> str | None:
     """Returns as of when everything is that a page was told."""
     return min((feed.at.isoformat() for feed in feeds if feed.at is not None), default=None)
+
+
+def seldom(sample: Sample, every: float) -> Sample:
+    """Returns a sample of what changes slowly: in between, for so many seconds, it is the last one again."""
+    last: Mapping[str, str] = {}
+    due = 0.0
+
+    async def sampled(operator: Operator) -> Mapping[str, str]:
+        nonlocal last, due
+        if time.monotonic() >= due:
+            last = await sample(operator)
+            due = time.monotonic() + every
+        return last
+
+    return sampled
+
+
+def sampler(topic: str, topics: Mapping[str, Sampler]) -> Sample:
+    """Returns how a topic is sampled; ``operation:ID`` has an argument."""
+    name, _, argument = topic.partition(":")
+    made = topics.get(name)
+    if made is None:
+        raise InvalidInput(f"there is no topic {name[:50]!r}")
+    return made(argument)

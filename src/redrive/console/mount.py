@@ -6,34 +6,32 @@ from functools import cache
 
 from fastapi import APIRouter, FastAPI, Request, Response
 
-from redrive.api.shared_routes import add_routers
+from redrive.api.routers import add_routers
 from redrive.app import App
 from redrive.console import declared, static_files
+from redrive.console.addresses import ConnectionInAddress
 from redrive.console.feature_pages import extensions_of
-from redrive.console.live import Live
+from redrive.console.live import Live, Sampler
 from redrive.console.pages import (
     alerts,
     approvals,
     audit,
     causes,
-    dead_letters,
     entrance,
     failures,
     find,
     operations,
     overview,
     queues,
-    schedules,
     settings,
     stream,
     tasks,
-    workers,
 )
-from redrive.console.place import ConnectionInAddress
 from redrive.console.refusals import error_page
-from redrive.console.regions import menu
+from redrive.console.regions import changes, connections, history, menu
+from redrive.console.regions import operations as operation_regions
+from redrive.console.regions import overview as overview_regions
 from redrive.console.routes import pages_router
-from redrive.console.topics import TOPICS
 from redrive.console.verification import Verification
 from redrive.errors import PageUnknown
 
@@ -46,17 +44,36 @@ ROUTERS = (
     failures.router,
     causes.router,
     tasks.router,
-    dead_letters.router,
     operations.router,
     approvals.router,
     audit.router,
     queues.router,
-    workers.router,
-    schedules.router,
     settings.router,
     find.router,
     stream.router,
 )
+
+# What pages can listen to: a topic's name, and how its state is sampled. A sample maps names to texts: ``#id`` is the
+# HTML of a region of the page, ``badge:NAME`` the number beside a page in the menu, other names values for a script.
+TOPICS: dict[str, Sampler] = {
+    "menu": menu.sampler,
+    "overview": overview_regions.sampler,
+    "connections": connections.sampler,
+    "operation": operation_regions.sampler,
+    "operations": operation_regions.list_sampler,
+    "workers": changes.workers,
+    "failures": changes.failures,
+    "tasks": changes.tasks,
+    "letters": changes.dead_letters,
+    "audit": changes.audit,
+    "task": changes.task,
+    "cause": changes.cause,
+    "history": history.sampler,
+    "alerts": changes.of(changes.alerts),
+    "approvals": changes.of(changes.approvals),
+    "queues": changes.of(changes.queues),
+    "schedules": changes.of(changes.schedules),
+}
 
 
 def add_console(api: FastAPI) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from redrive.console.place import home
-from redrive.errors import ConfigError
+from redrive.console.addresses import home
+from redrive.errors import ConfigError, RedriveError
 from redrive.ops.access import Role
+from redrive.ops.operator import Operator
+
+ASKED_EVERY_S = 5.0
+Used = Callable[[Operator], Awaitable[bool]]
 
 
 @dataclass(slots=True, frozen=True)
@@ -111,3 +116,28 @@ def shown_to(role: Role, sections: Iterable[Section], unused: Collection[str] = 
 
     seen = [replace(one, items=tuple(filter(is_shown, one.items))) for one in sections]
     return [section for section in seen if section.items]
+
+
+class Usage:
+    """Asks features whether they are used, each connection by itself: what is used once stays in the menu, and what is
+    not is asked for now and then."""
+
+    def __init__(self, asked: Mapping[str, Used]) -> None:
+        self._asked = asked
+        self._used: set[tuple[str, str]] = set()
+        self._next: dict[tuple[str, str], float] = {}
+
+    async def unused(self, operator: Operator) -> frozenset[str]:
+        """Returns the names of features that nobody uses here."""
+        return frozenset([name for name, used in self._asked.items() if not await self._is_used(name, used, operator)])
+
+    async def _is_used(self, name: str, used: Used, operator: Operator) -> bool:
+        key = (name, operator.connection)
+        if key not in self._used and time.monotonic() >= self._next.get(key, 0.0):
+            self._next[key] = time.monotonic() + ASKED_EVERY_S
+            try:
+                if await used(operator):
+                    self._used.add(key)
+            except RedriveError:  # the store is away: the page is needed all the more
+                return True
+        return key in self._used

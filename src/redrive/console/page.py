@@ -16,13 +16,12 @@ from fastapi import Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
 from redrive.app import App
-from redrive.console import banner, door
-from redrive.console.commands import for_pages
-from redrive.console.door import Visitor
+from redrive.console import banner, visitors
+from redrive.console.addresses import HOME, NAMED, here, home
 from redrive.console.feature_pages import Extensions
 from redrive.console.navigation import Section, shown_to
-from redrive.console.place import HOME, NAMED, here, home
 from redrive.console.templates_env import render
+from redrive.console.visitors import Visitor, for_pages
 from redrive.errors import InvalidInput, PageUnknown
 from redrive.ops.access import Role
 from redrive.ops.operator import Operator
@@ -126,7 +125,7 @@ class Page:
         if notice is not None:
             response.delete_cookie(NOTICE, path=HOME)
         if self.visitor.new:
-            door.set_cookie(self.request, response, door.VISITOR, self.visitor.key)
+            visitors.set_cookie(self.request, response, visitors.VISITOR, self.visitor.key)
         return response
 
     def go(self, target: str, said: str | None = None, level: str = "ok") -> Response:
@@ -134,7 +133,7 @@ class Page:
         response = RedirectResponse(own_address(target), 303)
         if said is not None:
             text = base64.urlsafe_b64encode(json.dumps([level, said[:1000]]).encode()).decode()
-            door.set_cookie(self.request, response, NOTICE, text, 60)
+            visitors.set_cookie(self.request, response, NOTICE, text, 60)
         return response
 
     def back(self, said: str | None = None, level: str = "ok") -> Response:
@@ -214,7 +213,7 @@ def own_address(target: str) -> str:
 
 async def a_page(request: Request) -> Page:
     """Returns the page of a request for looking."""
-    visitor = await door.identify(request)
+    visitor = await visitors.identify(request)
     app: App = request.app.state.redrive
     if (named := NAMED.get()) is not None and named not in app.connections:
         raise PageUnknown(f"there is no connection {named!r}", hint=f"there are: {', '.join(app.connections)}")
@@ -229,7 +228,7 @@ async def a_form(request: Request) -> Page:
     """Returns the page of a request that does something; refused unless one of our pages sent it."""
     page = await a_page(request)
     form = await read_form(request)
-    door.check_form(request, page.visitor, form.text("csrf") or "")
+    visitors.check_form(request, page.visitor, form.text("csrf") or "")
     page.form = form
     return page
 

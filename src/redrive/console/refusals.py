@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -12,10 +13,10 @@ from urllib.parse import quote, urlsplit
 from fastapi import Request, Response
 
 from redrive.api.problems import status_of
-from redrive.console.kept import kept_form
-from redrive.console.page import Form, Page, a_page, own_address
-from redrive.console.place import HOME, NAMED, here, taken_apart
-from redrive.console.refill import Refilled, refill
+from redrive.console import visitors
+from redrive.console.addresses import HOME, NAMED, here, taken_apart
+from redrive.console.page import Form, Page, a_page, own_address, read_form
+from redrive.console.refill import Refilled, is_of_its_time, refill
 from redrive.console.templates_env import render
 from redrive.errors import MayHaveLanded, PageFailed, RedriveError, StoreUnavailable
 
@@ -33,6 +34,25 @@ _TITLES = {
     HTTPStatus.SERVICE_UNAVAILABLE: "The store cannot be reached",
     HTTPStatus.TOO_MANY_REQUESTS: "Too many tries",
 }
+# What fields are called on the pages; those of features by their own names.
+LABELS = {
+    "reason": "Why",
+    "do": "What to do",
+    "rate": "Tasks a second",
+    "canary": "Try first (canary)",
+    "percent": "Of which succeed, %",
+    "then": "And then",
+    "stop_on_return": "Stop when the same failure is back",
+    "fixed": "What was fixed",
+    "idempotent": "May the handlers run twice",
+    "concurrency": "At once",
+    "rate_ms": "Milliseconds apart",
+    "for": "For how long",
+    "olderThanDays": "Older than, in days",
+}
+WORDS = ("reason", "note", "fixed")  # typed in freely: they may be put better on the way
+SECRETS = ("token", "password", "secret")  # asked for once more: no page repeats them
+_ITS_OWN = ("plan", "all", "once")  # means nothing to whoever reads it
 
 
 async def error_page(request: Request, error: RedriveError) -> Response:
@@ -160,3 +180,47 @@ def _came_from(request: Request) -> str | None:
     parts = urlsplit(request.headers.get("referer", ""))
     own = parts.netloc == request.headers.get("host") and (parts.path + "/").startswith(f"{HOME}/")
     return parts.path + (f"?{parts.query}" if parts.query else "") if own else None
+
+
+@dataclass(slots=True)
+class KeptForm:
+    """What was sent to ``action``: ``carried`` goes along unseen, ``shown`` as well and can be read, ``words`` can be
+    changed, ``secrets`` have to be given anew."""
+
+    action: str
+    carried: list[tuple[str, str]] = field(default_factory=list)
+    shown: list[tuple[str, str]] = field(default_factory=list)
+    words: list[tuple[str, str, str]] = field(default_factory=list)  # name, label, value
+    secrets: list[tuple[str, str]] = field(default_factory=list)  # name, label
+
+    def take(self, form: Form) -> None:
+        for name, values in form.typed().items():
+            label = LABELS.get(name, name.capitalize())
+            if name in SECRETS:
+                self.secrets.append((name, label))
+                continue
+            if name in WORDS:
+                self.words.append((name, label, values[0]))
+                continue
+            self.carried += [(name, value) for value in values]
+            if name == "id":
+                self.shown.append(("Ticked", f"{len(values)} task{'s' if len(values) != 1 else ''}"))
+            elif not is_of_its_time(name) and name not in _ITS_OWN and any(values):
+                self.shown.append((label, ", ".join(values)))
+
+
+async def kept_form(request: Request) -> KeptForm | None:
+    """Returns what a form of one of our pages has sent; None of anything else.
+
+    Nobody can be asked who it is while the store is away. But whose browser it is, is known by its cookie, and the
+    form's token is made of that: what another site has sent is not shown, with a button that sends it from here."""
+    if request.method != "POST":
+        return None
+    try:
+        form = await read_form(request)
+        visitors.check_own(request, form.text("csrf") or "")
+    except RedriveError:
+        return None
+    kept = KeptForm(here(request.url.path))
+    kept.take(form)
+    return kept

@@ -13,9 +13,9 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from redrive.console.door import SignInNeeded
-from redrive.console.place import HOME, here
+from redrive.console.addresses import HOME, here
 from redrive.console.refusals import error_page
+from redrive.console.visitors import SignInNeeded
 from redrive.errors import InvalidInput, PageFailed, RedriveError
 
 logger = logging.getLogger("redrive.console")

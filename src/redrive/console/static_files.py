@@ -10,7 +10,7 @@ from importlib.resources.abc import Traversable
 
 from fastapi import APIRouter, Response
 
-from redrive.console.place import HOME
+from redrive.console.addresses import HOME
 from redrive.errors import PageUnknown
 
 router = APIRouter(include_in_schema=False)

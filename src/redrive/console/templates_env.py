@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 
 from redrive.console import charts, text
-from redrive.console.place import Home, home
+from redrive.console.addresses import Home, home
 from redrive.console.static_files import asset
-from redrive.console.story import stack_lines
+from redrive.console.task_story import stack_lines
 from redrive.errors import ConfigError
 from redrive.ops.operator import Operator
 from redrive.ops.operator.operator import action_called

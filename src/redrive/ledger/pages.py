@@ -8,7 +8,7 @@ from fastapi import Response
 from fastapi.responses import StreamingResponse
 
 from redrive.console.filters import refuse_unknown
-from redrive.console.sample import Sample
+from redrive.console.live import Sample
 from redrive.feature import Operator
 from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, pages_router, render
 from redrive.ledger.reversals import REVERSIBLE, Reversals

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from redrive.console.live import Sample, seldom
 from redrive.console.regions.history import DRAWN_IN_A_STEP, PERIODS_SHOWN, SELDOM_S, TYPES, Charts
-from redrive.console.sample import Sample, seldom
 from redrive.console.text import duration, short_number
 from redrive.feature import Operator
 from redrive.feature.console import Chart, Series, draw, render

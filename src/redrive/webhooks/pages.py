@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import Response
 
-from redrive.console.sample import Sample
+from redrive.console.live import Sample
 from redrive.feature import Operator, Role, Task
 from redrive.feature.console import FeaturePages, Item, Panel, Section, TheForm, ThePage, pages_router, render
 from redrive.webhooks.deliveries import STATES, Deliveries

@@ -11,7 +11,7 @@ from redrive.batches.remote.history import History
 from redrive.batches.remote.reads import Progress
 from redrive.batches.remote.service import RemoteBatchService
 from redrive.batches.remote.wait_reasons import ORDINARY
-from redrive.console.sample import Sample
+from redrive.console.live import Sample
 from redrive.errors import InvalidInput
 from redrive.feature import Operator
 from redrive.feature.console import render

@@ -7,9 +7,9 @@ from fastapi.responses import RedirectResponse
 
 from redrive.api.access import TooManyFailures, is_own_page
 from redrive.app import App
-from redrive.console import door
+from redrive.console import visitors
+from redrive.console.addresses import HOME
 from redrive.console.page import THEME, THEMES, TheForm, ThePage, own_address, read_form
-from redrive.console.place import HOME
 from redrive.console.routes import pages_router
 from redrive.console.templates_env import render
 from redrive.errors import InvalidInput, NotAllowed
@@ -20,7 +20,7 @@ YEAR = 365 * 86_400
 
 @router.get("/sign-in")
 async def sign_in_page(request: Request, next: str = HOME) -> Response:
-    if await door.is_open(request):
+    if await visitors.is_open(request):
         return RedirectResponse(own_address(next), 303)
     return await _sign_in_page(request, next)
 
@@ -36,21 +36,21 @@ async def sign_in(request: Request) -> Response:
     secret = await app.access.sign_in(form.text("token") or "")
     if secret is None:
         try:
-            door.failed(request)
+            visitors.failed(request)
         except TooManyFailures as error:
             return await _sign_in_page(request, wanted, f"{error.message}; {error.hint}", 429)
         return await _sign_in_page(request, wanted, "This token is not valid; it may be revoked or expired.", 401)
     response = RedirectResponse(wanted, 303)
-    door.set_cookie(request, response, door.SESSION, secret, int(app.settings.console_session_hours * 3600))
+    visitors.set_cookie(request, response, visitors.SESSION, secret, int(app.settings.console_session_hours * 3600))
     return response
 
 
 @router.post("/sign-out")
 async def sign_out(page: TheForm) -> Response:
     app: App = page.request.app.state.redrive
-    await app.access.sign_out(page.request.cookies.get(door.SESSION, ""))
+    await app.access.sign_out(page.request.cookies.get(visitors.SESSION, ""))
     response = RedirectResponse(f"{HOME}/sign-in", 303)
-    response.delete_cookie(door.SESSION, path=HOME)
+    response.delete_cookie(visitors.SESSION, path=HOME)
     return response
 
 
@@ -67,7 +67,7 @@ async def take_name(page: TheForm) -> Response:
         raise InvalidInput("your token says who you are")
     name = page.form.needed("name", "your name")
     response = page.go(HOME, f"You act as {name}.")
-    door.remember_name(page.request, response, name)
+    visitors.remember_name(page.request, response, name)
     return response
 
 
@@ -76,7 +76,7 @@ async def choose_theme(page: TheForm) -> Response:
     chosen = page.form.text("theme")
     response = page.back()
     if chosen in THEMES:
-        door.set_cookie(page.request, response, THEME, chosen, YEAR)
+        visitors.set_cookie(page.request, response, THEME, chosen, YEAR)
     return response
 
 

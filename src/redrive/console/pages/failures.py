@@ -1,4 +1,4 @@
-"""Failures: causes first, then the tasks; preview what matches, tick rows, retry some or all."""
+"""Failures: causes first, then the tasks; preview what matches, tick rows, retry some or all; dead letters."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from redrive.console.page import FieldRefused, Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import MOST_CANARIES, Action, Canary, Then
+from redrive.kernel.operation import MOST_CANARIES, Action, Canary, Then, moment
 from redrive.ops import views
 from redrive.ops.causes import ALL, CAUSE_STATES, CausePage, order_of
 from redrive.ops.failed import EVERY_FAILURE, parse_ids
-from redrive.ops.filters import command_options
+from redrive.ops.filters import FILTERS, command_options
+from redrive.ops.inspect import parse_id
 from redrive.ops.operator.failures import MOST_COUNTED
 from redrive.ops.operator.operations import BegunOperation
 
@@ -190,3 +191,19 @@ def _begun(page: Page, begun: BegunOperation, ticked: int | None = None) -> Resp
         said += "or have failed again since."
         return page.go(target, said, "warn")
     return page.go(target, "It was begun; below is how far it has come.")
+
+
+@router.get("/dead-letters")
+async def dead_letters(page: ThePage) -> Response:
+    which, before = asked_of_failures(page, "before", of=FILTERS), page.query.get("before")
+    known = await page.operator.failures.known(which)
+    found = await page.operator.failures.dead_letters(
+        known, limit=PAGE_SIZE, before=None if before is None else parse_id(before)
+    )
+    return await page.render(
+        "dead_letters.html",
+        which=fields(which),
+        letters=[views.dead_letter(one, page.operator.sight) for one in found],
+        newest=moment(found[0].dead_at) if found else "",
+        before=found[-1].id if len(found) == PAGE_SIZE else None,
+    )

@@ -6,8 +6,8 @@ import asyncio
 
 from fastapi import Response
 
+from redrive.console.addresses import home
 from redrive.console.page import ThePage
-from redrive.console.place import home
 from redrive.console.regions import connections, history
 from redrive.console.regions import overview as regions
 from redrive.console.routes import pages_router

@@ -1,4 +1,4 @@
-"""Queues, kinds and groups: pause, resume, quotas and rates, circuits."""
+"""Queues, kinds and groups: pause, resume, quotas and rates, circuits; schedules; workers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from redrive.console.filters import Held, by_name, refuse_unknown
 from redrive.console.page import TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import ChangedMeanwhile, InvalidInput
+from redrive.ops.workers import Standing, alone_at
 
 router = pages_router()
 LIMITS = {"concurrency": "the number at once", "rate_ms": "the spacing"}
@@ -65,3 +66,20 @@ def _target(page: TheForm) -> str:
     if found not in TARGETS:
         raise InvalidInput(f"only {', '.join(TARGETS)} can be paused here, not {found[:50]!r}")
     return found
+
+
+@router.get("/schedules")
+async def schedules(page: ThePage) -> Response:
+    return await page.render("schedules.html", schedules=await page.operator.schedules.list())
+
+
+@router.get("/workers")
+async def workers(page: ThePage) -> Response:
+    fleet = await page.operator.workers.fleet()
+    drainable = [
+        one.row.id for one in fleet if one.row.hears and one.row.drain_at is None and one.standing is Standing.ALIVE
+    ]
+    stats = await page.operator.health.stats()
+    return await page.render(
+        "workers.html", fleet=fleet, drainable=drainable, alone=alone_at(stats.overview), queues=stats.by("queue")
+    )

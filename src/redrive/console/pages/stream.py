@@ -8,10 +8,10 @@ from fastapi import Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from redrive.console import door
+from redrive.console import visitors
+from redrive.console.addresses import NAMED
 from redrive.console.live import Admitted, Live
 from redrive.console.page import Page, ThePage
-from redrive.console.place import NAMED
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
 
@@ -52,6 +52,6 @@ class Events(StreamingResponse):
 async def still_holds(page: Page) -> bool:
     """Returns whether whoever opened the page may still look; an open page does not keep a session alive."""
     if not page.visitor.signed_in:
-        return await door.is_open(page.request)
+        return await visitors.is_open(page.request)
     caller = await page.request.app.state.redrive.access.signed_in(page.visitor.key, seen=False)
     return caller is not None and caller.role == page.visitor.caller.role

@@ -10,7 +10,7 @@ from fastapi import Response
 from redrive.console.filters import PAGE_SIZE, asked_of_failures, fields
 from redrive.console.page import Page, TheForm, ThePage
 from redrive.console.routes import pages_router
-from redrive.console.story import tell
+from redrive.console.task_story import tell
 from redrive.errors import ChangedMeanwhile, InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.reads import Query

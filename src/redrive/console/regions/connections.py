@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from redrive.console.place import home
-from redrive.console.sample import Sample, seldom
+from redrive.console.addresses import home
+from redrive.console.live import Sample, seldom
 from redrive.console.templates_env import render
 from redrive.ops.connections import ConnectionTotals, totals_of
 from redrive.ops.operator import Operator

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from redrive.console.charts import Chart, Series, draw
-from redrive.console.sample import Sample, seldom
+from redrive.console.live import Sample, seldom
 from redrive.console.templates_env import render
 from redrive.console.text import duration, short_number
 from redrive.ops.history import History, parse_period

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from redrive.console.banner import banner
-from redrive.console.sample import Number, Sample, Sampler
+from redrive.console.live import Number, Sample, Sampler
 from redrive.console.text import short_number
 from redrive.kernel.operation import Status
 from redrive.ops.approvals import PENDING

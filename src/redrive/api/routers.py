@@ -1,4 +1,4 @@
-"""Gives an HTTP application the routes of routers as they are.
+"""Makes routers of the API, and gives an HTTP application their routes as they are.
 
 ``include_router`` would make each of them once more, for each application, with its first request: a third of a second,
 and what FastAPI remembers of that keeps the application in memory for good.
@@ -12,7 +12,10 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
+from redrive import features
 from redrive.api.problems import PROBLEMS
+from redrive.errors import ConfigError
+from redrive.kernel.feature import Feature
 
 
 def api_router(prefix: str, tag: str) -> APIRouter:
@@ -32,3 +35,21 @@ def add_routers(api: FastAPI, routers: Iterable[APIRouter]) -> None:
 def operation_id(route: Any) -> str:
     """Returns the name of a route in the OpenAPI document, of which also titles of answers are made."""
     return f"{route.tags[0]}-{route.name}" if route.tags else str(route.name)
+
+
+def routers_of(feature: Feature) -> list[APIRouter]:
+    """Returns what ``Feature.routes`` names: a router or several. Those below ``/api/worker`` and ``/api/internal`` ask
+    for the worker's secret, all others for a token; what lies elsewhere could hide routes of others, and is refused."""
+    if feature.routes is None:
+        return []
+    found = features.load(feature.routes)
+    routers = [found] if isinstance(found, APIRouter) else list(found)
+    homes = (f"/api/{feature.name}", f"/api/worker/{feature.name}")
+    inside = (*(f"{home}/" for home in homes), f"/api/internal/{feature.called}_", f"/api/internal/{feature.called}/")
+    for router in routers:
+        if not f"{router.prefix}/".replace("-", "_").startswith(inside):
+            raise ConfigError(
+                f"the routes of feature {feature.name!r} are below {router.prefix or '/'}, not {' or '.join(homes)}",
+                hint=f'APIRouter(prefix="{homes[0]}")',
+            )
+    return routers

@@ -1,10 +1,11 @@
-"""Adds security headers to every response: no frames, no guessed types, nothing cached, nothing of others run."""
+"""What every request and answer passes: our own host names, security headers, cookies that are cheap to read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from starlette.datastructures import MutableHeaders
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _NOTHING = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -45,7 +46,8 @@ def _in_console(path: str) -> bool:
 
 
 class SecurityHeaders:
-    """The middleware that adds them to every response that does not say otherwise itself."""
+    """Adds security headers to every response that does not say otherwise itself: no frames, no guessed types, nothing
+    cached, nothing of others run."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -63,3 +65,37 @@ class SecurityHeaders:
             await send(message)
 
         await self._app(scope, receive, with_headers)
+
+
+class PlainCookies:
+    """Leaves out cookies with escapes, which nobody here has set. The framework reads all cookies of a request for
+    every route, and Python takes quadratic time for escapes in one of them (CVE-2024-7592, fixed in 3.11.10 and
+    3.12.6): a stranger's header would hold everybody up for seconds."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if any(name == b"cookie" and b"\\" in value for name, value in scope.get("headers", ())):
+            headers = [(name, _plain(value) if name == b"cookie" else value) for name, value in scope["headers"]]
+            scope = {**scope, "headers": headers}
+        await self._app(scope, receive, send)
+
+
+def _plain(cookies: bytes) -> bytes:
+    return b";".join(cookie for cookie in cookies.split(b";") if b"\\" not in cookie)
+
+
+class OwnNames(TrustedHostMiddleware):
+    """Refuses whoever asks for a server by a name that is not its own. Addresses that are public come through a proxy,
+    by the name that the world has for it, and need no such guard: they are their own proof."""
+
+    def __init__(self, app: ASGIApp, allowed_hosts: Sequence[str], public: tuple[str, ...] = ()) -> None:
+        super().__init__(app, list(allowed_hosts))
+        self._public = public
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(self._public):
+            await self.app(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
