@@ -19,7 +19,9 @@ from tests.databases import Databases, drop_template
 from tests.first_imports import import_own_share_first
 from tests.new_sqlite_files import at_once, step_by_step
 from tests.proxy import Proxy
+from tests.spent import Spent, pytest_sessionfinish
 
+__all__ = ["pytest_sessionfinish"]
 _run = pytest.StashKey[Any]()
 _search_node = pytest.StashKey[Node]()
 _failed = pytest.StashKey[bool]()
@@ -47,6 +49,7 @@ IN_CI_ON_POSTGRES = {
 def pytest_configure(config: pytest.Config) -> None:
     SqliteMigrations.up = at_once  # type: ignore[method-assign]
     if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Spent())
         config.stash[_run] = cluster.begin_run()
         if os.environ.get("REDRIVE_TEST_OPENSEARCH") and Node().url is None:
             # The first test that needs it starts it, and nobody needs it afterwards.

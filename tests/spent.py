@@ -1,0 +1,46 @@
+"""What a run has spent: seconds by folder and by file, and the memory of its largest process."""
+
+from __future__ import annotations
+
+import resource
+from collections import Counter
+from typing import Any
+
+import pytest
+
+MANY = 300  # tests: of fewer, --durations says more
+LARGEST = "largest_mb"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In each process of a run: remembers how much memory it had at most."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[LARGEST] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+class Spent:
+    """In the process that the others report to."""
+
+    def __init__(self) -> None:
+        self.largest: list[int] = []
+
+    @pytest.hookimpl(optionalhook=True)  # there are no others without xdist
+    def pytest_testnodedown(self, node: Any) -> None:
+        self.largest.append(getattr(node, "workeroutput", {}).get(LARGEST, 0))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        reports = [one for listed in terminalreporter.stats.values() for one in listed if hasattr(one, "duration")]
+        folders, files = Counter[str](), Counter[str]()
+        for one in reports:
+            path = one.nodeid.partition("::")[0]
+            files[path] += one.duration
+            folders[path.removeprefix("tests/").partition("/")[0]] += one.duration
+        if sum(one.when == "call" for one in reports) < MANY:
+            return
+        terminalreporter.section("where the seconds went")
+        terminalreporter.line(", ".join(f"{name} {seconds:.0f}" for name, seconds in folders.most_common()))
+        for path, seconds in files.most_common(20):
+            terminalreporter.line(f"{seconds:7.1f}  {path}")
+        if self.largest:
+            terminalreporter.line(f"largest processes, MB: {', '.join(map(str, sorted(self.largest, reverse=True)))}")
