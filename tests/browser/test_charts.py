@@ -14,7 +14,7 @@ from tests.browser.conftest import PATIENCE_MS, Sit, console, expect
 from tests.browser.worlds import World
 from tests.console.conftest import fail_some
 
-pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.xdist_group("studio")]
+pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.xdist_group("studio"), pytest.mark.thorough]
 COUNTED = """(sum) => [...document.querySelectorAll('[data-key="Throughput"] td:last-child')]
   .reduce((before, cell) => before + (Number(cell.textContent) || 0), 0) === sum"""
 STEP_FROM_THE_END = """(picture, back) => {

@@ -10,7 +10,7 @@ from axe_playwright_python.async_playwright import Axe
 from tests.browser.conftest import HOME, Sit, expect
 from tests.browser.worlds import World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.xdist_group("studio")]
+pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.xdist_group("studio"), pytest.mark.thorough]
 WCAG: Any = {
     "resultTypes": ["violations"],
     "rules": {"landmark-unique": {"enabled": True}},
@@ -41,7 +41,7 @@ def part_of(pages: dict[str, str], part: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("theme", RULES)
-@pytest.mark.parametrize("part", [*range(PARTS), pytest.param(None, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("part", [*range(PARTS), None])
 async def test_nothing_keeps_assistive_technology_out(studio: World, sit: Sit, theme: Theme, part: int | None) -> None:
     wrong: list[str] = []
     variants = {name: path for name, path in studio.pages.items() if name in VARIANTS}

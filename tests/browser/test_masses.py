@@ -22,7 +22,7 @@ from redrive.stores.postgres.pool import Pool
 from tests.browser.conftest import HOME, Sit, console, expect, working
 from tests.console.conftest import make_app
 
-pytestmark = [pytest.mark.anyio, pytest.mark.browser]
+pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.thorough]
 # The same pages, two minutes more: a million takes that long to make.
 MILLION = bool(os.environ.get("REDRIVE_TEST_MILLION"))
 FAILED = 1_000_000 if MILLION else 20_000

@@ -22,11 +22,17 @@ KIN = {"idle-fleet", "idle-connections", "repeatable-readers", "network-slow", "
     "backends-terminated",
     "sqlite-poison",
 }
-QUICK = [
-    pytest.param(scenario, marks=[pytest.mark.repeats] if scenario.name in KIN else [], id=scenario.name)
-    for scenario in ALL
-    if not scenario.full_only
-]
+# One of each sort, in every run; the others are for CI.
+ALWAYS = {"kill-everything", "postgres-restarts", "network-cut", "sqlite-power-cut"}
+
+
+def marks_of(scenario: type[Scenario]) -> list[pytest.MarkDecorator]:
+    if scenario.name in KIN:
+        return [pytest.mark.repeats]
+    return [] if scenario.name in ALWAYS else [pytest.mark.thorough]
+
+
+QUICK = [pytest.param(one, marks=marks_of(one), id=one.name) for one in ALL if not one.full_only]
 
 
 @pytest.fixture(scope="module")
