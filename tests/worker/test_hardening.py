@@ -390,7 +390,7 @@ async def test_a_handler_that_hangs_behind_its_transaction_does_not_keep_its_slo
             pass
         release.wait(60)
 
-    app.task("T", timeout=0.3)(hang_in_a_thread if threaded else hang)
+    app.task("T", timeout=1.0)(hang_in_a_thread if threaded else hang)
 
     @app.task("O")
     async def o(ctx: Context) -> None: ...

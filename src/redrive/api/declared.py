@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from functools import cache
+from http import HTTPStatus
 from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import APIRouter, Body, Path, Query, Response
@@ -16,12 +17,14 @@ from redrive.api import serialize
 from redrive.api.access import TheOperator
 from redrive.api.encode import respond
 from redrive.api.routers import api_router
+from redrive.kernel.records import Record
 from redrive.kernel.task import Task
 from redrive.ops.operator import Operator
-from redrive.ops.operator.declared import Declared, Parameter, declared_by, document, shown_fields
+from redrive.ops.operator.declared import Declared, Page, Parameter, declared_by, document, shown_fields
 from redrive.ops.operator.session import Service
 
 ACTOR = Field(None, description="Who acts, where there are no tokens; a token's name overrides it.")
+KNOWN = {Task: m.TaskOut, Record: m.ApprovalOut}
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -50,7 +53,8 @@ def _endpoint(service: type[Service], one: Declared) -> Any:
         said = {} if body is None else {name: getattr(body, name) for name in body.model_fields_set}
         acting = operator.named(said.pop("actor", None))
         found = await getattr(acting.of(service), one.verb)(**given, **said)
-        return await respond(_shown(found, acting), one.status)
+        waits = getattr(found, "approval", None) is not None
+        return await respond(_shown(found, acting), HTTPStatus.ACCEPTED if waits else one.status)
 
     taken = [inspect.Parameter("operator", _KEYWORD, annotation=TheOperator), *map(_outside, one.parameters)]
     if body is not None:
@@ -92,15 +96,19 @@ def _shown(found: Any, operator: Operator) -> Any:
 @cache
 def _answer_model(result: Any) -> Any:
     """Returns the model that describes an answer; answers are not made by it, see ``redrive.api.encode``."""
-    if result is Task:
-        return m.TaskOut
+    if result in KNOWN:
+        return KNOWN[result]
+    if get_origin(result) is Page:
+        inner: Any = _answer_model(get_args(result)[0])
+        name = f"{inner.__name__.removesuffix('Out')}Page"
+        return create_model(name, __base__=m.Out, items=list[inner], next=str | None)
     if is_dataclass(result):
         own: dict[str, Any] = {
             name: (_answer_model(kind), Field(description=shown.help or None))
             for name, (kind, shown) in shown_fields(result).items()  # type: ignore[arg-type]
         }
         return create_model(f"{result.__name__.removesuffix('View')}Out", __base__=m.Out, **own)  # type: ignore[union-attr]
-    inner = tuple(_answer_model(one) for one in get_args(result))
+    parts: Any = [_answer_model(one) for one in get_args(result)]
     if get_origin(result) in (list, tuple):
-        return list[inner[0]]  # type: ignore[valid-type]
-    return inner[0] | None if inner and type(None) in get_args(result) else result
+        return list[parts[0]]
+    return parts[0] | None if parts and type(None) in get_args(result) else result

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.connections import look_at
-from redrive.cli.support.options import AppName, By, Json, Url, list_command
+from redrive.cli.support.connections import look_at, refuse_place
+from redrive.cli.support.options import AppName, By, Json, Url
 from redrive.cli.support.session import operate
 from redrive.ops.connections import having
 from redrive.ops.inspect import plain
 from redrive.ops.operator import Operator
-from redrive.ops.operator.declared import Declared, Parameter, columns, declared_by, document, shown_fields
+from redrive.ops.operator.declared import Declared, Page, Parameter, columns, declared_by, document, shown_fields
 from redrive.ops.operator.session import Service
 
 LOOKS = {"url": Url, "app": AppName, "json": Json}
@@ -31,29 +31,44 @@ def group_of(service: type[Service], without: Sequence[str] = ()) -> typer.Typer
     made = typer.Typer(help=service.__doc__, invoke_without_command=True)
     for name, one in declared_by(service).items():
         if name == "list":
-            call = _list(service, one)
-            made.callback()(call)
-            list_command(made, call)
-        elif name not in without:
-            made.command(one.command)(_show(service, one) if one.looks else _act(service, one))
+            made.callback()(_list(service, one, alone=False))
+        if name not in without:
+            made.command(one.command, context_settings=_settings(one))(_command(service, one))
     return made
 
 
-def _list(service: type[Service], one: Declared) -> Callable[..., None]:
-    def call(context: typer.Context, url: str | None, app: str | None, json: bool, **given: Any) -> None:
-        if context.invoked_subcommand is not None:
+def _command(service: type[Service], one: Declared) -> Callable[..., None]:
+    if one.lists:
+        return _list(service, one)
+    return _show(service, one) if one.looks else _act(service, one)
+
+
+def _settings(one: Declared) -> dict[str, Any]:
+    """Lets a number that is named by its place be below zero."""
+    return {"ignore_unknown_options": any(given.positional and given.base is int for given in one.parameters)}
+
+
+def _list(service: type[Service], one: Declared, alone: bool = True) -> Callable[..., None]:
+    """``alone``: a command of its own; else it is what a group does without one."""
+
+    def call(url: str | None, app: str | None, json: bool, context: typer.Context | None = None, **given: Any) -> None:
+        if context is not None and context.invoked_subcommand is not None:
             return
 
-        async def look(own: Operator) -> tuple[list[Any], datetime, Any]:
+        async def look(own: Operator) -> tuple[Page[Any], datetime, Any]:
             found = await getattr(own.of(service), one.verb)(**given)
-            return found, await own.health.now(), _plain(document(found, own.sight))
+            page = found if isinstance(found, Page) else Page(found, None)
+            return page, await own.health.now(), _plain(document(page.items, own.sight))
 
+        if one.continued_by is not None:
+            refuse_place(url, app, **{one.continued_by: given[one.continued_by]})
         looked = look_at(url, app, look)
+        following = None if looked.everywhere else looked.only[0].next
         if json:
             named = [looked.document(name, row) for name, row in looked.rows(lambda answer: answer[2])]
-            output.emit_list(named, **looked.missing)
+            output.emit_list(named, following, **looked.missing)
             return
-        found = looked.rows(lambda answer: answer[0])
+        found = looked.rows(lambda answer: answer[0].items)
         if not found:
             text, colon, hint = one.empty.partition(":")
             output.say(f"{text}{looked.without}{colon}{hint}")
@@ -67,9 +82,11 @@ def _list(service: type[Service], one: Declared) -> Callable[..., None]:
                 for now in (looked.found[name][1],)
             ],
         )
+        if following is not None:
+            output.say(f"more: --{one.continued_by} {following}")
 
-    context = inspect.Parameter("context", _KEYWORD, annotation=typer.Context)
-    return _described(call, one, [context, *_options(one, LOOKS)])
+    context = [] if alone else [inspect.Parameter("context", _KEYWORD, annotation=typer.Context)]
+    return _described(call, one, [*context, *_options(one, LOOKS)])
 
 
 def _show(service: type[Service], one: Declared) -> Callable[..., None]:
@@ -137,9 +154,9 @@ def _options(one: Declared, common: dict[str, Any]) -> list[inspect.Parameter]:
 
 def _option(one: Parameter) -> Any:
     told: dict[str, Any] = {"help": one.given.help, "metavar": one.given.metavar or None}
-    if one.in_path:
+    if one.positional:
         return Annotated[one.annotation, typer.Argument(**told, show_default=False)]
-    return Annotated[one.annotation, typer.Option(f"--{one.name.replace('_', '-')}", **told)]
+    return Annotated[one.annotation, typer.Option(one.given.option or f"--{one.name.replace('_', '-')}", **told)]
 
 
 def _described(call: Callable[..., None], one: Declared, options: list[inspect.Parameter]) -> Callable[..., None]:

@@ -23,6 +23,8 @@ async def act(page: TheForm, name: str) -> Response:
     done = await getattr(page.operator.of(service), one.verb)(**given)
     said = one.sentence(given, done)
     sentence = f"{said[:1].upper()}{said[1:]}."
+    if getattr(done, "approval", None) is not None:
+        return page.go(page.link("/approvals"), "It waits for a second person.")
     return page.go(page.link(one.page.format(done=done)), sentence) if one.page else page.back(sentence)
 
 

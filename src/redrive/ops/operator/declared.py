@@ -18,8 +18,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from functools import cache, cached_property, partial, wraps
-from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from redrive.kernel.records import Record
 from redrive.kernel.task import Task, check_text
 from redrive.ops import views
 from redrive.ops.access import Role
@@ -40,6 +41,8 @@ class Given:
     help: str
     label: str = ""  # of its field in a form; else its name
     metavar: str = ""  # of its option
+    option: str = ""  # the option's name, where that is another one
+    positional: bool = False  # on the command line it needs no option
     check: Callable[[Any], Any] | None = None
 
 
@@ -67,6 +70,14 @@ Reason = Annotated[
 
 
 @dataclass(slots=True, frozen=True)
+class Page(Generic[V]):
+    """A part of a list; ``next`` is what the parameter ``after`` or ``before`` continues with, None at its end."""
+
+    items: list[V]
+    next: str | None
+
+
+@dataclass(slots=True, frozen=True)
 class Parameter:
     name: str
     annotation: Any  # without what is said of it
@@ -77,6 +88,10 @@ class Parameter:
     @property
     def required(self) -> bool:
         return self.default is inspect.Parameter.empty
+
+    @property
+    def positional(self) -> bool:
+        return self.in_path or self.given.positional
 
     @property
     def base(self) -> type:
@@ -138,7 +153,12 @@ class Declared:
 
     @property
     def lists(self) -> bool:
-        return get_origin(self.result) is list
+        return get_origin(self.result) in (list, Page)
+
+    @property
+    def continued_by(self) -> str | None:
+        """The parameter by which the next page is asked for, where a list comes in pages."""
+        return next((one.name for one in self.parameters if one.name in ("after", "before")), None)
 
     @property
     def view(self) -> Any:
@@ -147,6 +167,8 @@ class Declared:
 
     def sentence(self, given: Mapping[str, Any], done: Any) -> str:
         """Returns what is said once it is done."""
+        if getattr(done, "approval", None) is not None:
+            return "it waits for a second person: redrive approvals"
         text = self.said.format(**{one.name: one.default for one in self.parameters} | dict(given), done=done)
         return text if getattr(done, "changed", True) else f"nothing to do: {text}"
 
@@ -216,6 +238,10 @@ def document(found: Any, sight: Sight) -> Any:
     """Returns what somebody sees of a view, or of a list of them: fields that are not open to them are null."""
     if isinstance(found, Task):
         return views.task(found, sight)
+    if isinstance(found, Record):
+        return views.approval(found)
+    if isinstance(found, Page):
+        return View(items=document(found.items, sight), next=found.next)
     if isinstance(found, list):
         return [document(one, sight) for one in found]
     if not is_dataclass(found) or isinstance(found, type):
