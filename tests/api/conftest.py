@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from redrive import App
-from redrive.api import make_api
+from redrive.api import make_api, middleware
 from redrive.cli.support.http_server import make_server
 from redrive.cli.support.sockets import LOOPBACK_NAMES, address, bind
 
@@ -19,7 +19,8 @@ from redrive.cli.support.sockets import LOOPBACK_NAMES, address, bind
 async def served(app: App, worker: Any = None, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
     await app.store()
     with bind("127.0.0.1", 0) as listening:
-        server = make_server(make_api(app, worker, hosts=LOOPBACK_NAMES, **{"open_door": True, **options}))
+        api = make_api(app, worker, hosts=LOOPBACK_NAMES, **{"open_door": True, **options})
+        server = make_server(api, headers=middleware.for_path(""))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             async with httpx.AsyncClient(base_url=address(listening), timeout=90) as client:

@@ -19,7 +19,7 @@ from redrive.ops.alerts.more_rules import all_more_rules
 from redrive.ops.duties import duties_of
 from redrive.ops.fleet_metrics import samples_of
 from redrive.settings import load_settings
-from redrive.settings.alerts import AlertSettings
+from redrive.settings.rules import AlertSettings
 from redrive_kit.examples.orders import ORDERS
 from redrive_kit.examples.orders.alerts import ALERTS
 from redrive_kit.examples.orders.settings import OrderSettings

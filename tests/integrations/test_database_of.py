@@ -7,7 +7,7 @@ import pytest
 
 from redrive import App
 from redrive.errors import InvalidInput
-from redrive.integrations.database_of import database_of
+from redrive.integrations.same_store import database_of
 from redrive.settings import Route, load_settings
 from redrive.settings.connections import Connection
 from redrive.stores.postgres.place import place

@@ -12,8 +12,7 @@ from redrive import App, Context
 from redrive.errors import ConfigError, InvalidInput
 from redrive.feature import Feature, Kinds, Settings, Store
 from redrive.feature.metrics import FeatureMetrics, Metric, Samples, Scope, Type, count, put
-from redrive.observe.counted import MOST_LABELS, Counted
-from redrive.observe.feature_metrics import metrics_of, table_of
+from redrive.observe.feature_metrics import MOST_LABELS, Counted, metrics_of, table_of
 from redrive.observe.metrics import TABLE
 from tests.api.conftest import served
 from tests.metrics.conftest import parsed, value

@@ -18,7 +18,7 @@ from redrive.kernel.reads import WorkerRow
 from redrive.kernel.series import MOST_SERIES, OTHER
 from redrive.kernel.task import State
 from redrive.observe import metrics
-from redrive.observe.exposition import Told, render
+from redrive.observe.exposition import render
 from redrive.observe.samples import Samples
 from redrive.ops.fleet_metrics import FRESH_FOR_S, MOST_QUEUES, FleetMetrics, samples_of
 from tests.api.conftest import served
@@ -118,7 +118,7 @@ def test_every_metric_of_the_fleet_is_filled() -> None:
     figures.alerts = {"book": (1, document(book))}
     filled = set(samples_of(figures))
     assert filled == {metric.name for metric in metrics.TABLE if metric.scope is metrics.Scope.FLEET}
-    body, _ = render(metrics.TABLE, Told("default", {}, {"default": samples_of(figures)}))
+    body, _ = render(metrics.TABLE, "default", {}, {"default": samples_of(figures)})
     assert value(parsed(body.decode()), "redrive_fleet_tasks", queue="q", kind="A", state="paused") == 1
 
 

@@ -7,7 +7,7 @@ import pytest
 from redrive import App, Context, Snooze
 from redrive.kernel.series import MOST_SERIES, OTHER, Tally
 from redrive.observe.counters import MOST_REASONS, Ends
-from redrive.observe.exposition import Told, render
+from redrive.observe.exposition import render
 from redrive.observe.metrics import ATTEMPTS, CLAIMED, TABLE
 from redrive.observe.samples import Samples, as_json, changed, from_json
 from redrive.observe.samples import add as add_samples
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 def page_of(worker: Worker) -> dict[str, dict[Labels, float]]:
-    body, content_type = render(TABLE, Told("default", {worker.id: measure(worker)}))
+    body, content_type = render(TABLE, "default", {worker.id: measure(worker)})
     assert content_type.startswith("text/plain")
     return parsed(body.decode())
 
@@ -122,7 +122,7 @@ async def test_samples_travel_and_add_up(app: App) -> None:
     twice: Samples = {}
     for _ in range(2):
         add_samples(twice, samples, lambda name: name == "redrive_task_run_seconds" or name.endswith("_total"))
-    page = parsed(render(TABLE, Told("default", {"w": twice}))[0].decode())
+    page = parsed(render(TABLE, "default", {"w": twice})[0].decode())
     assert value(page, "redrive_task_run_seconds_count", kind="SEND") == 4
     assert value(page, "redrive_tasks_claimed_total", kind="SEND") == 4
     assert "redrive_worker_slots" not in page

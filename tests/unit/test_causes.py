@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redrive.integrations.causes import causes
+from redrive.integrations.own_commit import causes
 
 
 def test_a_circle_of_causes_ends() -> None:

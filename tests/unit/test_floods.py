@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import logging
 
-from redrive.observe.floods import FloodFilter
+from redrive.observe.logs import FloodFilter
 
 
 def record(name: str, text: str, *args: object) -> logging.LogRecord:

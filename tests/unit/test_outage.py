@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from redrive.errors import StoreUnavailable
-from redrive.observe.health import Health
+from redrive.observe.counters import Health
 from redrive.worker import outage as module
 from redrive.worker.outage import Outage
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import keyword
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -306,55 +307,37 @@ def test_the_types_are_really_tried() -> None:
 
 
 PLAIN = [Any, str, int, float, bool, dict, list, None, str | None, int | str, float | int, dict[str, Any] | list[Any]]
-TEXTS = [
-    "5",
-    "5.0",
-    '"5"',
-    '"x"',
-    "true",
-    "null",
-    "[1,[2]]",
-    '{"a":{"b":1}}',
-    "1e400",
-    "NaN",
-    '"\\ud800"',
-    "[1,]",
-    " 5",
-    "5 5",
-]
-TEXTS += ['"\\u0041"', "-0", "1" * 400, "[" * 150 + "]" * 150, "[" * 300 + "]" * 300, '"\n"', ""]
+SENT = [5, 5.0, "5", "x", True, None, [1, (2,)], (1,), {"a": {1: 2}}, {"a": [{}]}, {"a": {"b": 1}}]
+SENT += [math.nan, {1}, Size.S, "\ud800", 1e400, 10**400, {"ctx": 1}]
+
+
+def outcome(write: Callable[[], Any]) -> str:
+    try:
+        return str(write())
+    except PayloadInvalid as error:
+        return f"refused: {error.message}"
 
 
 @pytest.mark.parametrize("type_", PLAIN, ids=str)
-@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:20])
-def test_what_is_read_without_pydantic_is_what_pydantic_reads(type_: Any, text: str) -> None:
-    def result(read: Callable[[], Any]) -> tuple[str, str]:
-        try:
-            found = read()
-        except PayloadInvalid as error:
-            return "refused", f"{error.message} {error.what}"
-        return type(found).__name__, repr(found)
-
-    whole = PayloadSpec("K", handler({"payload": type_}))
-    assert result(lambda: whole._read_plain(text)) == result(lambda: whole._typed.read(text))
-    for parts in ({"x": text}, {"x": text, "y": text}, {"y": text}, {}):
-        fields = PayloadSpec("K", handler({"x": type_}))
-        document = "{" + ",".join(f'"{name}":{part}' for name, part in parts.items()) + "}"
-        assert result(lambda: fields._read_plain(document)) == result(lambda: fields._typed.read(document))  # noqa: B023
+def test_what_is_written_without_pydantic_is_what_pydantic_writes(type_: Any) -> None:
+    """The quick way in takes what Pydantic would pass on unchanged, and nothing else."""
+    for sent in SENT:
+        fields, whole = PayloadSpec("K", handler({"x": type_})), PayloadSpec("K", handler({"payload": type_}))
+        typed = outcome(lambda: fields._typed.write({"x": sent}, None, lambda value: value))  # noqa: B023
+        assert outcome(lambda: fields.encode_call(Call((), {"x": sent}))) == typed, sent  # noqa: B023
+        typed = outcome(lambda: whole._typed.write(sent, None, lambda value: value))  # noqa: B023
+        assert outcome(lambda: whole.encode_call(Call((sent,), {}))) == typed, sent  # noqa: B023
 
 
 @pytest.mark.parametrize("type_", PLAIN, ids=str)
-@pytest.mark.parametrize(
-    "sent", [5, 5.0, "x", True, None, [1, (2,)], (1,), {"a": {1: 2}}, {"a": [{}]}, math.nan, {1}, Size.S], ids=str
-)
-def test_what_is_written_without_pydantic_is_what_pydantic_writes(type_: Any, sent: Any) -> None:
-    def result(write: Callable[[], str]) -> str:
-        try:
-            return write()
-        except PayloadInvalid as error:
-            return f"refused: {error.message}"
-
-    spec = PayloadSpec("K", handler({"x": type_}))
-    call = Call((), {"x": sent})
-    typed = result(lambda: spec._typed.write({"x": sent}, None, lambda value: value))
-    assert result(lambda: spec.encode_call(call)) == typed
+def test_a_payload_that_is_not_read_again_would_be_read_as_it_is(type_: Any) -> None:
+    """``enqueue`` with a payload: where it is not read again to be checked, its handler gets what was written."""
+    for sent in SENT:
+        for payload in ({"x": sent}, {"x": sent, "y": sent}, {"y": sent}, {}):
+            spec = PayloadSpec("K", handler({"x": type_}))
+            try:
+                text = spec.encode(payload)
+            except PayloadInvalid:
+                continue
+            if spec._taken is not None and spec._taken.takes(payload):
+                assert text is not None and spec.arguments(text) == json.loads(text)

@@ -41,14 +41,10 @@ async def test_modules_of_the_queues_it_serves(modules: None) -> None:
     assert "heavy_one" in sys.modules
 
 
-def test_payloads_that_need_pydantic_bring_it() -> None:
+def test_what_reads_payloads_is_imported_where_there_are_handlers() -> None:
     app = app_of()
-    assert named(app.registry, ("pictures",)) == []  # an int is read without
-
-    @app.task("SUM", queue="sums")
-    async def add(ctx: Context, numbers: list[int]) -> None: ...
-
-    assert named(app.registry, ("sums",)) == ["redrive.handlers.typed"]
+    assert named(app.registry, ("others",)) == []
+    assert named(app.registry, ("pictures",)) == ["redrive.handlers.typed"]
 
 
 async def test_a_module_that_cannot_be_imported_is_left_to_its_handler(

@@ -1,8 +1,9 @@
 """Serves ``/openapi.json``, and ``/docs``: the routes as one page, made here from that document. Both are made once,
 beside the loop: it takes a second or two, and everybody may ask for them.
 
-No script runs on it, neither ours nor anybody's: the page has the origin of an API that can retry and erase, and an
-operator's machine may reach no other network. What wants to call routes interactively reads ``/openapi.json``.
+Not FastAPI's own page, which is a script from somebody else's host: no script runs on this one, neither ours nor
+anybody's, since it has the origin of an API that can retry and erase, and an operator's machine may reach no other
+network. What wants to call routes interactively reads ``/openapi.json``.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
 from importlib import resources
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
 
 router = APIRouter()
 Document = dict[str, Any]
@@ -82,72 +83,60 @@ async def style() -> Response:
     return Response(text, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
 
 
+@dataclass(slots=True, frozen=True)
+class Route:
+    """A route as the page shows it. ``answers``: those that succeed, with what they are; ``others`` in words."""
+
+    id: str
+    method: str
+    path: str
+    text: str
+    parameters: list[Document]
+    body: Document | None
+    answers: list[tuple[str, str, Document]]
+    others: list[str]
+
+
 def render(document: Document) -> str:
     """Returns the whole page."""
-    by_tag = _by_tag(document)
-    listed = "".join(
-        f"<h2>{escape(tag)}</h2><ul>{''.join(_link(*r[:3]) for r in routes)}</ul>" for tag, routes in by_tag.items()
-    )
-    told = "".join(
-        f'<section><h2 id="{escape(tag)}">{escape(tag)}</h2>{"".join(_route(document, *r) for r in routes)}</section>'
-        for tag, routes in by_tag.items()
-    )
-    info = document["info"]
-    about = "".join(f"<p>{_text(part)}</p>" for part in info["description"].split("\n\n"))
-    return (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>redrive API</title>'
-        '<link rel="stylesheet" href="docs/style.css"></head><body>'
-        f'<nav aria-label="Routes"><h1>redrive <small>{escape(info["version"])}</small></h1>'
-        f'<p><a href="openapi.json">openapi.json</a></p>{listed}</nav><main>{about}{told}</main></body></html>'
-    )
-
-
-Route = tuple[str, str, str, Document]
-
-
-def _by_tag(document: Document) -> dict[str, list[Route]]:
+    env = Environment(loader=PackageLoader("redrive.api", "."), autoescape=True)
+    env.filters |= {
+        "prose": _prose,
+        "type": _type,
+        "shape": lambda schema: _shape(document, schema, 0),
+        "tojson_plain": lambda shape: json.dumps(shape, indent=2, ensure_ascii=False),
+    }
     by_tag: dict[str, list[Route]] = {}
     for path, item in document["paths"].items():
         for method in _METHODS:
             if method in item:
-                told = item[method]
-                tag = (told.get("tags") or ["other"])[0]
-                by_tag.setdefault(tag, []).append((told["operationId"], method, path, told))
-    return by_tag
+                by_tag.setdefault((item[method].get("tags") or ["other"])[0], []).append(
+                    _route(method, path, item[method])
+                )
+    return env.get_template("docs_page.html").render(info=document["info"], by_tag=by_tag)
 
 
-def _link(name: str, method: str, path: str) -> str:
-    return f'<li><a href="#{escape(name)}"><b class="{method}">{method.upper()}</b> {escape(path)}</a></li>'
-
-
-def _route(document: Document, name: str, method: str, path: str, told: Document) -> str:
-    body = told.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-    parts = [
-        f'<article id="{escape(name)}"><h3><b class="{method}">{method.upper()}</b> <code>{escape(path)}</code></h3>',
-        f"<p>{_text(told.get('description') or told.get('summary', ''))}</p>",
-        _parameters(told.get("parameters", [])),
-        "" if body is None else f"<h4>Body</h4>{_example(document, body)}",
-    ]
-    for status, answer in told.get("responses", {}).items():
-        schema = answer.get("content", {}).get("application/json", {}).get("schema")
-        if schema is not None and status.startswith("2"):
-            parts.append(f"<h4>{escape(status)} {escape(answer['description'])}</h4>{_example(document, schema)}")
-    others = [f"{s} {a['description']}" for s, a in told.get("responses", {}).items() if not s.startswith("2")]
-    if others:
-        parts.append(f"<p class='others'>Also: {escape('; '.join(others))}.</p>")
-    return "".join([*parts, "</article>"])
-
-
-def _parameters(given: list[Document]) -> str:
-    if not given:
-        return ""
-    rows = "".join(
-        f"<tr><td><code>{escape(p['name'])}</code></td><td>{escape(p['in'])}</td><td>{escape(_type(p['schema']))}</td>"
-        f"<td>{'required' if p.get('required') else ''} {_text(p.get('description', ''))}</td></tr>"
-        for p in given
+def _route(method: str, path: str, operation: Document) -> Route:
+    responses = operation.get("responses", {})
+    return Route(
+        operation["operationId"],
+        method,
+        path,
+        operation.get("description") or operation.get("summary", ""),
+        operation.get("parameters", []),
+        _schema_of(operation.get("requestBody", {})),
+        [
+            (status, answer["description"], schema)
+            for status, answer in responses.items()
+            if status.startswith("2") and (schema := _schema_of(answer)) is not None
+        ],
+        [f"{status} {answer['description']}" for status, answer in responses.items() if not status.startswith("2")],
     )
-    return f"<div class='wide'><table><tr><th>parameter</th><th>in</th><th>type</th><th></th></tr>{rows}</table></div>"
+
+
+def _schema_of(part: Document) -> Document | None:
+    found: Document | None = part.get("content", {}).get("application/json", {}).get("schema")
+    return found
 
 
 def _type(schema: Document) -> str:
@@ -160,11 +149,6 @@ def _type(schema: Document) -> str:
     kind = str(schema.get("format") or schema.get("type") or schema.get("$ref", "any").rsplit("/", 1)[-1])
     bounds = [f"{sign} {schema[key]}" for key, sign in (("minimum", "≥"), ("maximum", "≤")) if key in schema]
     return " ".join([kind, *bounds])
-
-
-def _example(document: Document, schema: Document) -> str:
-    shape = json.dumps(_shape(document, schema, 0), indent=2, ensure_ascii=False)
-    return f"<pre>{escape(shape)}</pre>"
 
 
 def _shape(document: Document, schema: Document, depth: int) -> Any:
@@ -185,11 +169,7 @@ def _shape(document: Document, schema: Document, depth: int) -> Any:
     return _type(schema)
 
 
-def _text(words: str) -> str:
+def _prose(words: str) -> Markup:
     """Returns prose with `code` in it as HTML."""
-    return "".join(_pieces(words))
-
-
-def _pieces(words: str) -> Iterator[str]:
-    for index, part in enumerate(words.replace("``", "`").split("`")):
-        yield f"<code>{escape(part)}</code>" if index % 2 else escape(part)
+    parts = words.replace("``", "`").split("`")
+    return Markup().join(Markup("<code>{}</code>").format(one) if nth % 2 else one for nth, one in enumerate(parts))

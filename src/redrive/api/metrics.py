@@ -10,8 +10,8 @@ from fastapi import APIRouter, Request, Response
 from redrive.api.access import bearer, identify
 from redrive.app import App
 from redrive.errors import RedriveError, StoreUnavailable
+from redrive.observe.exposition import MetricsPage
 from redrive.observe.feature_metrics import extend, metrics_of, table_of
-from redrive.observe.metrics_page import MetricsPage
 from redrive.observe.samples import Samples
 from redrive.ops.fleet_metrics import FleetMetrics, fleet_looks
 from redrive.worker.measure import measure

@@ -22,10 +22,9 @@ from redrive.features import features_of, load
 from redrive.handlers import builtin
 from redrive.handlers.events import TaskEvent, check_event, check_takes_event
 from redrive.handlers.functions import name_of
-from redrive.handlers.history import DEFAULT_HISTORY, check_history
 from redrive.handlers.kinds import DEFAULTS
 from redrive.handlers.new_task import GivenTask, NewTasks, as_enqueued, make_task
-from redrive.handlers.options import TaskOptions, check_options
+from redrive.handlers.options import DEFAULT_HISTORY, TaskOptions, check_history, check_options
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
 from redrive.kernel.applied import Applied
 from redrive.kernel.circuit import Circuit

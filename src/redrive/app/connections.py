@@ -96,7 +96,7 @@ class Connections(Mapping[str, StoreHolder]):
 
     def _known_as(self, transaction: Any) -> str | None:
         """Returns the connection that a transaction of PostgreSQL is on, where its driver says that it is one."""
-        from redrive.integrations.database_of import database_of
+        from redrive.integrations.same_store import database_of
         from redrive.stores.postgres.url import parse
 
         found = database_of(transaction)

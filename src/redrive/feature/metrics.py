@@ -1,7 +1,6 @@
 """What a feature's metrics import: ``Feature.metrics`` names a ``FeatureMetrics``."""
 
-from redrive.observe.counted import count
-from redrive.observe.feature_metrics import FeatureMetrics
+from redrive.observe.feature_metrics import FeatureMetrics, count
 from redrive.observe.metrics import Metric, Scope, Type
 from redrive.observe.samples import Samples, put
 

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, Unpack, overload
 
 from redrive.handlers.context import Context
-from redrive.handlers.history import DEFAULT_HISTORY, check_history
 from redrive.handlers.new_task import make_task
-from redrive.handlers.options import KindOptions, NewTaskOptions
+from redrive.handlers.options import DEFAULT_HISTORY, KindOptions, NewTaskOptions, check_history
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Registry, make_handler
 from redrive.handlers.signature import Call
 from redrive.kernel.machine import Policy

@@ -1,7 +1,8 @@
 """Turns a call into JSON by the handler's signature, and JSON into a call: the one place where that is done.
 
 What goes in comes out the same, or is refused where it goes in: a call is written by the types that the signature
-declares, read back by them, and compared.
+declares, read back by them, and compared. Plain JSON values for plain JSON types are written as they are; all payloads
+are read by Pydantic (``typed.py``).
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redrive.errors import ConfigError, PayloadInvalid, PayloadMissing
-from redrive.handlers.fields import Fields
 from redrive.handlers.parameters import (
+    Fields,
+    Taken,
     check_bulk,
+    is_certain,
+    is_json,
     is_model,
-    pydantic_is_loaded,
     read_parameters,
     takes_any_sequence,
     type_of,
 )
-from redrive.handlers.plain import Taken, is_certain, is_json
 from redrive.kernel.payload import decode, encode
 
 if TYPE_CHECKING:
@@ -63,11 +65,6 @@ class PayloadSpec:
         if not is_certain(self._what):
             _ = self._typed  # what cannot be used is refused here, where it is declared
 
-    @property
-    def preload(self) -> tuple[str, ...]:
-        """The module by which payloads are read, where every one needs it. It imports Pydantic."""
-        return () if self._taken is not None else ("redrive.handlers.typed",)
-
     @cached_property
     def _typed(self) -> TypedPayload:
         """What reads and writes payloads by their types; made when one needs it."""
@@ -107,7 +104,9 @@ class PayloadSpec:
         except PayloadInvalid as refusal:
             return self._encode_typed(payload, refusal)
         # What is taken unchanged comes back as it went: no need to read it again to know.
-        if self._open or self._taken is None or not self._taken.takes(payload):
+        if self._taken is not None and self._taken.takes(payload):
+            self._check_context(payload)
+        else:
             self.check(text)
         return text
 
@@ -219,20 +218,8 @@ class PayloadSpec:
         return {}
 
     def _validated(self, payload: str) -> Any:
-        value = self._reader(payload)
+        value = self._typed.read(payload)
         return self._check_context(value) if self._open else value
-
-    @cached_property
-    def _reader(self) -> Callable[[str], Any]:
-        """What reads payloads in this process: Pydantic where it is loaded anyway, since it is the quicker one."""
-        return self._read_plain if self._taken is not None and not pydantic_is_loaded() else self._typed.read
-
-    def _read_plain(self, payload: str) -> Any:
-        try:
-            value = decode(payload)
-        except ValueError:
-            value = _EMPTY  # it is read again, by who says what is wrong with it
-        return value if self._taken is not None and self._taken.takes(value) else self._typed.read(payload)
 
     def _check_context(self, value: Any) -> Any:
         if self._open and self._fields is not None and self._fields.context in value:

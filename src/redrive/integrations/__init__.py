@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from redrive.errors import InvalidInput
-from redrive.integrations import asyncpg, ctx_transaction, django, psycopg, psycopg2, sqlalchemy, sqlite
+from redrive.integrations import django, postgres, sqlalchemy, sqlite
 from redrive.integrations.own_commit import OwnCommit
 from redrive.kernel.task import Enqueued
 
@@ -21,14 +21,14 @@ Answers = list[Enqueued] | Awaitable[list[Enqueued]]
 
 # (top-level package, class) of a connection or of one of its bases → how to apply to it.
 FAMILIES: Mapping[tuple[str, str], Callable[[Any, OwnCommit], Answers]] = {
-    ("psycopg", "Connection"): psycopg.on_connection,
-    ("psycopg", "Cursor"): lambda cursor, own: psycopg.on_connection(cursor.connection, own),
-    ("psycopg", "AsyncConnection"): psycopg.on_async_connection,
-    ("psycopg", "AsyncCursor"): lambda cursor, own: psycopg.on_async_connection(cursor.connection, own),
-    ("psycopg2", "connection"): psycopg2.on_connection,
-    ("psycopg2", "cursor"): lambda cursor, own: psycopg2.on_connection(cursor.connection, own),
-    ("asyncpg", "Connection"): asyncpg.on_connection,
-    ("asyncpg", "PoolConnectionProxy"): asyncpg.on_connection,
+    ("psycopg", "Connection"): postgres.on_psycopg,
+    ("psycopg", "Cursor"): lambda cursor, own: postgres.on_psycopg(cursor.connection, own),
+    ("psycopg", "AsyncConnection"): postgres.on_async_psycopg,
+    ("psycopg", "AsyncCursor"): lambda cursor, own: postgres.on_async_psycopg(cursor.connection, own),
+    ("psycopg2", "connection"): postgres.on_psycopg2,
+    ("psycopg2", "cursor"): lambda cursor, own: postgres.on_psycopg2(cursor.connection, own),
+    ("asyncpg", "Connection"): postgres.on_asyncpg,
+    ("asyncpg", "PoolConnectionProxy"): postgres.on_asyncpg,
     ("sqlite3", "Connection"): sqlite.on_connection,
     ("sqlite3", "Cursor"): lambda cursor, own: sqlite.on_connection(cursor.connection, own),
     ("aiosqlite", "Connection"): sqlite.on_aiosqlite,
@@ -40,9 +40,9 @@ FAMILIES: Mapping[tuple[str, str], Callable[[Any, OwnCommit], Answers]] = {
     ("sqlalchemy", "async_scoped_session"): lambda scoped, own: sqlalchemy.on_async_session(scoped(), own),
     ("django", "BaseDatabaseWrapper"): django.on_connection,
     ("django", "ConnectionProxy"): django.on_connection,
-    ("redrive", "LentConnection"): asyncpg.on_connection,
-    ("redrive", "SqliteTransaction"): ctx_transaction.on_transaction,
-    ("redrive", "BlockingTransaction"): lambda blocking, own: ctx_transaction.on_blocking(blocking, own, apply_on),
+    ("redrive", "LentConnection"): postgres.on_asyncpg,
+    ("redrive", "SqliteTransaction"): sqlite.on_transaction,
+    ("redrive", "BlockingTransaction"): lambda blocking, own: _on_blocking(blocking, own),
 }
 
 SUPPORTED = (
@@ -72,3 +72,9 @@ def _names(connection: Any) -> Iterator[tuple[str, str]]:
     # A proxy (tracing, werkzeug's locals) shows in __class__ what it stands for.
     for kind in (*type(connection).__mro__, *connection.__class__.__mro__):
         yield kind.__module__.partition(".")[0], kind.__name__
+
+
+def _on_blocking(blocking: Any, own: OwnCommit) -> list[Enqueued]:
+    """In a ``def`` handler: the transaction lives on the worker's loop, this thread waits for it."""
+    answers: list[Enqueued] = blocking.wait(apply_on(blocking.transaction, own))
+    return answers

@@ -7,18 +7,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import UUID
 
-from redrive.errors import RedriveError, SchemaError, StoreError
-from redrive.integrations.causes import causes
-from redrive.integrations.missing_tables import Remedy, migrate
-from redrive.integrations.own_commit import OwnCommit
+from redrive.errors import InvalidInput, RedriveError, SchemaError, StoreError
+from redrive.integrations.own_commit import OwnCommit, Remedy, before_the_first_statement, causes, migrate
 from redrive.kernel.task import Enqueued
 from redrive.stores.postgres import codec
 from redrive.stores.refusals import NEVER_NEGATIVE, below_zero, overdrawn
 from redrive.stores.sql import statements
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
+    from psycopg2.extensions import connection as Psycopg2Connection
 
 NUMBERED = statements("redrive.integrations", "postgres.sql")
 FORMAT = {name: re.sub(r"\$\d+", "%s", text) for name, text in NUMBERED.items()}
@@ -137,3 +139,48 @@ def _url(driver_connection: Any) -> str:
         return f"postgresql://{user}@{host}:{info.port}/{database}"
     except Exception:  # it may be closed by now, or be another's connection with an ``info`` of another kind
         return ""
+
+
+# -- drivers. Cursors are made here and not by the connection, whose own kind may want other placeholders (RawCursor)
+# or give rows in another shape.
+
+
+def on_psycopg(connection: Connection[Any], own: OwnCommit) -> list[Enqueued]:
+    from psycopg import Cursor
+    from psycopg.rows import tuple_row
+
+    with explained(connection), Cursor(connection, row_factory=tuple_row) as cursor:
+        cursor.execute(*call(own))
+        return answers(own, cursor.fetchall())
+
+
+async def on_async_psycopg(connection: AsyncConnection[Any], own: OwnCommit) -> list[Enqueued]:
+    from psycopg import AsyncCursor
+    from psycopg.rows import tuple_row
+
+    await before_the_first_statement()
+    with explained(connection):
+        async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
+            await cursor.execute(*call(own))
+            return answers(own, await cursor.fetchall())
+
+
+def on_psycopg2(connection: Psycopg2Connection, own: OwnCommit) -> list[Enqueued]:
+    from psycopg2.extensions import cursor as plain_cursor
+
+    if connection.async_:
+        raise InvalidInput(
+            "this psycopg2 connection is asynchronous (async_=True), and would have to be polled",
+            hint="use an ordinary psycopg2 connection, or psycopg 3's AsyncConnection with `await app.enqueue(…)`",
+        )
+    with explained(connection), connection.cursor(cursor_factory=plain_cursor) as cursor:
+        cursor.execute(*call(own))
+        return answers(own, cursor.fetchall())
+
+
+async def on_asyncpg(connection: Any, own: OwnCommit) -> list[Enqueued]:
+    """On a connection, one lent by a pool, or the one that ``ctx.transaction()`` gives on PostgreSQL."""
+    await before_the_first_statement()
+    with explained(connection):
+        sql, params = call(own, numbered=True)
+        return answers(own, await connection.fetch(sql, *params))

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.errors import InvalidInput
 from redrive.integrations import postgres, sqlite
-from redrive.integrations.own_commit import OwnCommit
-from redrive.integrations.waiting import before_the_first_statement
+from redrive.integrations.own_commit import OwnCommit, before_the_first_statement
 from redrive.kernel.task import Enqueued
 
 if TYPE_CHECKING:

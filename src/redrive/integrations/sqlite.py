@@ -10,13 +10,11 @@ from typing import Any
 from urllib.parse import quote
 
 from redrive.errors import SchemaError
-from redrive.integrations.causes import causes
-from redrive.integrations.missing_tables import MEMORY, Remedy, migrate
-from redrive.integrations.own_commit import OwnCommit
-from redrive.integrations.waiting import before_the_first_statement
+from redrive.integrations.own_commit import MEMORY, OwnCommit, Remedy, before_the_first_statement, causes, migrate
 from redrive.kernel.task import Enqueued
 from redrive.stores.sqlite.borrowed import apply_with
 from redrive.stores.sqlite.session import micros, take_positions
+from redrive.stores.sqlite.transaction import SqliteTransaction
 
 Execute = Callable[[str, tuple[Any, ...]], list[Any]]
 
@@ -39,6 +37,12 @@ async def on_aiosqlite(connection: Any, own: OwnCommit) -> list[Enqueued]:
     # Private, but the only way to keep other users of the connection from coming between our statements.
     answers: list[Enqueued] = await connection._execute(lambda: on_connection(connection._conn, own))
     return answers
+
+
+async def on_transaction(transaction: SqliteTransaction, own: OwnCommit) -> list[Enqueued]:
+    """On what ``ctx.transaction()`` gives on SQLite."""
+    await before_the_first_statement()
+    return await transaction.step(lambda session: on_connection(session.connection, own, session.now))
 
 
 def apply(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redrive.errors import Overdrawn
 from redrive.feature import RedriveError, Store
-from redrive.integrations.causes import causes
+from redrive.integrations.own_commit import causes
 from redrive.ledger.accounts import Freeze, NotFrozen, TooLittle, available, freeze_of, frozen, unknown
 from redrive.ledger.movements import Movement
 

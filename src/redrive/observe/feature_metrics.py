@@ -1,20 +1,27 @@
-"""Metrics that features bring: named in the table of their own, read with those of redrive."""
+"""Metrics that features bring: named in the table of their own, read with those of redrive, and counted in their
+handlers and duties. Counts belong to the process that serves the worker's metrics: what is counted in a handler's own
+process goes up to its worker, and from there as all samples do."""
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redrive import features
-from redrive.errors import ConfigError
-from redrive.observe.counted import COUNTED
+from redrive.errors import ConfigError, InvalidInput
 from redrive.observe.metrics import TABLE, Metric, Scope, Type
-from redrive.observe.samples import Samples, add
+from redrive.observe.samples import Labels, Samples, add, put
 
 if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
     from redrive.kernel.ports.store import Store
+
+logger = logging.getLogger("redrive.metrics")
+MOST_LABELS = 500  # sets of label values of one metric
+Up = Callable[[str, float, Labels], None]
 
 
 @dataclass(slots=True, frozen=True)
@@ -53,6 +60,49 @@ def metrics_of(brought: Iterable[Feature]) -> list[tuple[str, FeatureMetrics]]:
 def table_of(brought: Iterable[Feature]) -> tuple[Metric, ...]:
     """Returns all metrics that an application serves."""
     return (*TABLE, *(metric for _, own in metrics_of(brought) for metric in own.metrics))
+
+
+class Counted:
+    """What features have counted in this process since it was started."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._samples: Samples = {}
+        self._up: Up | None = None
+
+    def hand_up(self, up: Up) -> None:
+        """From now on counts are given to ``up``: this process serves no metrics."""
+        self._up = up
+
+    def add(self, name: str, n: float, labels: Labels) -> None:
+        if self._up is not None:
+            self._up(name, n, labels)
+            return
+        with self._lock:
+            known = self._samples.get(name, {})
+            if labels not in known and len(known) >= MOST_LABELS:
+                logger.warning("%s has more than %d sets of labels", name, MOST_LABELS, extra={"event": "metrics.many"})
+                return
+            put(self._samples, name, n, *labels)
+
+    def samples(self) -> Samples:
+        with self._lock:
+            return {name: dict(values) for name, values in self._samples.items()}
+
+
+COUNTED = Counted()
+
+
+def count(metric: Metric, *labels: str, n: float = 1) -> None:
+    """Counts something, by the values of the metric's labels: ``count(SENT, "mail")``. From any thread, and from
+    handlers with ``isolation="process"``."""
+    if metric.type is not Type.COUNTER or metric.scope is not Scope.PROCESS:
+        raise InvalidInput(f"{metric.name} is not a counter of a process", hint="Metric(…, Type.COUNTER, …)")
+    if len(labels) != len(metric.labels):
+        raise InvalidInput(f"{metric.name} has the labels {metric.labels}, not {len(labels)} of them")
+    if n < 0:
+        raise InvalidInput(f"{metric.name} is a counter: it never falls")
+    COUNTED.add(metric.name, float(n), tuple(map(str, labels)))
 
 
 def extend(samples: Samples, brought: Iterable[FeatureMetrics]) -> Samples:

@@ -11,6 +11,9 @@ import json
 import logging
 import sys
 import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
 from uuid import UUID
@@ -18,17 +21,18 @@ from uuid import UUID
 from redrive.kernel.machine import ExpiredLease
 from redrive.kernel.task import Claimed
 from redrive.observe.current import TaskFields
-from redrive.observe.floods import FloodFilter
 
 _quote = json.encoder.encode_basestring_ascii
 # What a record's own attributes may not replace: the standard ones, and the fields that every line begins with.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _TAKEN = _STANDARD | {"at", "level", "event", "logger", "stack"}
 _encode = json.JSONEncoder(separators=(",", ":"), default=str, allow_nan=False).encode
-
-
 DROP_LINES_FOR_S = 5.0
 LEVELS = ("info", "warning", "error")
+# Broken requests and failing accepts, which strangers can cause as often as they like: said a few times, then counted.
+LIMITED_LOGGERS = ("uvicorn", "asyncio", "redrive.api")
+LINES_ALLOWED, LINES_WINDOW_S = 10, 10.0
+MOST_SORTS_COUNTED = 1000
 
 
 def timestamp(seconds: float | None = None) -> str:
@@ -193,6 +197,49 @@ def _harmless(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+
+
+@dataclass(slots=True)
+class _Seen:
+    since: float
+    count: int = 0
+
+
+class FloodFilter(logging.Filter):
+    """Cuts floods: lets ``allowed`` lines of each sort through in a window; the first one of the next window says how
+    many more there were. A sort is a logger and the beginning of its message, before values are put in. Only loggers of
+    the HTTP server and of asyncio are meant: what an application logs is its own business and never left out."""
+
+    def __init__(
+        self, allowed: int = LINES_ALLOWED, window: float = LINES_WINDOW_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._allowed, self._window, self._clock = allowed, window, clock
+        self._seen: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not _is_limited(record.name):
+            return True
+        now, key = self._clock(), (record.name, str(record.msg)[:60])
+        seen = self._seen.setdefault(key, _Seen(now))
+        self._seen.move_to_end(key)
+        if len(self._seen) > MOST_SORTS_COUNTED:
+            self._seen.popitem(last=False)
+        if now - seen.since >= self._window:
+            self._tell(record, seen.count - self._allowed)
+            seen.since, seen.count = now, 0
+        seen.count += 1
+        return seen.count <= self._allowed
+
+    def _tell(self, record: logging.LogRecord, left_out: int) -> None:
+        if left_out > 0:
+            record.msg = f"{record.getMessage()} ({left_out} more like it were left out)"
+            record.args = None
+            record.left_out = left_out
+
+
+def _is_limited(name: str) -> bool:
+    return any(name == limited or name.startswith(f"{limited}.") for limited in LIMITED_LOGGERS)
 
 
 def choose_style(wanted: str, stream: TextIO | None = None) -> str:

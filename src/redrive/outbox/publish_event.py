@@ -14,7 +14,7 @@ from redrive.kernel.payload import encode
 from redrive.kernel.task import NewTask, check_int, check_text
 from redrive.outbox.event import MOST_VERSION, key_of, kind_of, queue_of
 from redrive.outbox.settings import DEFAULT_MAX_ATTEMPTS, OutboxSettings, check_projection
-from redrive.settings.load_feature import load_feature
+from redrive.settings.sources import load_feature
 
 
 def event_task(

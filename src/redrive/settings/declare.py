@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import operator
 import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -38,7 +39,7 @@ class Setting:
             found = read(self.kind, value) if self.parse is None else self.parse(value)
             if found is not None:
                 for limit, bound in self.limits.items():
-                    _LIMITS[limit](found, bound)
+                    _check_limit(limit, bound, found)
             return found if self.check is None else self.check(found)
         except Unfit as error:
             raise Unfit(*(one.below(self.field) for one in error.problems)) from None
@@ -207,52 +208,19 @@ def _no_field(name: str, known: Iterable[str]) -> str:
     return f"there is no such field; {guess}"
 
 
-def _above(value: Any, bound: Any) -> None:
-    if not value > bound:
-        raise refused(f"it has to be more than {bound}", value)
+def _check_limit(limit: str, bound: Any, value: Any) -> None:
+    holds, words = _LIMITS[limit]
+    if not holds(value, bound):
+        things = ("character" if isinstance(value, str) else "item") + ("" if bound == 1 else "s")
+        raise refused(f"it has to {words.format(bound, things=things)}", value)
 
 
-def _at_least(value: Any, bound: Any) -> None:
-    if not value >= bound:
-        raise refused(f"it has to be at least {bound}", value)
-
-
-def _below(value: Any, bound: Any) -> None:
-    if not value < bound:
-        raise refused(f"it has to be less than {bound}", value)
-
-
-def _at_most(value: Any, bound: Any) -> None:
-    if not value <= bound:
-        raise refused(f"it has to be at most {bound}", value)
-
-
-def _long_enough(value: Any, bound: int) -> None:
-    if len(value) < bound:
-        raise refused(f"{_of(value, 'at least', bound)}", value)
-
-
-def _short_enough(value: Any, bound: int) -> None:
-    if len(value) > bound:
-        raise refused(f"{_of(value, 'at most', bound)}", value)
-
-
-def _matching(value: Any, pattern: str) -> None:
-    if not re.search(pattern, value):
-        raise refused(f"it has to match {pattern!r}", value)
-
-
-def _of(value: Any, what: str, bound: int) -> str:
-    one = "character" if isinstance(value, str) else "item"
-    return f"it has to have {what} {bound} {one}{'' if bound == 1 else 's'}"
-
-
-_LIMITS: dict[str, Callable[[Any, Any], None]] = {
-    "gt": _above,
-    "ge": _at_least,
-    "lt": _below,
-    "le": _at_most,
-    "min_length": _long_enough,
-    "max_length": _short_enough,
-    "pattern": _matching,
+_LIMITS: dict[str, tuple[Callable[[Any, Any], object], str]] = {
+    "gt": (operator.gt, "be more than {}"),
+    "ge": (operator.ge, "be at least {}"),
+    "lt": (operator.lt, "be less than {}"),
+    "le": (operator.le, "be at most {}"),
+    "min_length": (lambda value, bound: len(value) >= bound, "have at least {} {things}"),
+    "max_length": (lambda value, bound: len(value) <= bound, "have at most {} {things}"),
+    "pattern": (lambda value, bound: re.search(bound, value), "match {!r}"),
 }

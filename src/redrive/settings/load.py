@@ -1,25 +1,36 @@
-"""Loads the settings of a process, and refuses what cannot be used."""
+"""Loads the settings of a process, refuses what cannot be used, and lists what is in effect."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redrive.errors import WrongSetting
 from redrive.features import installed
-from redrive.settings.alerts import ALIKE, problems_of_rules
-from redrive.settings.declare import fields_by_name, fields_of, name_of, names_of
-from redrive.settings.file_lines import place_of
-from redrive.settings.own import Settings
-from redrive.settings.sources import read_file
+from redrive.settings.core import Settings
+from redrive.settings.declare import Values, fields_by_name, fields_of, name_of, names_of
+from redrive.settings.rules import ALIKE, problems_of_rules
+from redrive.settings.sources import OURS, SEE, guess, made, place_of, read_file
 from redrive.settings.values import Unfit
-from redrive.settings.wording import SEE, guess, made
 
 if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
 
+# Read elsewhere, or set by redrive itself for its own processes.
+OTHER_NAMES = {
+    "REDRIVE_CONFIG",
+    "REDRIVE_ACTOR",
+    "REDRIVE_DEV",
+    "REDRIVE_METRICS_PIPE",
+    "REDRIVE_SUPERVISED",
+    "REDRIVE_TOKEN",
+}
+# How much like a setting a name is that is taken for it misspelt, where others may have names of their own.
+NEARLY = 0.9
 DATABASE_URL = "DATABASE_URL"
 _KNOWN_STORES = re.compile(r"(sqlite|postgres|postgresql)(\+\w+)?://", re.IGNORECASE)
 
@@ -99,3 +110,90 @@ def _check_file(features: Iterable[Feature], bare: bool) -> None:
         told = ", ".join(f"{name}{guess(name, known)} ({place_of((name,))})" for name in unknown)
         hint = f"{SEE}; a feature's settings are known with its application (--app)" if bare else SEE
         raise WrongSetting(f"unknown settings: {told}", hint=hint)
+
+
+# -- settings that there are not ---------------------------------------------------------------------------------------
+
+
+def misspelt(features: Iterable[Feature] | None = None) -> list[str]:
+    """Returns what to say about each of them. ``features``: those of the application; all installed ones unless said
+    otherwise."""
+    brought = _names(installed() if features is None else features)
+    own = {*names_of(Settings), *OTHER_NAMES}
+    wrong = sorted(name for name in os.environ if name not in own | brought and _looks_like_one(name, brought))
+    return [f"{name} is set and is no setting of redrive; {_meant(name, own | brought)}" for name in wrong]
+
+
+def _names(features: Iterable[Feature]) -> set[str]:
+    return {name for feature in features if feature.settings is not None for name in names_of(feature.settings)}
+
+
+def _looks_like_one(name: str, others: Collection[str]) -> bool:
+    """Returns whether it begins as only ours do, or is nearly one of the others: other programs have an outbox and
+    orders of their own."""
+    if name.startswith(OURS):
+        return not name.startswith("REDRIVE_TEST_")
+    same = [other for other in others if other.partition("_")[0] == name.partition("_")[0]]
+    return bool(difflib.get_close_matches(name, same, 1, NEARLY))
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = next(iter(difflib.get_close_matches(name, known, 1)), None)
+    return f"did you mean {close}?" if close else "redrive settings lists those there are"
+
+
+# -- what is in effect -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True)
+class Effective:
+    """A setting as it is in effect. ``source``: environment, file, given (to ``App`` or on the command line) or
+    default; ``value`` is None where it is a secret; ``feature`` brings it, if it is not redrive's own; ``given`` is
+    what was set, where others do not allow that."""
+
+    name: str
+    value: str | None
+    source: str
+    default: str
+    feature: str | None = None
+    given: str | None = None
+
+
+def effective(settings: Settings, features: Iterable[Feature] = ()) -> list[Effective]:
+    """Returns every setting by its name. What may hold a password or a secret is not shown."""
+    found = [*_listed(settings)]
+    for feature in features:
+        if feature.settings is not None:
+            found += _listed(settings.of(feature.settings), feature.name)
+    return found
+
+
+def _listed(settings: Values, feature: str | None = None) -> Iterator[Effective]:
+    for field, one in fields_of(type(settings)).items():
+        value = getattr(settings, field)
+        default = _text(one.default) if one.repr else ""
+        # What everybody has is no secret; the URL of a connection is, whoever says it.
+        shown = _text(value) if one.repr or value is None or value == one.default else None
+        used = _used(settings, field)
+        if used is None or used == value:
+            yield Effective(one.name, shown, settings.source_of(field), default, feature)
+        else:
+            given = None if value is None else shown
+            yield Effective(one.name, _text(used), settings.source_of(field), default, feature, given)
+
+
+def _used(settings: Values, field: str) -> int | None:
+    """Returns the milliseconds that a time comes to when others are taken into account: a heartbeat must come before
+    its lease ends. None where it is no time, or is used as it is."""
+    name = field.removesuffix("_ms")
+    if name == field or not isinstance(getattr(type(settings), name, None), property):
+        return None
+    seconds: float = getattr(settings, name)
+    return round(seconds * 1000)
+
+
+def _text(value: object) -> str:
+    """Returns a value as people write it: 24, not 24.0, and of tables what they say."""
+    if type(value) is dict:  # one of a class of its own says itself what may be shown
+        value = {name: one.given if isinstance(one, Values) else one for name, one in value.items()}
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -10,7 +9,7 @@ from urllib.parse import urlsplit
 
 from redrive.kernel.placeholders import names_in, problem_of
 from redrive.settings.declare import Values, option
-from redrive.settings.values import Problem, Unfit, read
+from redrive.settings.values import Problem, Unfit, from_json, read
 
 PROVIDERS_EXAMPLE = (
     '{"video": {"type": "http", "base_url": "https://api.example.com", "start": {"url": "/jobs"}, '
@@ -236,12 +235,7 @@ class Providers(dict[str, HttpProviderSettings]):
 
 def parse_providers(given: Any) -> Providers:
     """Returns what such tables say. Raises Unfit with all that is wrong."""
-    if isinstance(given, str):
-        try:
-            given = json.loads(given)
-        except ValueError:
-            raise Unfit(Problem((), f"it is not JSON; for example {PROVIDERS_EXAMPLE}")) from None
-    tables: dict[str, Any] = read(dict[str, Any], given)
+    tables: dict[str, Any] = read(dict[str, Any], from_json(given, PROVIDERS_EXAMPLE))
     found, problems = Providers(), list[Problem]()
     for name, table in tables.items():
         try:

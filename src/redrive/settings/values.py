@@ -5,6 +5,7 @@ A type that is not among these is read by Pydantic, which is imported for it alo
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -73,6 +74,16 @@ def is_document(kind: Any) -> bool:
 def may_be_text(kind: Any) -> bool:
     """Returns whether what is no JSON may be meant as text."""
     return typing.get_origin(kind) in _UNIONS and str in typing.get_args(kind)
+
+
+def from_json(given: Any, example: str) -> Any:
+    """Returns a document that the environment may have as text."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return json.loads(given)
+    except ValueError:
+        raise Unfit(Problem((), f"it is not JSON; for example {example}")) from None
 
 
 def refused(message: str, value: Any) -> Unfit:

@@ -15,7 +15,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.outcome import Cancel, Fail, Snooze
 from redrive.kernel.reactions import Rows
 from redrive.kernel.wording import clean
-from redrive.observe.counted import count
+from redrive.observe.feature_metrics import count
 from redrive.webhooks.mask_secrets import COVERED, covered
 from redrive.webhooks.metrics import ATTEMPTS
 from redrive.webhooks.send_request import Answer, post

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from redrive.errors import RedriveError, StoreUnavailable
-from redrive.observe.health import Health
+from redrive.observe.counters import Health
 
 logger = logging.getLogger("redrive.worker")
 

@@ -23,6 +23,7 @@ from redrive.worker.outage import Outage
 from redrive.worker.state import Lifecycle
 
 logger = logging.getLogger("redrive.worker")
+READS_PAYLOADS = "redrive.handlers.typed"  # it imports Pydantic
 
 
 async def preload(registry: Registry, queues: Collection[str]) -> None:
@@ -33,11 +34,11 @@ async def preload(registry: Registry, queues: Collection[str]) -> None:
 
 
 def named(registry: Registry, queues: Collection[str]) -> list[str]:
-    """Returns the modules that kinds of these queues name, or need for their payloads. Handlers with a process of their
-    own import there."""
-    handlers = registry.handlers.values()
-    ours = [one for one in handlers if one.queue in queues and one.isolation is not Isolation.PROCESS]
-    return list(dict.fromkeys(name for one in ours for name in (*one.payload.preload, *one.preload)))
+    """Returns what reads the payloads of these queues, and the modules that their kinds name. Handlers with a process
+    of their own import those there; payloads are read here."""
+    ours = [one for one in registry.handlers.values() if one.queue in queues]
+    imported = [name for one in ours if one.isolation is not Isolation.PROCESS for name in one.preload]
+    return list(dict.fromkeys([*([READS_PAYLOADS] if ours else []), *imported]))
 
 
 def import_all(names: Iterable[str]) -> None:

@@ -24,8 +24,8 @@ from redrive.handlers.functions import HandlerNotRun, insist_it_ran
 from redrive.kernel.failure import failure_of
 from redrive.kernel.outcome import Cancel, Done, Fail, Failed, Retry, Snooze, Verdict
 from redrive.kernel.task import Claimed
-from redrive.observe.counted import COUNTED
 from redrive.observe.current import CURRENT, TaskFields
+from redrive.observe.feature_metrics import COUNTED
 from redrive.settings import DEFAULT_CONNECTION
 from redrive.worker.failures import failed, origin_of, unpacked
 from redrive.worker.forks import Home, own_signals

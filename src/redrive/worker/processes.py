@@ -21,7 +21,7 @@ from typing import Any
 from redrive.errors import ConfigError
 from redrive.handlers.registry import Handler
 from redrive.kernel.task import Claimed
-from redrive.observe.counted import COUNTED
+from redrive.observe.feature_metrics import COUNTED
 from redrive.settings import DEFAULT_CONNECTION
 from redrive.worker import process_group_killer
 from redrive.worker.failures import packed

@@ -12,8 +12,7 @@ from redrive.kernel.machine import Event, ExpiredLease, Transition
 from redrive.kernel.outcome import Failed, Outcome
 from redrive.kernel.series import MOST_SERIES, Key, Tally, TallySheet, TallyTable, count_end, write
 from redrive.kernel.task import State, Task
-from redrive.observe.counters import Counters
-from redrive.observe.health import Health
+from redrive.observe.counters import Counters, Health
 from redrive.observe.logs import TaskLog
 from redrive.worker.handler_notes import HandlerNotes
 from redrive.worker.run import Run, RunState

@@ -12,8 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from redrive.kernel.task import Claimed
-from redrive.observe.counters import Counters
-from redrive.observe.health import Health
+from redrive.observe.counters import Counters, Health
 from redrive.worker.config import WorkerConfig
 from redrive.worker.outage import Outage
 from redrive.worker.run import Run, RunState

@@ -12,7 +12,7 @@ from functools import partial
 
 from fastapi import FastAPI
 
-from redrive.api import make_api
+from redrive.api import make_api, middleware
 from redrive.app import App
 from redrive.app.workers import alerts_of
 from redrive.cli.support import output
@@ -113,7 +113,12 @@ async def _serve(
     """Serves HTTP until the worker has ended, so that health can be read while it finishes; without one, until it is
     ``halted``."""
     settings = loaded.app.settings
-    server = make_server(api, connections=settings.http_connections, proxies=settings.trusted_proxies)
+    server = make_server(
+        api,
+        connections=settings.http_connections,
+        proxies=settings.trusted_proxies,
+        headers=middleware.for_path(""),
+    )
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     serving.add_done_callback(lambda _: halted.set() if worker is None else worker.stop())
     standing_by = [asyncio.create_task(one.run()) for one in _standbys(loaded.app, worker)]

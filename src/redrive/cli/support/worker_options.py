@@ -13,8 +13,7 @@ from redrive.app import App
 from redrive.cli.support.options import Command, with_options
 from redrive.errors import InvalidInput, WrongSetting
 from redrive.settings import Options, Setting, Unfit, WorkerGroup, fields_of
-from redrive.settings.sources import file_path
-from redrive.settings.wording import guess
+from redrive.settings.sources import file_path, guess
 from redrive.worker.config import checked_options
 
 

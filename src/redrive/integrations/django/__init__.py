@@ -14,8 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from redrive.errors import ConfigError, InvalidInput
 from redrive.handlers.functions import name_of, runs_on_the_loop
 from redrive.integrations import postgres, sqlite
-from redrive.integrations.missing_tables import MEMORY
-from redrive.integrations.own_commit import OwnCommit
+from redrive.integrations.own_commit import MEMORY, OwnCommit
 from redrive.kernel.task import Enqueued
 from redrive.stores.refusals import migrate_command
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from redrive.handlers.registry import Registry
 from redrive.settings import Options, Settings
-from redrive.settings.effective import effective
+from redrive.settings.load import effective
 
 if TYPE_CHECKING:
     from redrive.kernel.feature import Feature

@@ -1,4 +1,8 @@
-"""Writes YAML as people do: of texts, numbers, truths, lists and mappings."""
+"""Writes YAML as people do: of texts, numbers, truths, lists and mappings.
+
+Not PyYAML, which every installation would get for two commands that only write; nor JSON, which is YAML, too, but what
+they print is read, reviewed and edited by people, and holds whole files as texts of many lines.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Up:
     def __init__(self, folder: Path, files: int | None = None, headers: float = 1.5, **settings: str) -> None:
         self.log = folder / "log"
         code = (
-            "from redrive.api import connections as c\n"
+            "from redrive.cli.support import http_server as c\n"
             f"c.DEADLINES_S.update(headers={headers}, body=1.5, reader=1.5); c.LINGER_S = 1.0\n"
             "import resource, sys; from redrive.cli.main import main\n"
             f"if {files}: resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))\n"

@@ -14,13 +14,18 @@ from redrive.kernel.alerts.slo import Objective
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.task import MAX_TIMEOUT_SECONDS
 from redrive.settings import connections as stores
-from redrive.settings.alerts import ALERTS_EXAMPLE, AlertSettings, parse_alerts
 from redrive.settings.connections import Connection, Route, WorkerGroup
 from redrive.settings.declare import FeatureSettings, Values, fields_by_name, names_of, setting, sourced
-from redrive.settings.failure_rules import FAILURE_RULES_EXAMPLE, RuleTable, parse_failure_rules
-from redrive.settings.load_feature import check_kind, load_feature
 from redrive.settings.providers import PROVIDERS_EXAMPLE, Providers, parse_providers
-from redrive.settings.sources import environment, file_values, read_file
+from redrive.settings.rules import (
+    ALERTS_EXAMPLE,
+    FAILURE_RULES_EXAMPLE,
+    AlertSettings,
+    RuleTable,
+    parse_alerts,
+    parse_failure_rules,
+)
+from redrive.settings.sources import check_kind, environment, file_values, load_feature, read_file
 from redrive.settings.values import Problem, Unfit
 
 if TYPE_CHECKING:

@@ -1,25 +1,29 @@
-"""Reads the table ``[alerts]``: thresholds by queue, and an application's own rules."""
+"""Reads the tables ``[alerts]``, thresholds by queue and an application's own rules, and ``[[failure_rules]]``: what
+failures count as, for whoever runs an application."""
 
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from redrive.kernel.alerts.own import COMPARISONS, OwnRule
 from redrive.kernel.alerts.rules import NAMES
 from redrive.kernel.alerts.thresholds import EVERY_QUEUE, SPANS, THRESHOLDS, Limits, Thresholds, merged
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.wording import EXAMPLES, seconds_of
-from redrive.settings.values import Place, Problem, Unfit, read
+from redrive.settings.values import Place, Problem, Unfit, from_json, read
+
+if TYPE_CHECKING:
+    from redrive.kernel.failure_rule import FailureRule
 
 ALIKE = 0.8  # from here on a name that is not known is taken for one that is
 THRESHOLDS_TABLE = "thresholds"
 ALERTS_EXAMPLE = '{"thresholds": {"reports": {"depth": 500, "oldest_age": 60}}}'
+FAILURE_RULES_EXAMPLE = '[{"status": 402, "reason": "unpaid", "failure_type": "param_error", "retry": false}]'
 _OWN = ("query", "connection", "op", "threshold", "for", "level", "summary", "queue")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
@@ -45,12 +49,7 @@ def parse_alerts(given: Any) -> AlertSettings:
     """Returns what such a table says. Raises Unfit with all that is wrong."""
     if isinstance(given, AlertSettings):
         return given
-    if isinstance(given, str):
-        try:
-            given = json.loads(given)
-        except ValueError:
-            raise Unfit(Problem((), f"it is not JSON; for example {ALERTS_EXAMPLE}", given)) from None
-    tables: dict[str, Any] = read(dict[str, Any], given)
+    tables: dict[str, Any] = read(dict[str, Any], from_json(given, ALERTS_EXAMPLE))
     problems: list[Problem] = []
     limits, own = Limits(), dict[str, OwnRule]()
     for name, table in tables.items():
@@ -164,3 +163,45 @@ def _unknown(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known := list(known), 1)
     guess = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
     return f"{name!r} is not known; {guess}"
+
+
+# -- [[failure_rules]] -------------------------------------------------------------------------------------------------
+
+
+class RuleTable(list[Any]):
+    """Configured rules in their order. As text it has what they are about."""
+
+    def __str__(self) -> str:
+        return ", ".join(rule.reason for rule in self)
+
+
+def parse_failure_rules(given: Any) -> RuleTable:
+    """Returns the rules of such tables. Raises Unfit with all that is wrong, each with its place."""
+    given = from_json(given, FAILURE_RULES_EXAMPLE)
+    if not isinstance(given, list | tuple):
+        raise Unfit(Problem((), "it is a list of rules, in redrive.toml [[failure_rules]]", given))
+    found: dict[int, FailureRule] = {}
+    problems: list[Problem] = []
+    for nth, one in enumerate(given):
+        problem = _take(found, nth, one)
+        if problem is not None:
+            problems.append(problem)
+    if problems:
+        raise Unfit(*problems)
+    return RuleTable(found.values())
+
+
+def _take(found: dict[int, FailureRule], nth: int, given: object) -> Problem | None:
+    """Adds a rule to those before it; returns why it cannot be used."""
+    from redrive.kernel.failure_rule import BadRule, rule_of  # rarely wanted
+
+    try:
+        rule = rule_of(given)
+    except BadRule as error:
+        below = () if error.field is None else (error.field,)
+        return Problem((nth, *below), error.message, hint=error.hint or "")
+    for before, other in found.items():
+        if other.conditions == rule.conditions:
+            return Problem((nth,), f"it never applies: rule {before} fits the same failures first")
+    found[nth] = rule
+    return None
