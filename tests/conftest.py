@@ -91,7 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _mark_of_other_store(item: pytest.Item, everything: set[str]) -> str | None:
     """Returns which runs a test is for, if the same one on another store is for every run."""
     folder, file = item.path.parent.name, item.path.name
-    if folder == "faults" and _other_store(item, "sqlite", "postgres") in everything:
+    if item.get_closest_marker("faults") and _other_store(item, "sqlite", "postgres") in everything:
         return "thorough"
     here_too = file in ALSO_ON_POSTGRES.get(folder, (file,))
     if here_too or _other_store(item, "postgres", "sqlite") not in everything:

@@ -280,7 +280,10 @@ def _get(port: int, path: str) -> str:
         return str(answer.read().decode())
 
 
-@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize(
+    "name",
+    [one if one in ("flask", "django-asgi") else pytest.param(one, marks=pytest.mark.thorough) for one in SERVED],
+)
 def test_web_servers(name: str, postgres_url: str, server: Server, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     with serving(SERVED[name], postgres_url, log, PRELOAD_USES="1") as port:

@@ -123,6 +123,7 @@ async def test_a_source_for_a_rebuild(url: str, tmp_path: Path, monkeypatch: pyt
     await app.close()
 
 
+@pytest.mark.thorough
 async def test_load_into_the_database(url: str, tmp_path: Path) -> None:
     app = make_app(url)
     await app.migrate()
@@ -150,6 +151,7 @@ async def assert_same(url: str, tmp_path: Path) -> None:
     await fts.close()
 
 
+@pytest.mark.thorough
 def test_load_through_the_application_that_dies_and_stops(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/redrive.db"
     with service(url, tmp_path) as (process, base):

@@ -93,16 +93,13 @@ async def stocked(fresh_postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
     await connection.close()
 
 
-async def test_rows_are_found_by_an_index(stocked: asyncpg.Connection) -> None:
+async def test_rows_are_found_by_an_index_and_what_looks_at_all_looks_once(stocked: asyncpg.Connection) -> None:
     wrong = {}
     for name, args in CASES.items():
         plan = await postgres_plan(stocked, SQL[name], args)
         if "Seq Scan on webhooks_" in plan:
             wrong[name] = plan
     assert not wrong, "\n\n".join(f"{name}\n{plan}" for name, plan in wrong.items())
-
-
-async def test_what_looks_at_all_looks_once(stocked: asyncpg.Connection) -> None:
     for name, args in WHOLE.items():
         plan = await postgres_plan(stocked, SQL[name], args)
         assert "(SubPlan" not in plan, f"{name}\n{plan}"

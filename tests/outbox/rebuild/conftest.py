@@ -130,7 +130,7 @@ class Notes:
         assert await self.documents() == {key: payload for key, (_, payload) in kept.items()}
 
 
-@pytest.fixture(params=["sqlite-fts5", "postgres-postgres", "sqlite-search"])
+@pytest.fixture(params=["sqlite-fts5", "postgres-postgres", pytest.param("sqlite-search", marks=pytest.mark.thorough)])
 async def notes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Notes]:
     store, _, kind = request.param.partition("-")
     url = f"sqlite:///{tmp_path}/redrive.db" if store == "sqlite" else str(request.getfixturevalue("postgres_url"))

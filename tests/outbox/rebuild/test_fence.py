@@ -22,6 +22,7 @@ from tests.worker.conftest import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.faults, pytest.mark.timeout(300)]
 LONGEST = 90
+ON_POSTGRES_FIRST = ["postgres-postgres", pytest.param("sqlite-fts5", marks=pytest.mark.thorough)]
 # The relay is to be frozen, and not yet taken for dead, when the rebuild begins, on a slow machine too. If it wakes in
 # time nobody waits for the end of its lease.
 LEASES_MS = {"wakes": 120_000, "dies": 8_000, "wakes-late": 8_000}
@@ -47,7 +48,7 @@ async def _frozen(made: Forked) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked at by /proc")
 @pytest.mark.parametrize("end", ["wakes", "dies", pytest.param("wakes-late", marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("notes", ["sqlite-fts5", "postgres-postgres"], indirect=True)
+@pytest.mark.parametrize("notes", ON_POSTGRES_FIRST, indirect=True)
 async def test_a_frozen_relay(notes: Notes, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes.add(1, 5)
     await notes.work()

@@ -14,14 +14,14 @@ from redrive.outbox.index_job import Phase
 from redrive.outbox.rebuild.source_events import delete_of
 from tests.outbox.rebuild.conftest import Notes
 from tests.outbox.rebuild.process import STEPS
-from tests.outbox.rebuild.test_fence import process
+from tests.outbox.rebuild.test_fence import ON_POSTGRES_FIRST, process
 from tests.worker.conftest import until
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.faults,
     pytest.mark.timeout(300),
-    pytest.mark.parametrize("notes", ["sqlite-fts5", "postgres-postgres"], indirect=True),
+    pytest.mark.parametrize("notes", ON_POSTGRES_FIRST, indirect=True),
 ]
 LONGEST = 120
 
