@@ -98,7 +98,7 @@ store = Context.store.fget
 class Dies:
     def __init__(self, real):
         self.real = real
-        self.feature_rows = real.feature_rows
+        self.sql = real.sql
     async def apply(self, commit):
         await self.real.apply(commit)
         os.kill(os.getpid(), signal.SIGKILL)
