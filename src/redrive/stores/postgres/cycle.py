@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from redrive.kernel.commit import Commit
@@ -19,8 +19,8 @@ from redrive.stores.postgres import codec
 from redrive.stores.postgres.apply import apply
 from redrive.stores.postgres.bad_rows import fail_row, past_bad_rows
 from redrive.stores.postgres.pool import Connection, Pool, fetch
-from redrive.stores.postgres.scan_positions import ScanPositions
-from redrive.stores.postgres.settle import keep_of, reacts, settlement_args
+from redrive.stores.postgres.scan_positions import ScanPositions, Segments
+from redrive.stores.postgres.settle import reacts, settlements_of
 from redrive.stores.refusals import PAYLOAD_TOO_LARGE
 from redrive.stores.sql import statements
 
@@ -29,7 +29,7 @@ from redrive.stores.sql import statements
 ASK_ABOUT_CLAIM_FOR_S = 60.0
 ASK_ABOUT_CLAIMS_EVERY_S = 1.0
 MOST_CLOCK_DRIFT_S = 5.0  # how much two clocks may drift from each other while an answer is waited for
-Send = Callable[[list[Any]], Awaitable[list[Any]]]
+Send = Callable[["Call"], Awaitable[list[Any]]]
 GiveBack = Callable[[Sequence[Transition]], Awaitable[object]]
 
 
@@ -75,6 +75,41 @@ class UnansweredClaims:
         self._claims = {token: claim for token, claim in self._claims.items() if claim.until > now}
 
 
+class Call(NamedTuple):
+    """The arguments of ``redrive.cycle``, in its order: what settles, what is claimed, where that begins to look."""
+
+    ids: list[UUID] | None
+    tokens: list[UUID | None] | None
+    execution_ms: list[float | None] | None
+    results: list[str | None] | None
+    moves: str | None
+    again: bool
+    worker_id: str
+    token: UUID  # of all leases that it gives
+    lease: float
+    most: int
+    queues: list[str]
+    handles: list[str] | None
+    only: str | None
+    segment_queues: list[str]
+    segment_lanes: list[str]
+    segment_priorities: list[int]
+    segment_positions: list[int]
+    segment_ends: list[int]
+    keep: list[float | None] | None
+
+
+NOTHING = ClaimRequest(worker_id="", queues=(), count=0, lease=0.0)
+NOWHERE: Segments = ([], [], [], [], [])
+
+
+def _call(transitions: Sequence[Transition], again: bool, want: ClaimRequest, token: UUID, segments: Segments) -> Call:
+    ids, tokens, execution_ms, results, keep, moves = settlements_of(transitions)
+    handles = None if want.handles is None else list(want.handles)
+    wanted = (want.worker_id, token, want.lease, want.count, list(want.queues), handles, want.only)
+    return Call(ids, tokens, execution_ms, results, moves, again, *wanted, *segments, keep)
+
+
 class Claims:
     """Sends ``redrive.cycle``, and learns from each answer where the next claim begins."""
 
@@ -85,25 +120,12 @@ class Claims:
     async def claim(
         self, settlements: Sequence[Transition], want: ClaimRequest | None, again: bool, send: Send
     ) -> Cycle:
-        token = uuid4()
-        args = settlement_args(settlements, again)
-        keep = keep_of(args, settlements)
+        token, started = uuid4(), time.monotonic()
         if want is None:
-            return _cycle_of(await send([*args, "", token, 0.0, 0, [], None, None, [], [], [], [], [], keep]), token)
-        started = time.monotonic()
-        args += [
-            want.worker_id,
-            token,
-            want.lease,
-            want.count,
-            list(want.queues),
-            None if want.handles is None else list(want.handles),
-            want.only,
-            *self._positions.segments(want.queues, started),
-            keep,
-        ]
+            return _cycle_of(await send(_call(settlements, again, NOTHING, token, NOWHERE)), token)
+        call = _call(settlements, again, want, token, self._positions.segments(want.queues, started))
         try:
-            found = await send(args)
+            found = await send(call)
         except BaseException:  # a cancellation too: the server may commit what nobody waits for any more
             self._unanswered.add(token, started, want.lease)
             raise
@@ -121,18 +143,21 @@ class Claims:
 
 
 def _cycle_of(found: list[Any], token: UUID) -> Cycle:
-    """Returns a Cycle from rows of ``redrive.claimed``: of nulls when there may be more, without a kind when a
-    settlement was lost or led elsewhere."""
+    """Returns a Cycle from rows of ``redrive.claimed``. Those with a kind are claimed tasks. Of a settlement there is
+    one with its id alone, if it lost its lease, or with a state where a queue would be, if it led there instead. One
+    without an id says that there may be more to claim."""
     cycle = Cycle()
     for row in found:
-        if row[0] is None:
-            cycle.more = True
-        elif row[1] is None and row[2] is None:
-            cycle.lost.add(row[0])
-        elif row[1] is None:
-            cycle.instead[row[0]] = State(row[2])
-        else:
+        if row[1] is not None:
             cycle.claimed.append(codec.claimed(row, token))
+            continue
+        task_id, state = row[0], row[2]
+        if task_id is None:
+            cycle.more = True
+        elif state is None:
+            cycle.lost.add(task_id)
+        else:
+            cycle.instead[task_id] = State(state)
     return cycle
 
 

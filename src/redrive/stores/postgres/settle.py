@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 from uuid import UUID
 
 from redrive.kernel.machine import Event, Transition
@@ -75,28 +75,38 @@ def reacts(transitions: Sequence[Transition]) -> bool:
     return any(t.feature is not None and not t.rule.quiet for t in transitions)
 
 
-def settlement_args(transitions: Sequence[Transition], again: bool) -> list[Any]:
-    """Returns the arguments of ``redrive.cycle`` that settle."""
+class Settlements(NamedTuple):
+    """Transitions as the functions that settle take them: plain completions by columns, every other move in one
+    document. What there is none of is None."""
+
+    ids: list[UUID] | None
+    tokens: list[UUID | None] | None
+    execution_ms: list[float | None] | None
+    results: list[str | None] | None
+    keep: list[float | None] | None  # for how long completed ones are kept, where a kind says so
+    moves: str | None
+
+
+def settlements_of(transitions: Sequence[Transition]) -> Settlements:
+    """Returns these transitions as arguments."""
     # One verdict per lease: an element given twice (an operator's list of ids may) counts once.
     if len({t.task_id for t in transitions}) < len(transitions):
         transitions = list({(t.task_id, t.token): t for t in reversed(transitions)}.values())[::-1]
     # What a feature reacts to takes the long way, which looks at each row.
     done = [t for t in transitions if t.event is _COMPLETE and t.feature is None]
-    rest: list[Transition] = []
+    moves: str | None = None
     if len(done) < len(transitions):
-        rest = [t for t in transitions if t.event is not _COMPLETE or t.feature is not None]
-    results = [t.result for t in done] if any(t.result is not None for t in done) else None
-    columns: list[Any] = [None, None, None, None]
-    if done:
-        columns = [[t.task_id for t in done], [t.token for t in done], [t.execution_ms for t in done], results]
-    return [*columns, codec.moves(rest) if rest else None, again]
-
-
-def keep_of(args: list[Any], transitions: Sequence[Transition]) -> list[float | None] | None:
-    """Returns how long completed tasks are kept, in the order of their ids; None when no kind says so: nothing is sent
-    then."""
-    said = {t.task_id: t.keep for t in transitions if t.keep is not None}
-    return [said.get(task_id) for task_id in args[0]] if said and args[0] else None
+        moves = codec.moves([t for t in transitions if t.event is not _COMPLETE or t.feature is not None])
+    if not done:
+        return Settlements(None, None, None, None, None, moves)
+    return Settlements(
+        [t.task_id for t in done],
+        [t.token for t in done],
+        [t.execution_ms for t in done],
+        [t.result for t in done] if any(t.result is not None for t in done) else None,
+        [t.keep for t in done] if any(t.keep is not None for t in done) else None,
+        moves,
+    )
 
 
 async def settle(
@@ -109,14 +119,13 @@ async def settle(
 ) -> set[UUID]:
     """Applies transitions on a connection whose transaction is someone else's; returns the ids that moved. ``begun``:
     in no other transaction than the one that began then. ``instead`` is told where those led that led elsewhere."""
-    args = settlement_args(transitions, False)
-    ids, tokens, ms, results, moves, _ = args
+    *done, moves = settlements_of(transitions)
+    completes = done[0] is not None
     moved: set[UUID] = set()
-    if ids and moves:
+    if completes and moves:
         await connection.execute(SQL["lock_rows"], [t.task_id for t in transitions])
-    if ids:
-        keep = keep_of(args, transitions)
-        row = await connection.fetchrow(SQL["complete"], ids, tokens, ms, results, keep, begun)
+    if completes:
+        row = await connection.fetchrow(SQL["complete"], *done, begun)
         if row is None:
             raise ended_inside()
         moved.update(row[0] or ())
