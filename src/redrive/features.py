@@ -131,3 +131,10 @@ def _load(name: str, value: str) -> Feature:
     if not isinstance(found, Feature):
         raise ConfigError(f"the entry point {name!r} of {GROUP} is {type(found).__name__}, not a Feature")
     return found
+
+
+def hooks_of(features: Iterable[Feature], asker: str) -> Iterator[tuple[str, Any]]:
+    """Yields the features that do something where this one asks, with what it is."""
+    for feature in features:
+        if asker in feature.hooks:
+            yield feature.name, load(feature.hooks[asker])

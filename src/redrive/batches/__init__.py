@@ -19,7 +19,7 @@ from redrive.batches.remote.names import CALLBACK_PATH, MAX_DEATHS, RESERVED_KIN
 from redrive.batches.remote.retry_guard import GUARD
 from redrive.batches.settings import BatchSettings, retention
 from redrive.kernel.approved import ApprovedAction
-from redrive.kernel.feature import Belongs, Feature, Members, Need
+from redrive.kernel.feature import Belongs, Feature, Groups, Members, Need
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -105,8 +105,7 @@ BATCHES = Feature(
     retention=retention,
     examine=examine,
     alerts=ALERTS,
-    belongs_by_join=lambda join: Belongs(f"batch {join}", f"/batches/{join}", "batches"),
-    members=members,
+    groups=Groups(members, lambda join: Belongs(f"batch {join}", f"/batches/{join}", "batches"), "redrive batch list"),
     metrics="redrive.batches.metrics:metrics",
     belongs=belongs,
     retry_guard=GUARD,
@@ -117,10 +116,10 @@ BATCHES = Feature(
         ApprovedAction("retry_failed", _retry_failed),
         ApprovedAction("charge", _charge),
     ),
-    verify="redrive.batches.remote.ledger_checks:check",
-    holds="redrive.batches.remote.ledger_checks:holds",
-    unheld="redrive.batches.remote.ledger_checks:unheld",
-    erase_guard="redrive.batches.remote.ledger_checks:erasable",
+    hooks={
+        "ledger": "redrive.batches.remote.ledger_checks:hook",
+        "erase": "redrive.batches.remote.ledger_checks:erasable",
+    },
     needs=(Need.JOINS, Need.LEDGER),
 )
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from redrive.kernel.commit import CloseJoin, Commit
     from redrive.kernel.diagnosis import Dependency, Finding, Level
     from redrive.kernel.duty import Duty
-    from redrive.kernel.feature import Belongs, Feature, Members, Need
+    from redrive.kernel.feature import Belongs, Feature, Groups, Members, Need
     from redrive.kernel.joins import Join, NewJoin, as_document, from_document
     from redrive.kernel.ledger import Posting
     from redrive.kernel.machine import Event, Transition
@@ -72,6 +72,7 @@ __all__ = [
     "Feature",
     "FeatureSettings",
     "Finding",
+    "Groups",
     "InvalidInput",
     "Join",
     "Kind",
@@ -150,12 +151,14 @@ _HOMES = {
     "kernel.diagnosis": (
         "Dependency",
         "Finding",
+        "Groups",
         "Level",
     ),
     "kernel.duty": ("Duty",),
     "kernel.feature": (
         "Belongs",
         "Feature",
+        "Groups",
         "Members",
         "Need",
     ),

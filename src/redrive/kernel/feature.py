@@ -62,6 +62,18 @@ class Members:
 
 
 @dataclass(slots=True, frozen=True)
+class Groups:
+    """Ids of a feature that stand for several tasks. ``members`` gets the store and an id by which tasks are filtered;
+    returns the members of which join are meant, None where the id is none of its own. It refuses one of its own that
+    has no tasks, and says where to look instead. ``belongs`` gets the join of a task that carries no feature's name;
+    returns what its members belong to. ``listed``: the command that lists them."""
+
+    members: Callable[[Store, UUID], Awaitable[Members | None]]
+    belongs: Callable[[UUID], Belongs]
+    listed: str
+
+
+@dataclass(slots=True, frozen=True)
 class Feature:
     """What a feature brings. Routes, commands, pages and metrics are given by name: only the process that serves
     them imports them. Functions that get settings get the application's; ``settings.of(OrderSettings)`` are its own."""
@@ -96,32 +108,20 @@ class Feature:
     # Gets the facts of a task; returns what it belongs to, for API, command line and console. Also asked for lists: it
     # looks at nothing else.
     belongs: Callable[[Mapping[str, Any]], Belongs | None] | None = None
-    # Gets the join of a task that carries no feature's name; returns what its members belong to.
-    belongs_by_join: Callable[[UUID], Belongs] | None = None
-    # Gets the store and an id by which tasks are filtered (--batch); returns the members of which join are meant, None
-    # where the id is none of its own. Refuses one of its own that has no tasks, and says where to look instead.
-    members: Callable[[Store, UUID], Awaitable[Members | None]] | None = None
+    groups: Groups | None = None  # its ids that stand for several tasks
     approved: tuple[ApprovedAction, ...] = ()  # its actions that a second operator may have to agree to
     retry_guard: RetryGuard | None = None  # says which of its tasks nobody may retry, and what to do instead
     metrics: str | None = None  # "package.metrics:metrics", FeatureMetrics, for /metrics
-    # "package.checks:check", an async generator that gets the store and yields problems of redrive.ledger.verify: what
-    # ``redrive ledger verify`` proves besides the books.
-    verify: str | None = None
-    # "package.checks:holds", async, gets the store and what money is frozen for; returns why nobody may settle that by
-    # hand, and what to do instead (Withheld), or None.
-    holds: str | None = None
+    # What it does where others ask, by who asks: "package.checks:hook", imported when they do. Of another feature's
+    # name that feature says what it is; "erase" is async, gets the store and a scope, and returns why that cannot be
+    # erased now, and what has to end before (Withheld), or None.
+    hooks: Mapping[str, str] = field(default_factory=dict, hash=False)
     # What kinds begin with that only the feature itself enqueues. On PostgreSQL a step of it writes the same into the
     # table redrive.reserved_kind, by which redrive.enqueue refuses them to producers.
     reserved_kinds: tuple[str, ...] = ()
     # What kinds begin with that no usual number of dead workers fails (TASK_MAX_WORKER_DEATHS): how many deaths in a
     # row do, None where the feature itself bounds them by something else.
     max_deaths: Mapping[str, int | None] = field(default_factory=dict, hash=False)
-    # "package.checks:unheld", gets what money is frozen for; returns Rows that let nothing land while the feature will
-    # settle it itself, or None. Who looks before may be overtaken; these are in the transaction of the money.
-    unheld: str | None = None
-    # "package.checks:erasable", async, gets the store and a scope; returns why that cannot be erased now, and what has
-    # to end before (Withheld), or None.
-    erase_guard: str | None = None
     about: str = ""  # what its commands are for, in a sentence; without it the page of all commands has to import them
     command: str | None = None  # what its commands are called, where not by its name: ``redrive batch``, of "batches"
     tasks: bool = True  # False: no task carries its name, so nobody has to look after such

@@ -21,13 +21,14 @@ from redrive.feature import (
     Rows,
     new_id,
 )
-from redrive.features import load
+from redrive.features import hooks_of
 from redrive.kernel.records import Put, Record
 from redrive.ledger import movements
 from redrive.ledger.accounts import Account, AccountExists, Freeze, check_account
 from redrive.ledger.movements import Movement
 from redrive.ledger.reads import LedgerReads
 from redrive.ledger.store_errors import find_freeze, not_frozen, nothing_frozen
+from redrive.ledger.verify import HOOK
 
 MOST_LABEL = 200
 WINDOW = timedelta(hours=24)  # over which what one person brings and moves is added up
@@ -171,15 +172,14 @@ class Ledger(LedgerReads):
 
     async def _not_held(self, reference: str) -> None:
         """Refuses to settle what a feature will settle itself: it would find less than it has frozen."""
-        for feature in self._session.features:
-            if feature.holds is not None:
-                held = await load(feature.holds)(self._store, movements.check_reference(reference))
-                if held is not None:
-                    raise FreezeHeld(held.why, hint=held.hint)
+        for _, hook in hooks_of(self._session.features, HOOK):
+            held = await hook.holds(self._store, movements.check_reference(reference))
+            if held is not None:
+                raise FreezeHeld(held.why, hint=held.hint)
 
     def _unheld(self, reference: str) -> list[Rows]:
         """Returns the rows by which features refuse the same in the transaction itself."""
-        asked = [load(feature.unheld)(reference) for feature in self._session.features if feature.unheld is not None]
+        asked = [hook.refuse(reference) for _, hook in hooks_of(self._session.features, HOOK)]
         return [rows for rows in asked if rows is not None]
 
     async def _freeze(self, name: str, reference: str) -> Freeze:

@@ -6,12 +6,12 @@ Features bring checks of their own: ``Feature.verify`` names an async generator 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from redrive.feature import Store
-from redrive.features import load
+from redrive.feature import Rows, Store, Withheld
+from redrive.features import hooks_of
 
 if TYPE_CHECKING:
     from redrive.feature import Feature
@@ -29,7 +29,25 @@ class Problem:
     text: str
 
 
-Check = Callable[[Store], AsyncIterator[Problem]]
+HOOK = "ledger"
+
+
+async def _nobody(store: Store, reference: str) -> Withheld | None:
+    """Holds no money."""
+    return None
+
+
+@dataclass(slots=True, frozen=True)
+class LedgerHook:
+    """What a feature that freezes money does for the ledger: ``Feature(hooks={"ledger": "package.checks:hook"})``.
+    ``check`` yields what ``redrive ledger verify`` finds wrong besides the books. ``holds`` gets what money is frozen
+    for; returns why nobody may settle that by hand, and what to do instead. ``refuse`` returns Rows that let nothing
+    land while the feature will settle it itself: who looks before may be overtaken, these are in the transaction of the
+    money."""
+
+    check: Callable[[Store], AsyncIterator[Problem]]
+    holds: Callable[[Store, str], Awaitable[Withheld | None]] = _nobody
+    refuse: Callable[[str], Rows | None] = lambda _: None
 
 
 @dataclass(slots=True)
@@ -70,12 +88,10 @@ async def verify(store: Store, features: Iterable[Feature]) -> Verdict:
             verdict.add(Problem("freeze", row["name"], text))
         for row in await _wrong(store, "wrong_references", after, last):
             verdict.add(Problem("freeze", row["name"], _reference(row)))
-    for feature in features:
-        if feature.verify is not None:
-            verdict.checks.append(feature.name)
-            check: Check = load(feature.verify)
-            async for problem in check(store):
-                verdict.add(problem)
+    for name, hook in hooks_of(features, HOOK):
+        verdict.checks.append(name)
+        async for problem in hook.check(store):
+            verdict.add(problem)
     return verdict
 
 

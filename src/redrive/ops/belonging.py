@@ -15,8 +15,7 @@ def belonging(task: Task, features: Iterable[Feature]) -> Belongs | None:
     """Returns what a task belongs to; None where its feature does not say, or nobody knows any more. One that raises
     must not hide the task."""
     if task.feature is None and task.join_id is not None:
-        said = (one.belongs_by_join(task.join_id) for one in features if one.belongs_by_join is not None)
-        return next(said, None)
+        return next((one.groups.belongs(task.join_id) for one in features if one.groups is not None), None)
     feature = next((one for one in features if one.name == task.feature), None)
     if feature is None or feature.belongs is None or not task.facts:
         return None

@@ -16,7 +16,7 @@ async def members_of(store: Store, features: Iterable[Feature], batch: str) -> M
     """Returns which members are meant; where no feature knows the id, those of the join of that id."""
     wanted = UUID(batch)
     for feature in features:
-        if feature.members is not None and (found := await feature.members(store, wanted)) is not None:
+        if feature.groups is not None and (found := await feature.groups.members(store, wanted)) is not None:
             return found
     return Members(wanted)
 
@@ -31,12 +31,13 @@ async def is_batch(store: Store, features: Iterable[Feature], wanted: UUID) -> b
         return True
 
 
-async def check_members(store: Store, join: str) -> None:
+async def check_members(store: Store, features: Iterable[Feature], join: str) -> None:
     """Refuses a join that nobody knows: "nothing matches" would be taken for good news. One that is not kept any more
     is known by its tasks."""
     if await store.joins([UUID(join)]) or await store.find(Query(join=join, limit=1, brief=True)):
         return
-    raise BatchUnknown(f"there is no batch {join}", hint="redrive batch list names the latest")
+    lists = " or ".join(one.groups.listed for one in features if one.groups is not None)
+    raise BatchUnknown(f"there is no batch {join}", hint=f"{lists} names the latest" if lists else None)
 
 
 async def check_cancel(store: Store, features: Iterable[Feature], batch: str) -> None:

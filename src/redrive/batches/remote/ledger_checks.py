@@ -9,7 +9,7 @@ from uuid import UUID
 from redrive.batches.batch import FEATURE, SETTLED
 from redrive.feature import Rows, Store
 from redrive.kernel.retry_guard import Withheld
-from redrive.ledger.verify import Problem, pieces
+from redrive.ledger.verify import LedgerHook, Problem, pieces
 
 PIECE = 500
 MOST_NAMED = 5
@@ -28,7 +28,7 @@ async def holds(store: Store, reference: str) -> Withheld | None:
     return Withheld(why, f"redrive batch cancel {name} gives back what was not started")
 
 
-def unheld(reference: str) -> Rows | None:
+def refuse(reference: str) -> Rows | None:
     """Returns the row that lets nothing land while a batch has not ended: a retry may begin at the same moment."""
     name = _batch_of(reference)
     return None if name is None else Rows(FEATURE, "remote_unheld", ({"id": name},))
@@ -97,3 +97,6 @@ def _wrong(row: dict[str, Any]) -> str | None:
     if row["state"] in SETTLED and row["settlements"] != row["freezes"]:
         return f"was charged {row['freezes']} times, and settled {row['settlements']} times"
     return None
+
+
+hook = LedgerHook(check, holds, refuse)

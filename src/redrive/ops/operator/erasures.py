@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from redrive.errors import InvalidTransition
-from redrive.features import load
+from redrive.features import hooks_of
 from redrive.kernel.operation import Action
 from redrive.kernel.task import check_text
 from redrive.ops import approvals, erase
@@ -50,9 +50,7 @@ class ErasureService(Service):
 
     async def _refuse_unended(self, scope: str | None) -> None:
         """Refuses where a feature has something about a scope under way, which would not end without what it holds."""
-        for feature in self._session.features if scope is not None else ():
-            if feature.erase_guard is None:
-                continue
-            held = await load(feature.erase_guard)(self._store, check_text(scope, "scope"))
+        for _, guard in hooks_of(self._session.features if scope is not None else (), "erase"):
+            held = await guard(self._store, check_text(scope, "scope"))
             if held is not None:
                 raise InvalidTransition(f"scope {scope} cannot be erased now: {held.why}", hint=held.hint)

@@ -130,7 +130,7 @@ class Session:
             which = replace(which, fingerprint=await self.fingerprint(which.fingerprint))
         if which.join is not None:
             which = await self.meant(which)
-            await check_members(self.store, str(which.join))
+            await check_members(self.store, self.features, str(which.join))
         return which
 
     async def meant(self, which: W) -> W:
