@@ -119,7 +119,7 @@ def test_features_that_are_no_list_of_features(given: Any) -> None:
 
 
 def test_a_name_that_its_module_does_not_have() -> None:
-    with pytest.raises(ConfigError, match=r"redrive\.examples\.orders\.service has no 'Shopp'"):
+    with pytest.raises(ConfigError, match=r"redrive_kit\.examples\.orders\.service has no 'Shopp'"):
         load("redrive_kit.examples.orders.service:Shopp")
 
 
