@@ -19,9 +19,9 @@ from tests.databases import Databases, drop_template
 from tests.first_imports import import_own_share_first
 from tests.new_sqlite_files import at_once, step_by_step
 from tests.proxy import Proxy
-from tests.spent import Spent, pytest_sessionfinish
+from tests.spent import Spent, pytest_runtest_logfinish, pytest_sessionfinish
 
-__all__ = ["pytest_sessionfinish"]
+__all__ = ["pytest_runtest_logfinish", "pytest_sessionfinish"]
 _run = pytest.StashKey[Any]()
 _search_node = pytest.StashKey[Node]()
 _failed = pytest.StashKey[bool]()
