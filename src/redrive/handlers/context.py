@@ -48,7 +48,7 @@ class Runtime(Protocol):
 class Context:
     """One attempt of one task. Safe to use from the handler's own thread or coroutine."""
 
-    __slots__ = ("_done", "_log", "_runtime", "_stop", "_task", "_told", "worker_id")
+    __slots__ = ("_asked_to_stop", "_done", "_log", "_runtime", "_stop", "_task", "worker_id")
 
     def __init__(self, task: Claimed, runtime: Runtime, worker_id: str) -> None:
         self._task = task
@@ -56,7 +56,7 @@ class Context:
         self._stop: StopReason | None = None
         # The handler knows that it has to stop: it has looked, or was interrupted. What it returns from then on is
         # not the end of its work, unless it says so.
-        self._told = False
+        self._asked_to_stop = False
         self._done: Done | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self.worker_id = worker_id
@@ -108,7 +108,7 @@ class Context:
     def stop_reason(self) -> StopReason | None:
         """Why the task should stop; None while it may go on. Looking counts as for ``cancelled``."""
         if self._stop is not None:
-            self._told = True
+            self._asked_to_stop = True
         return self._stop
 
     def done(self, value: Any = None) -> Done:

@@ -30,7 +30,7 @@ class BulkLimit:
     def __init__(self, registry: Registry, queues: tuple[str, ...], signal: LoopSignal) -> None:
         self._queues = queues
         self._signal = signal
-        self._held: Counter[str] = Counter()
+        self._in_calls: Counter[str] = Counter()
         self._full: set[str] = set()  # queues
         kinds = list(registry.handlers.values())
         mixed = {handler.queue for handler in kinds if not handler.bulk}
@@ -42,19 +42,19 @@ class BulkLimit:
 
     def left(self, kind: str) -> int:
         """Returns how many more tasks of a kind may be claimed to fill up a call."""
-        return max(MOST_IN_CALLS - self._held[kind], 0) if kind in self._queue_of else MOST_IN_CALLS
+        return max(MOST_IN_CALLS - self._in_calls[kind], 0) if kind in self._queue_of else MOST_IN_CALLS
 
     def take(self, kind: str, count: int) -> None:
         """Counts tasks that are claimed for calls."""
-        self._held[kind] += count
-        if self._held[kind] >= MOST_IN_CALLS and kind in self._queue_of:
+        self._in_calls[kind] += count
+        if self._in_calls[kind] >= MOST_IN_CALLS and kind in self._queue_of:
             self._full.add(self._queue_of[kind])
 
     def give_back(self, kind: str, count: int) -> None:
         """Counts tasks whose call has ended, or that did not come; there may be more to claim."""
-        self._held[kind] -= count
+        self._in_calls[kind] -= count
         queue = self._queue_of.get(kind)
-        if queue in self._full and self._held[kind] < MOST_IN_CALLS:
+        if queue in self._full and self._in_calls[kind] < MOST_IN_CALLS:
             self._full.discard(queue)
             self._signal.look()
 

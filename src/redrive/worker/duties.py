@@ -149,15 +149,15 @@ class Recovery:
         limits: TimeLimits,
         policy: Callable[[str], Policy],
         feature: str | None = None,
-        told: Sequence[Callable[[Sequence[tuple[str, bool]]], None]] = (),
+        on_recovered: Sequence[Callable[[Sequence[tuple[str, bool]]], None]] = (),
     ) -> None:
-        self._features_told = told
+        self._on_recovered = on_recovered
         self._feature = feature
         self._policy = policy
         self._leases_at_once = leases_at_once
         self._report = report
         self._limits = limits
-        self._told: set[tuple[UUID, UUID]] = set()  # leases whose end is refused: each is told of once
+        self._refusals_reported: set[tuple[UUID, UUID]] = set()  # leases whose end is refused: each is told of once
 
     async def run(self, store: Store, worker_id: str, stopping: Callable[[], bool]) -> None:
         at_once = self._leases_at_once
@@ -200,12 +200,12 @@ class Recovery:
             if lease.id not in applied.lost:
                 instead, limit = applied.instead.get(lease.id), self._passed_limit(lease)
                 self._report.recovered(lease, transition, instead, limit, tasks.get(lease.id))
-            elif lease.id in applied.refused and (lease.id, lease.token) not in self._told:
+            elif lease.id in applied.refused and (lease.id, lease.token) not in self._refusals_reported:
                 self._report.not_recovered(lease, applied.refused[lease.id])
-                self._told.add((lease.id, lease.token))
+                self._refusals_reported.add((lease.id, lease.token))
         self._report.flush()
         taken = [(one.kind, self._passed_limit(one) is not None) for one in leases if one.id not in applied.lost]
-        for tell in self._features_told if taken else ():
+        for tell in self._on_recovered if taken else ():
             tell(taken)
 
     def _passed_limit(self, lease: ExpiredLease) -> float | None:

@@ -46,13 +46,13 @@ def origin_of(
     body = inspect.unwrap(body_of(function))
     code = getattr(body, "__code__", None)
     module = getattr(body, "__module__", None)
-    shown = "__main__" if module == "__mp_main__" else module
+    public_module = "__main__" if module == "__mp_main__" else module
     given = [text for task in tasks for text in (task.payload, task.memo)]
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if isinstance(code, CodeType) else ()
     return Origin(
         module,
         code if isinstance(code, CodeType) else None,
-        f"{shown}:{getattr(body, '__qualname__', name_of(body))}",
+        f"{public_module}:{getattr(body, '__qualname__', name_of(body))}",
         Payload(*given, declared=parameters),
         replace(rules, on_error=log_rule_error),
         deterministic,

@@ -68,8 +68,8 @@ class _Returned:
             return
         now = time.monotonic()
         with suppress(OSError):  # nothing is there
-            told = os.read(self._pipe[0], 4096)
-            self._ended |= {pid: now for (pid,) in struct.iter_unpack("i", told)}
+            data = os.read(self._pipe[0], 4096)
+            self._ended |= {pid: now for (pid,) in struct.iter_unpack("i", data)}
         for pid in [pid for pid, at in self._ended.items() if now - at >= REAP_AFTER_S]:
             del self._ended[pid]
             with suppress(OSError):  # whoever forked has asked for it

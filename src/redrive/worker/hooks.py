@@ -56,7 +56,7 @@ class Hooks:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = False
-        self._told: dict[str, float] = {}
+        self._log_again_at: dict[str, float] = {}
         self.dropped = 0
         self.raised = 0
 
@@ -179,8 +179,8 @@ class Hooks:
 
     def _say(self, about: str, text: str, *args: object, error: BaseException | None = None) -> None:
         now = time.monotonic()
-        if now >= self._told.get(about, 0.0):
-            self._told[about] = now + TELL_EVERY_S
+        if now >= self._log_again_at.get(about, 0.0):
+            self._log_again_at[about] = now + TELL_EVERY_S
             logger.warning(text, *args, exc_info=error, extra={"event": "hook.trouble"})
 
 

@@ -141,8 +141,8 @@ class Announcer:
         if not self._started:
             return
         counts = {name: getattr(self._health, name) for name in ("completed", "requeued", "failed", "cancelled")}
-        told = ", ".join(f"{n} {name}" for name, n in counts.items())
-        self._say("worker.stopped", f"{self._worker_id} stopped: {told}", **counts)
+        totals = ", ".join(f"{n} {name}" for name, n in counts.items())
+        self._say("worker.stopped", f"{self._worker_id} stopped: {totals}", **counts)
 
     def died(self, error: BaseException) -> None:
         """Logs ``worker.died``, as a line and as a record of ``logging``: whoever runs the worker beside other things

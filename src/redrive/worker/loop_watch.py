@@ -68,14 +68,14 @@ class LoopWatch:
         """Waits until the loop is free again, and says how long it was held and by what; also before that, where it
         takes long."""
         if not answered.wait(STILL_AFTER_S - HELD_AFTER_S):
-            self._say(f"{holder.told} has held the event loop for {STILL_AFTER_S:g} s, and still does", holder, None)
+            self._say(f"{holder.label} has held the event loop for {STILL_AFTER_S:g} s, and still does", holder, None)
         while not answered.wait(1.0):
             if self._stopped.is_set() or loop.is_closed():
                 return
         seconds = time.monotonic() - asked
         late = holder.passed(time.monotonic())
         past = "" if late is None else f", past its timeout of {late:g} s"
-        self._say(f"{holder.told} held the event loop for {seconds:.1f} s{past}", holder, seconds)
+        self._say(f"{holder.label} held the event loop for {seconds:.1f} s{past}", holder, seconds)
         if holder.task_id is not None:
             at = datetime.now(UTC).isoformat()
             block = LoopBlock(holder.task_id, holder.kind, self._worker_id, at, round(seconds, 1), holder.where, late)
@@ -104,7 +104,7 @@ class _Holder:
         self._run = run
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         if self.task_id is None:
             return f"code that no handler has called itself ({self.where})"
         return f"{self.kind} {self.task_id} ({self.where})"

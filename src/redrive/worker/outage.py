@@ -43,7 +43,7 @@ class Outage:
         self._back = asyncio.Event()
         self._unsaid: str | None = None
         self._disturbed_since: float | None = None
-        self._said = 0.0
+        self._logged_at = 0.0
         self._failed_at = 0.0
         self._returned_at = float("-inf")
         self._flaps = 0
@@ -66,7 +66,7 @@ class Outage:
         elif self._unsaid is not None:
             self._unsaid = None
             self._broke(now, error.message)
-        elif now - self._said >= REMIND_EVERY_S:
+        elif now - self._logged_at >= REMIND_EVERY_S:
             self._still(now, error.message)
         if now >= self._next_try:
             spread = random.random()  # noqa: S311 (spreads a fleet's reconnects; no secret)
@@ -129,7 +129,7 @@ class Outage:
         if self._disturbed_since is None:
             self._disturbed_since = now
             self._say(logging.WARNING, "store.unavailable", "contact with the store comes and goes: %s", why)
-        elif now - self._said >= REMIND_EVERY_S:
+        elif now - self._logged_at >= REMIND_EVERY_S:
             self._still(now, why)
 
     def _still(self, now: float, why: str) -> None:
@@ -149,5 +149,5 @@ class Outage:
         )
 
     def _say(self, level: int, event: str, message: str, *args: object) -> None:
-        self._said = time.monotonic()
+        self._logged_at = time.monotonic()
         logger.log(level, message, *args, extra={"event": event, "worker_id": self._worker_id})

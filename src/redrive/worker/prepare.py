@@ -146,8 +146,8 @@ def unhandled_limits(registry: Registry, settings: Settings) -> list[str]:
     for name, limited in maps.items():
         for kind in sorted(kind for kind in limited if registry.known(kind) is None):
             close = difflib.get_close_matches(kind, [*registry.handlers, *registry.declared], 1)
-            meant = f"did you mean {close[0]}?" if close else "is it another application's?"
-            found.append(f"{name} limits {kind}, which no handler here has: {meant}")
+            guess = f"did you mean {close[0]}?" if close else "is it another application's?"
+            found.append(f"{name} limits {kind}, which no handler here has: {guess}")
     return found
 
 

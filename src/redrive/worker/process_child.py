@@ -68,7 +68,7 @@ def _remake(kind: type[Verdict], args: tuple[Any, ...], values: dict[str, Any]) 
 
 # An exception is unpickled by calling its class with its text, which is not what these take.
 for _kind in (Snooze, Retry, Fail, Done, Cancel):
-    copyreg.pickle(_kind, lambda said: (_remake, (type(said), said.args, vars(said))))
+    copyreg.pickle(_kind, lambda verdict: (_remake, (type(verdict), verdict.args, vars(verdict))))
 
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -27,10 +27,10 @@ def _left_by(worker: int) -> set[int]:
     while True:
         ready, _, _ = select.select([0, *dead], [], [])
         # What it has said is read before its death counts.
-        told = os.read(0, 65_536) if 0 in ready else b""
-        if not told:
+        data = os.read(0, 65_536) if 0 in ready else b""
+        if not data:
             return groups
-        *lines, rest = (rest + told).split(b"\n")
+        *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
 

@@ -99,12 +99,12 @@ async def readiness(
         dependencies = [replace(each, ok=False, detail=unknown, blocks=False) for each in seen.dependencies]
     now = datetime.now(UTC)
     reasons = [problem, *(each.problem(now) for each in dependencies if each.blocks)]
-    said = [reason for reason in reasons if reason is not None]
+    problems_found = [reason for reason in reasons if reason is not None]
     if worker is not None:
-        said += problems(worker)
-    told = [seen.of(f"store:{name}", one, now) for name, one in zip(others, away, strict=True)]
-    known = [_store(problem, now, reach, seen), *_listener(reach, now, seen), *told, *dependencies]
-    return {"ready": not said, "reasons": said, "dependencies": [_shown(each, now) for each in known]}
+        problems_found += problems(worker)
+    connections = [seen.of(f"store:{name}", one, now) for name, one in zip(others, away, strict=True)]
+    known = [_store(problem, now, reach, seen), *_listener(reach, now, seen), *connections, *dependencies]
+    return {"ready": not problems_found, "reasons": problems_found, "dependencies": [_as_json(each, now) for each in known]}
 
 
 def problems(worker: Worker) -> list[str]:
@@ -135,7 +135,7 @@ def _listener(reach: Reach, now: datetime, seen: LastSeen) -> list[Dependency]:
     return [seen.of("listener", None if reach.listening else "hints do not arrive: work is found by polling", now)]
 
 
-def _shown(dependency: Dependency, now: datetime) -> dict[str, Any]:
+def _as_json(dependency: Dependency, now: datetime) -> dict[str, Any]:
     last = dependency.last_success
     return {
         "name": dependency.name,

@@ -46,8 +46,8 @@ class Lifespan:
             return f"it has run for {self._time:.0f} s"
         if claimed >= self._jobs:
             return f"it has run {claimed} tasks"
-        if self._memory is not None and (held := memory_held() / MEGABYTE) > self._memory:
-            return f"it holds {held:.0f} MB of memory, more than {self._memory:g}"
+        if self._memory is not None and (megabytes := memory_held() / MEGABYTE) > self._memory:
+            return f"it holds {megabytes:.0f} MB of memory, more than {self._memory:g}"
         return None
 
     def _plan(self) -> None:

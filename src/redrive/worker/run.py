@@ -136,7 +136,7 @@ class Run:
             and all(mate.stop is not None or mate.settled for mate in mates)
         ):
             for mate in mates:
-                mate.context._told = True
+                mate.context._asked_to_stop = True
             self.future.cancel()
 
     def note_shutdown(self) -> None:

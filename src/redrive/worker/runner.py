@@ -177,11 +177,11 @@ class Runner:
         finished."""
         if isinstance(value, Verdict):
             return outcome_of(value, handler, run.task)
-        said = run.context._done
-        if said is not None:
-            return outcome_of(said.value if value is None else value, handler, run.task)
+        done = run.context._done
+        if done is not None:
+            return outcome_of(done.value if value is None else value, handler, run.task)
         # A task that its own transaction has completed is completed; of one that was given up, this is what it said.
-        if run.stop is not None and run.context._told and not run.settled:
+        if run.stop is not None and run.context._asked_to_stop and not run.settled:
             return stopped(run)
         return outcome_of(value, handler, run.task)
 
@@ -197,10 +197,10 @@ class Runner:
             run.note_shutdown()
         # However a handler that was told to stop puts it, it stopped because it was told to: a thread has no other way
         # than an exception of its own, and a shutdown must not cost an attempt. Of what is settled, it is only told.
-        told = run.context._told and not run.settled
-        if run.stop is not None and (told or isinstance(error, asyncio.CancelledError)):
-            said = run.context._done
-            return stopped(run) if said is None else outcome_of(said, handler, run.task)
+        asked = run.context._asked_to_stop and not run.settled
+        if run.stop is not None and (asked or isinstance(error, asyncio.CancelledError)):
+            done = run.context._done
+            return stopped(run) if done is None else outcome_of(done, handler, run.task)
         if isinstance(error, ProcessDied):
             died = failure(ErrorCode.EXECUTION_FAILED, "process_died", str(error), where=run.task.kind, public=True)
             return Failed(died)

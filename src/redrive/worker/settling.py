@@ -26,37 +26,6 @@ from redrive.worker.runner import failed_unexpectedly
 from redrive.worker.state import WorkerState
 
 
-class Decisions:
-    """Turns the outcome of an attempt into the transition of its task, under the terms of one worker."""
-
-    def __init__(self, config: WorkerConfig) -> None:
-        self._worker_id = config.id
-        self._backoff = config.settings.backoff
-        self._tries = config.options.tries
-
-    def decide(self, run: Run, outcome: Outcome) -> Transition:
-        task = run.task
-        policy = run.handler.policy if run.handler is not None else Policy(backoff=self._backoff)
-        if type(outcome) is Completed:
-            done = complete(task.id, task.token, outcome.result, policy, self._worker_id, run.ms, task.feature)
-            if task.join is not None:
-                done.join = task.join
-            return done
-        bounds = [one for one in (self._tries, policy.tries) if one is not None]
-        allowed = min(task.max_attempts, *bounds) if bounds else task.max_attempts
-        lease = Lease(task.id, task.token, task.attempt, allowed, self._worker_id, run.ms, task.feature, task.join)
-        decided: Transition | None
-        try:
-            decided = settle(lease, outcome, policy, random.random())  # noqa: S311 (jitter)
-        except RedriveError as error:  # a snooze whose state cannot be stored
-            return settle(lease, Fail(error.code, error.message), policy, 0.0)
-        except Exception as error:  # and one whose state cannot even be read
-            return settle(lease, failed_unexpectedly(run, error), policy, 0.0)
-        if decided is None:  # a Verdict that is none of ours
-            return settle(lease, failed_unexpectedly(run, TypeError()), policy, 0.0)
-        return decided
-
-
 MOST_SETTLED_PER_CALL = 2000
 LAST_SETTLE_PATIENCE_S = 15.0
 HAND_BACK_PATIENCE_S = 5.0
@@ -82,7 +51,9 @@ class Settling:
     def __init__(
         self, config: WorkerConfig, store: Store, state: WorkerState, report: Report, due_in: Callable[[float], None]
     ) -> None:
-        self.decide = Decisions(config).decide
+        self._worker_id = config.id
+        self._backoff = config.settings.backoff
+        self._tries = config.options.tries
         self._grace = config.settings.grace_ms / 1000  # what handlers have to end, in seconds
         # One that stops when nothing is left does not wait for its store with nothing in its hands, and looks again
         # after each settlement: a claim of the same call need not see what that made ready.
@@ -109,6 +80,29 @@ class Settling:
     def add(self, run: Run, outcome: Outcome) -> None:
         """Decides what becomes of the task; that goes out with the next call."""
         self.unsettled.append((run, self.decide(run, outcome)))
+
+    def decide(self, run: Run, outcome: Outcome) -> Transition:
+        """Returns what the state machine makes of the outcome of an attempt."""
+        task = run.task
+        policy = run.handler.policy if run.handler is not None else Policy(backoff=self._backoff)
+        if type(outcome) is Completed:
+            done = complete(task.id, task.token, outcome.result, policy, self._worker_id, run.ms, task.feature)
+            if task.join is not None:
+                done.join = task.join
+            return done
+        bounds = [one for one in (self._tries, policy.tries) if one is not None]
+        allowed = min(task.max_attempts, *bounds) if bounds else task.max_attempts
+        lease = Lease(task.id, task.token, task.attempt, allowed, self._worker_id, run.ms, task.feature, task.join)
+        decided: Transition | None
+        try:
+            decided = settle(lease, outcome, policy, random.random())  # noqa: S311 (jitter)
+        except RedriveError as error:  # a snooze whose state cannot be stored
+            return settle(lease, Fail(error.code, error.message), policy, 0.0)
+        except Exception as error:  # and one whose state cannot even be read
+            return settle(lease, failed_unexpectedly(run, error), policy, 0.0)
+        if decided is None:  # a Verdict that is none of ours
+            return settle(lease, failed_unexpectedly(run, TypeError()), policy, 0.0)
+        return decided
 
     def take(self) -> Settlements:
         settlements, self.unsettled = self.unsettled[:MOST_SETTLED_PER_CALL], self.unsettled[MOST_SETTLED_PER_CALL:]

@@ -28,7 +28,7 @@ SUPERVISED_VARIABLE = "REDRIVE_SUPERVISED"
 class Child:
     """A worker process by the name of its worker. ``ended`` has its exit code when it is over."""
 
-    def __init__(self, name: str, generation: int, process: asyncio.subprocess.Process, told: int) -> None:
+    def __init__(self, name: str, generation: int, process: asyncio.subprocess.Process, read_end: int) -> None:
         self.name = name
         self.generation = generation
         self.process = process
@@ -37,7 +37,7 @@ class Child:
         self.why = ""
         self.pipe: Pipe | None = None
         self.seen_off: asyncio.Task[int] | None = None
-        self._listening = asyncio.create_task(self._listen(os.fdopen(told, "rb", buffering=0)), name="redrive-child")
+        self._listening = asyncio.create_task(self._listen(os.fdopen(read_end, "rb", buffering=0)), name="redrive-child")
         self.ended = asyncio.create_task(self._wait(), name="redrive-child-end")
 
     def drain(self) -> None:
@@ -58,10 +58,10 @@ class Child:
         self._listening.cancel()
         return code
 
-    async def _listen(self, told: FileIO) -> None:
+    async def _listen(self, pipe: FileIO) -> None:
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), told
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
         )
         try:
             while line := await reader.readline():
@@ -69,8 +69,8 @@ class Child:
         finally:
             transport.close()
 
-    def _hear(self, said: str) -> None:
-        what, _, why = said.partition(" ")
+    def _hear(self, line: str) -> None:
+        what, _, why = line.partition(" ")
         if what == CLAIMING:
             self.claiming.set()
         elif what == SPENT:
@@ -79,8 +79,8 @@ class Child:
 
 
 async def start_child(command: Sequence[str], name: str, generation: int, pipe: Pipe | None) -> Child:
-    """Starts a worker process. ``pipe``: through which it tells what it counts."""
-    told, tells = os.pipe()
+    """Starts a worker process. ``pipe``: through which it write_end what it counts."""
+    read_end, write_end = os.pipe()
     given: Mapping[str, str] = {} if pipe is None else pipe.environment
     try:
         # A session of its own: Ctrl-C in a terminal reaches the supervisor only, and comes from it once.
@@ -88,17 +88,17 @@ async def start_child(command: Sequence[str], name: str, generation: int, pipe: 
             *command,
             stdin=asyncio.subprocess.PIPE,
             start_new_session=True,
-            pass_fds=(tells, *(() if pipe is None else pipe.passed)),
-            env={**os.environ, SUPERVISED_VARIABLE: str(tells), **given},
+            pass_fds=(write_end, *(() if pipe is None else pipe.passed)),
+            env={**os.environ, SUPERVISED_VARIABLE: str(write_end), **given},
         )
     except BaseException:
-        os.close(told)
+        os.close(read_end)
         raise
     finally:
-        os.close(tells)
+        os.close(write_end)
     if pipe is not None:
         pipe.begin()
-    return Child(name, generation, process, told)
+    return Child(name, generation, process, read_end)
 
 
 __all__ = ["SUPERVISED_VARIABLE", "Supervisor"]

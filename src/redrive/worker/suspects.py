@@ -104,8 +104,8 @@ class Suspects:
     def _others(self, run: Run) -> bool:
         """Returns whether the death of this worker would meet another task: one that runs, and one that has ended or
         is handed back, as long as the store has not heard of it."""
-        held = any(other is not run for other in self._runs.values())
-        return held or any(other.awaited for other in self._runs.everything() if other is not run)
+        others_run = any(other is not run for other in self._runs.values())
+        return others_run or any(other.awaited for other in self._runs.everything() if other is not run)
 
     async def _note(self, run: Run, *, waits: bool) -> bool:
         """Tells the store that it waits, and that it does so no more, unless it was never told. False when the store

@@ -73,8 +73,8 @@ class Worker:
         notes = HandlerNotes(store, config.id)
         expected = [(handler.queue, kind) for kind, handler in config.registry.handlers.items()]
         self.hooks = hooks
-        told = (log, state.health, state.counters, notes, expected)
-        self.report = Report(*told) if hooks is None else HookedReport(hooks, config.id, *told)
+        parts = (log, state.health, state.counters, notes, expected)
+        self.report = Report(*parts) if hooks is None else HookedReport(hooks, config.id, *parts)
         self.announce = Announcer(config, state, log)
         self._preparation = Preparation(store, config.registry, config.settings, declared, config.options.queues)
         self.duties = by_name(
