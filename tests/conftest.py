@@ -36,7 +36,7 @@ ALSO_ON_POSTGRES = {
     "metrics": ("test_fleet.py",),
     "ops": ("test_operator.py", "test_audit_chain.py", "test_erase_everywhere.py"),
     "tracing": ("test_ways_in.py",),
-    "worker": ("test_outcomes.py", "test_own_statements.py", "test_after_the_block.py", "test_bad_rows.py"),
+    "worker": ("test_outcomes.py", "test_transaction_errors.py", "test_transaction_block.py", "test_bad_rows.py"),
 }
 # In CI, too: statements of PostgreSQL were wrong that nothing else showed.
 IN_CI_ON_POSTGRES = {

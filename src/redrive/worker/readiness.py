@@ -104,7 +104,11 @@ async def readiness(
         problems_found += problems(worker)
     connections = [seen.of(f"store:{name}", one, now) for name, one in zip(others, away, strict=True)]
     known = [_store(problem, now, reach, seen), *_listener(reach, now, seen), *connections, *dependencies]
-    return {"ready": not problems_found, "reasons": problems_found, "dependencies": [_as_json(each, now) for each in known]}
+    return {
+        "ready": not problems_found,
+        "reasons": problems_found,
+        "dependencies": [_as_json(each, now) for each in known],
+    }
 
 
 def problems(worker: Worker) -> list[str]:

@@ -25,7 +25,6 @@ from redrive.worker.run import Run
 from redrive.worker.runner import failed_unexpectedly
 from redrive.worker.state import WorkerState
 
-
 MOST_SETTLED_PER_CALL = 2000
 LAST_SETTLE_PATIENCE_S = 15.0
 HAND_BACK_PATIENCE_S = 5.0

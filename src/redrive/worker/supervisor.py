@@ -37,7 +37,9 @@ class Child:
         self.why = ""
         self.pipe: Pipe | None = None
         self.seen_off: asyncio.Task[int] | None = None
-        self._listening = asyncio.create_task(self._listen(os.fdopen(read_end, "rb", buffering=0)), name="redrive-child")
+        self._listening = asyncio.create_task(
+            self._listen(os.fdopen(read_end, "rb", buffering=0)), name="redrive-child"
+        )
         self.ended = asyncio.create_task(self._wait(), name="redrive-child-end")
 
     def drain(self) -> None:
