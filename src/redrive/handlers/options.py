@@ -74,11 +74,11 @@ class KindOptions(TypedDict, total=False):
 def check_options(options: Given) -> Given:
     """Returns the options, or refuses names that are none."""
     known = EnqueueOptions.__annotations__
-    unknown = [name for name in options if name not in known]
-    if unknown:
-        close = difflib.get_close_matches(unknown[0], known, 1)
+    if not options.keys() <= known.keys():
+        unknown = next(name for name in options if name not in known)
+        close = difflib.get_close_matches(unknown, known, 1)
         raise InvalidInput(
-            f"there is no enqueue option {unknown[0]!r}",
+            f"there is no enqueue option {unknown!r}",
             hint=f"did you mean {close[0]}?" if close else f"options are: {', '.join(known)}",
         )
     return options
