@@ -38,6 +38,7 @@ async def good(now: datetime) -> None:
     await whole.enqueue({"a": 1})
     order.enqueue_sync(order=Order(id=1))
     app.sync.enqueue("SEND", {"to": "x"}, delay=3, connection=None)
+    await app.enqueue("SEND", {"to": "x"}, delay=3, priority=1, connection=None, on=None)
 
 
 async def brought_by_features(now: datetime) -> None:
@@ -82,8 +83,10 @@ async def too_many(now: datetime) -> None:
     send.enqueue_sync("a", 1, now)  # E: call-arg
 
 
-def wrong_options() -> None:
+async def wrong_options() -> None:
     send.options(dealy=60)  # E: call-arg
     send.options(delay="60")  # E: arg-type
     app.sync.enqueue("SEND", {}, key="x")  # E: call-arg
     app.sync.enqueue("SEND", {}, priority="x")  # E: arg-type
+    await app.enqueue("SEND", {}, key="x")  # E: call-arg
+    await app.enqueue("SEND", {}, priority="x")  # E: arg-type

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import keyword
@@ -298,6 +299,8 @@ def test_options_are_checked_where_they_are_given() -> None:
         send.options(prioritty=1)  # type: ignore[call-arg]
     with pytest.raises(InvalidInput, match="no enqueue option 'key'"):
         app.sync.enqueue("SEND", {}, key="x")  # type: ignore[call-arg]
+    with pytest.raises(InvalidInput, match="did you mean delay"):
+        asyncio.run(app.enqueue("SEND", {}, dealy=1))  # type: ignore[call-arg]
 
 
 def test_the_types_are_really_tried() -> None:
