@@ -22,7 +22,7 @@ LOOK_AT_MEMORY_EVERY_S = 1.0
 MEGABYTE = 1 << 20
 
 
-class Lifespan:
+class ProcessLimits:
     """The limits of one worker process. ``spread``: it ends by up to that part earlier, by chance, so that processes
     which began together do not end together."""
 
@@ -39,8 +39,8 @@ class Lifespan:
         self._ends = time.monotonic() + self._time
         self._plan()
 
-    def over(self, claimed: int = 0) -> str | None:
-        """Returns why it is enough; None while it is not."""
+    def reached(self, claimed: int = 0) -> str | None:
+        """Returns which limit is reached, in words; None while none is."""
         self._plan()
         if time.monotonic() >= self._ends:
             return f"it has run for {self._time:.0f} s"
@@ -68,7 +68,7 @@ def without_limits(options: Options) -> Options:
 
 
 @contextlib.asynccontextmanager
-async def relieved(state: WorkerState, options: Options, pipe: int) -> AsyncIterator[None]:
+async def supervised(state: WorkerState, options: Options, pipe: int) -> AsyncIterator[None]:
     """Tells the supervisor, within the block, how the worker is. ``options`` has its limits, ``pipe`` is where the
     supervisor listens."""
     os.set_inheritable(pipe, False)  # or a handler's own process would keep it open
@@ -77,7 +77,7 @@ async def relieved(state: WorkerState, options: Options, pipe: int) -> AsyncIter
         with contextlib.suppress(OSError):  # the supervisor is gone, and its end is heard elsewhere
             os.write(pipe, what.encode() + b"\n")
 
-    watching = asyncio.create_task(_watch(state, Lifespan(options, spread=SPREAD), tell), name="redrive-relief")
+    watching = asyncio.create_task(_watch(state, ProcessLimits(options, spread=SPREAD), tell), name="redrive-limits")
     try:
         yield
     finally:
@@ -87,10 +87,10 @@ async def relieved(state: WorkerState, options: Options, pipe: int) -> AsyncIter
         os.close(pipe)
 
 
-async def _watch(state: WorkerState, lifespan: Lifespan, tell: Callable[[str], None]) -> None:
+async def _watch(state: WorkerState, limits: ProcessLimits, tell: Callable[[str], None]) -> None:
     await state.lifecycle.claiming.wait()
     tell(CLAIMING)
-    lifespan.begin()
-    while (why := lifespan.over(state.runs.claimed)) is None:  # noqa: ASYNC110 (nobody tells of memory and time)
+    limits.begin()
+    while (why := limits.reached(state.runs.claimed)) is None:  # noqa: ASYNC110 (nobody tells of memory and time)
         await asyncio.sleep(LOOK_EVERY_S)
     tell(f"{SPENT} {why}")

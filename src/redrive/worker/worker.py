@@ -31,7 +31,7 @@ from redrive.worker.liveness import Liveness
 from redrive.worker.loop_watch import LoopWatch
 from redrive.worker.pools import Shortage
 from redrive.worker.prepare import Preparation, preload, prepare
-from redrive.worker.recycling import Lifespan
+from redrive.worker.recycling import ProcessLimits
 from redrive.worker.report import Report
 from redrive.worker.runner import HandlerPools, Runner
 from redrive.worker.settling import Call, Settling, end
@@ -110,7 +110,7 @@ class Worker:
         state.outage.on_back = self.ticker.due_now
         self._loop_watch = LoopWatch(config.id, self.report.blocked, state.counters.lags.note)
         self._at_once = self.options.concurrency // (2 if self.options.concurrency >= CLAIM_BY_HALVES_FROM else 1)
-        self._lifespan = Lifespan(self.options.with_values(max_jobs=None))  # those are counted when it claims
+        self._limits = ProcessLimits(self.options.with_values(max_jobs=None))  # those are counted when it claims
         self._signal = state.signal
         self._hints = state.hints
         self._empty = False
@@ -268,16 +268,16 @@ class Worker:
     # -- the hot loop ----------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        lifespan = self._lifespan
-        lifespan.begin()
+        limits = self._limits
+        limits.begin()
         answered: tuple[Call, Cycle] | None = None
         while not self._gave_up and (answered is not None or not await self._finished()):
             if answered is None:
                 await self.attempts.suspects.start_if_alone()  # no claim is under way that could bring others
-                await self._wait(lifespan.next_look)
+                await self._wait(limits.next_look)
             if self._broken is not None:
                 raise self._broken
-            if time.monotonic() >= lifespan.next_look and (why := lifespan.over()) is not None:
+            if time.monotonic() >= limits.next_look and (why := limits.reached()) is not None:
                 self._had_enough(why)
             call = self._next_call()
             if answered is not None:

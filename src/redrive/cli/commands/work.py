@@ -39,7 +39,7 @@ from redrive.observe.logs import choose_style, configure
 from redrive.worker.config import worker_id as make_worker_id
 from redrive.worker.hand_over import HandOver
 from redrive.worker.liveness import session_ends
-from redrive.worker.recycling import relieved, without_limits
+from redrive.worker.recycling import supervised, without_limits
 from redrive.worker.supervisor import SUPERVISED_VARIABLE, Supervisor
 
 logger = logging.getLogger("redrive.cli")
@@ -192,10 +192,10 @@ async def _work(loaded: Loaded, job: WorkerStart, port: Port | None, pipe: int |
                 await warn_of_unknown_queues(app, options.queues, served.name)
         worker = app.worker(served.bound(), options, on=served.name)
         serving = nullcontext() if port is None else port.of_worker(app, worker, served)
-        relief = nullcontext() if pipe is None else relieved(worker.state, job.options, pipe)
+        supervision = nullcontext() if pipe is None else supervised(worker.state, job.options, pipe)
         drain = None if pipe is None else worker.drain
         with stopping(ending(worker), drain=drain), serving, told_to_supervisor(app, worker):
-            async with relief:
+            async with supervision:
                 await run_worker(worker)
         summary = {name: value for name, value in worker.health.as_dict().items() if name != "extra"}
         return 0, summary | {"running": len(worker.runs)}
