@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from redrive.kernel.circuit import CircuitRow
     from redrive.kernel.commit import Commit
     from redrive.kernel.machine import ExpiredLease, Transition
-    from redrive.kernel.meter import Meter
     from redrive.kernel.reactions import Reactions
     from redrive.kernel.retry_guard import Guards
     from redrive.kernel.series import TallySheet
+    from redrive.kernel.spread import Meter
     from redrive.kernel.task import Claimed, State
 
 # What reads ask for and return is part of the port, for those who have a store.

@@ -17,7 +17,6 @@ from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.feature import Feature
 from redrive.kernel.figures import Figures
 from redrive.kernel.machine import ExpiredLease, Transition
-from redrive.kernel.meter import Meter
 from redrive.kernel.ports.reads import NO_CAPS
 from redrive.kernel.ports.store import (
     Beat,
@@ -33,6 +32,7 @@ from redrive.kernel.ports.store import (
     Wake,
 )
 from redrive.kernel.retention import DEFAULTS, Retention
+from redrive.kernel.spread import Meter
 from redrive.stores.features import Features
 from redrive.stores.metered import metered
 from redrive.stores.schema import index_names
