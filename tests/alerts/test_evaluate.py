@@ -31,8 +31,7 @@ from redrive.ops.alerts.answers import ask
 from redrive.ops.alerts.evaluate import Evaluator
 from redrive.ops.alerts.findings import Watched
 from redrive.ops.alerts.look import BOOK, COLLECTION, load
-from redrive.ops.alerts.messages import Place, Wording
-from redrive.ops.alerts.start import start_command
+from redrive.ops.alerts.messages import Place, Wording, start_command
 from redrive.ops.doctor import FOLLOWS, examine
 from redrive.ops.duties import duties_of
 from redrive.settings import Settings, Triage

@@ -27,8 +27,7 @@ from redrive.kernel.ports.store import Heartbeat
 from redrive.kernel.series import Tally, TallySheet, write
 from redrive.ops.alerts.evaluate import Evaluator
 from redrive.ops.alerts.findings import Watched
-from redrive.ops.alerts.look import load
-from redrive.ops.alerts.service import look_at_all
+from redrive.ops.alerts.look import load, look_at_all
 from redrive.ops.doctor import examine
 from redrive.ops.fleet_metrics import samples_of
 from redrive.settings import load_settings

@@ -664,7 +664,7 @@ class TestWokenByHttp:
             return ()
 
         async with served(app) as client:
-            monkeypatch.setattr("redrive.ops.operation_runner.has_work", flaky)
+            monkeypatch.setattr("redrive.ops.operations.drive.has_work", flaky)
             assert (await self.run(client))["drained"] and asked > 1
 
     async def test_runs_leave_nothing_behind(self, app: App) -> None:

@@ -18,8 +18,8 @@ from redrive.kernel.task import State
 from redrive.ops import approvals
 from redrive.ops.access import Caller, Role
 from redrive.ops.allowance import Rule
-from redrive.ops.operation_runner import drive
-from redrive.ops.policy import Policy
+from redrive.ops.operations.drive import drive
+from redrive.ops.operator.session import Policy
 from tests.batches.conftest import drain
 
 pytestmark = pytest.mark.anyio

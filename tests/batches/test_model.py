@@ -13,7 +13,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.outcome import Completed, Outcome, Retry
 from redrive.kernel.task import Claimed, NewTask, State
-from redrive.ops.operation_runner import drive
+from redrive.ops.operations.drive import drive
 from redrive_kit.conformance.harness import TERMINAL
 from tests.batches.conftest import make_app
 from tests.batches.test_batches import service

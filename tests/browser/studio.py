@@ -23,7 +23,8 @@ from redrive.kernel.series import Tally
 from redrive.observe.logs import TaskLog
 from redrive.ops.access import Caller, Role
 from redrive.ops.alerts.evaluate import Evaluator
-from redrive.ops.failed import failures
+from redrive.ops.failures import parse_filter
+from redrive.ops.operations.lifecycle import How
 from redrive.settings import Options, load_settings
 from tests.browser.catalogue import add_catalogue, furnish_catalogue, with_catalogue
 from tests.browser.farm import add_farm, furnish_farm, with_farm
@@ -88,10 +89,10 @@ async def furnish(made: App, file: Path, size: int = 20) -> None:
     await _work(made)
     operator = await made.operator(Caller("ann", Role.ADMIN))
     begin = operator.operations.begin
-    voices, canary = failures(kind="VOICE_SYNTH"), Canary(5, 80.0)
-    await begin(Action.RETRY, voices, reason="the voice farm is back", rate=20.0, canary=canary)
+    voices, canary = parse_filter(kind="VOICE_SYNTH"), Canary(5, 80.0)
+    await begin(Action.RETRY, voices, reason="the voice farm is back", how=How(20.0, canary))
     outage, fixed = "after the storage outage", "new storage credentials"
-    await begin(Action.RETRY, failures(), reason=outage, rate=50.0, stop_on_return=True, fixed=fixed, idempotent=True)
+    await begin(Action.RETRY, parse_filter(), reason=outage, how=How(50.0, None, True, fixed, True))
     await _work(made, seconds=3)
     await operator.control.pause("kind", "VIDEO_GEN", "the model is overloaded until Monday")
     await operator.schedules.pause("invoices", "the customer table moves")

@@ -9,8 +9,9 @@ import pytest
 from redrive import App
 from redrive.kernel.operation import Action
 from redrive.ops.access import Caller, Role
-from redrive.ops.failed import failures
+from redrive.ops.failures import parse_filter
 from redrive.ops.inspect import parse_id
+from redrive.ops.operations.lifecycle import How
 from tests.browser.conftest import Sit, console, expect, token, working
 from tests.browser.test_live import SHIFTED
 from tests.console.conftest import fail_some
@@ -111,7 +112,9 @@ async def test_the_buttons_of_an_operation_stay_where_they_are(app: App, sit: Si
         await ann.go()
         await expect(ann.page.locator("#totals .bad b").first).to_have_text("600")
         operator = await app.operator(Caller("ann", Role.ADMIN))
-        begun = await operator.operations.begin(Action.RETRY, failures(kind="SEND"), reason="again", rate=8.0)
+        begun = await operator.operations.begin(
+            Action.RETRY, parse_filter(kind="SEND"), reason="again", how=How(rate=8.0)
+        )
         await ann.go(f"/operations/{begun.operation.id}")
         stop = ann.page.get_by_role("button", name="Stop")
         before = await stop.bounding_box()

@@ -12,7 +12,8 @@ import httpx
 from redrive import App, Context, Fail
 from redrive.kernel.operation import Action
 from redrive.ops.access import Caller, Role
-from redrive.ops.failed import failures
+from redrive.ops.failures import parse_filter
+from redrive.ops.operations.lifecycle import How
 from redrive.settings import load_settings
 from tests.browser.catalogue import add_catalogue, furnish_catalogue, with_catalogue
 from tests.browser.farm import add_farm, furnish_farm, with_farm
@@ -127,7 +128,7 @@ async def make_hostile(file: Path) -> App:
     await work(made)
     operator = await made.operator(Caller("N" * 100, Role.ADMIN))
     await operator.operations.begin(
-        Action.RETRY, failures(kind="K" * 100), reason=WORDS * 3, fixed=LONG, idempotent=False
+        Action.RETRY, parse_filter(kind="K" * 100), reason=WORDS * 3, how=How(fixed=LONG, idempotent=False)
     )
     await work(made)
     await operator.control.pause("kind", "K" * 100, LONG)

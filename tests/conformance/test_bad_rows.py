@@ -19,8 +19,9 @@ from redrive.kernel.outcome import Completed, HandedBack, Outcome
 from redrive.kernel.ports.store import Query, Store
 from redrive.kernel.reactions import Landed
 from redrive.kernel.task import State
-from redrive.ops import failed as ops
+from redrive.ops import failures as ops
 from redrive.ops.allowance import UNRESTRICTED
+from redrive.ops.operations.retry import retry_matching
 from redrive_kit.conformance.harness import LEASE, TERMINAL, Harness, failing, operator_move
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
@@ -231,7 +232,7 @@ class TestBadRows:
             ids = [ids[0], *ids[2:]]
         good = [ids[0], *ids[2:]] if not case[1].startswith("an id") else ids
         assert await ops.list_failed(harness.store)
-        result = await ops.retry_matching(harness.store, FailureFilter(ids=tuple(ids)), actor="ann", rule=UNRESTRICTED)
+        result = await retry_matching(harness.store, FailureFilter(ids=tuple(ids)), actor="ann", rule=UNRESTRICTED)
         assert set(good) <= set(result.retried)
         for event in (Event.CANCEL, Event.REDRIVE):
             moves = [operator_move(event, task_id, "ann", "because") for task_id in ids]

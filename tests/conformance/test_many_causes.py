@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from redrive.kernel.failed import FailureFilter
-from redrive.ops import causes, failed
+from redrive.ops import causes, failures
 from redrive_kit.conformance.harness import TERMINAL, Harness
 from tests.conformance import harness_postgres
 from tests.conformance.harness_postgres import PostgresHarness
@@ -87,7 +87,7 @@ async def test_lists_and_statistics_read_what_they_show(harness: Harness) -> Non
         "reopened": lambda: causes.list_causes(harness.store, limit=20, status="reopened"),
         "by its beginning": lambda: causes.show(harness.store, some[:-1] if len(some) > 8 else some),
         "one": lambda: causes.show(harness.store, some),
-        "statistics": lambda: failed.statistics(harness.store),
+        "statistics": lambda: failures.statistics(harness.store),
         "count": lambda: harness.store.count_failed(FailureFilter()),
         "count of a kind": lambda: harness.store.count_failed(FailureFilter(kind="K0")),
     }

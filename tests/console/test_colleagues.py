@@ -14,7 +14,7 @@ from redrive.kernel.ports.store import Heartbeat
 from redrive.ops import access
 from redrive.ops.access import Caller, Role
 from redrive.ops.inspect import parse_id
-from redrive.ops.operation_runner import step
+from redrive.ops.operations.drive import step
 from tests.console.conftest import HOME, console, done, fail_some, page, send, text_of
 
 pytestmark = pytest.mark.anyio

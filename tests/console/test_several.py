@@ -14,7 +14,7 @@ import pytest
 from redrive import App, Context, Fail
 from redrive.errors import StoreUnavailable
 from redrive.ops.access import Caller, Role
-from redrive.ops.known_callers import KNOWN_FOR_S, MOST_KNOWN, KnownCallers
+from redrive.ops.sign_in import KNOWN_FOR_S, MOST_KNOWN, KnownCallers
 from tests.console.conftest import HOME, console, form_token, page
 from tests.metrics.conftest import parsed, value
 from tests.proxy import Proxy
@@ -177,7 +177,7 @@ async def test_who_was_let_in_looks_at_others_while_the_default_one_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxied_url: str, postgres_url: str, proxy: Proxy
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("redrive.ops.known_callers.ANSWER_S", 0.3)
+    monkeypatch.setattr("redrive.ops.sign_in.ANSWER_S", 0.3)
     (tmp_path / "redrive.toml").write_text(
         f'[connections.main]\nurl = "{proxied_url}"\n[connections.insights]\nurl = "sqlite:///insights.db"\n'
     )

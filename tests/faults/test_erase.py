@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from redrive.kernel.operation import Operation, Status
-from redrive.ops import actions, audit, audit_chain, audit_verify, erase
+from redrive.ops import actions, audit, audit_chain, audit_verify
 from redrive.ops.allowance import UNRESTRICTED
 from redrive.ops.audit_archive import Archive
+from redrive.ops.operations import erase
 from tests.faults.harness import World, until
 from tests.ops.test_audit_chain import AT_ONCE
 
@@ -40,7 +41,7 @@ def test_a_killed_worker_leaves_nothing_half_erased(store: World, tmp_path: Path
 
         return Operation.of(call(look()))
 
-    small = {"redrive.ops.erase.TASKS_PER_PIECE": 3}
+    small = {"redrive.ops.operations.erase.TASKS_PER_PIECE": 3}
     for number, phase in enumerate(("tasks", "archive")):
         worker = store.worker(f"w{number}", constants=small)
         until(lambda phase=phase: now().done > 30 and str(now().cursor).startswith(phase), f"it is at the {phase}")  # type: ignore[misc]
@@ -65,7 +66,7 @@ def test_no_byte_of_it_is_left_while_workers_work(sqlite: World) -> None:
     sqlite.enqueue_many("ECHO", 100, scope=marker, payload={"text": marker * 300}, queue="elsewhere")
     done = sqlite.enqueue_many("QUICK", 50, scope=marker, trace_id=marker, group=marker)
     for name in ("a", "b"):
-        sqlite.worker(name, constants={"redrive.ops.erase.TASKS_PER_PIECE": 20})
+        sqlite.worker(name, constants={"redrive.ops.operations.erase.TASKS_PER_PIECE": 20})
     sqlite.wait_completed(done)
     call = sqlite.app.sync._portal.call
 

@@ -27,13 +27,13 @@ from redrive.kernel.payload import encode
 from redrive.kernel.reactions import Rows
 from redrive.ledger import LEDGER
 from redrive.ledger.movements import credit, freeze
-from redrive.ops import actions, erase, operation_runner
+from redrive.ops import actions
 from redrive.ops.access import Caller, Role
 from redrive.ops.audit_rows import ERASE_SUMMARY
 from redrive.ops.doctor import examine
-from redrive.ops.operator.session import Session
+from redrive.ops.operations import drive, erase
+from redrive.ops.operator.session import Policy, Session
 from redrive.ops.personal_data import find_erasable
-from redrive.ops.policy import Policy
 from redrive.stores.schema import load
 from redrive.webhooks import WEBHOOKS, event_task
 from redrive.webhooks.delivery_tasks import deliveries
@@ -348,7 +348,7 @@ async def test_who_does_not_know_the_feature_leaves_it_to_others(make: Make) -> 
         await erase.preview(stranger, SCOPE, None)
     operation = await begun(harness)
     for _ in range(3):
-        assert await operation_runner.step(stranger, operation.id, "w2") == erase.LEFT_FOR_S
+        assert await drive.step(stranger, operation.id, "w2") == erase.LEFT_FOR_S
     assert (await carried_out(harness, operation)).erased["orders_rows"] == 1
 
 
@@ -357,14 +357,14 @@ async def test_tasks_of_a_feature_without_tables_wait_for_who_knows_it(make: Mak
     await harness.enqueue(scope=SCOPE, feature="ghosts")
     operation = await begun(harness)
     for _ in range(3):
-        waits = await operation_runner.step(harness.store, operation.id, "w1")
+        waits = await drive.step(harness.store, operation.id, "w1")
     assert waits == erase.LEFT_FOR_S, "it does not go on for ever"
     [record] = await harness.store.records("operation")
     assert "it waits for a worker that knows ghosts" in record.body["note"]
     [told] = [one for one in (await examine(harness.store)) if one.code == "operation"]
     assert told.level is Level.WARNING and record.body["note"] in told.text
     before = len(await harness.audit())
-    await operation_runner.step(harness.store, operation.id, "w1")
+    await drive.step(harness.store, operation.id, "w1")
     assert len(await harness.audit()) == before, "and writes nothing down about nothing"
 
 

@@ -21,9 +21,10 @@ from redrive.kernel.joins import NewJoin
 from redrive.kernel.operation import Action, Status
 from redrive.kernel.outcome import Completed
 from redrive.kernel.reactions import Rows
-from redrive.ops import access, approvals, audit, erase, operation_runner, operations, requests
+from redrive.ops import access, approvals, audit
 from redrive.ops.access import Role
 from redrive.ops.allowance import UNRESTRICTED, Rule
+from redrive.ops.operations import drive, erase, lifecycle
 from redrive.ops.retention import retention_of
 from redrive.settings import load_settings
 from redrive.stores.postgres.store import PostgresStore
@@ -69,7 +70,7 @@ async def as_a_worker(app: App, operator: App) -> None:
     with pytest.raises(StoreError, match="may not write this document of the collection operation"):
         await erase.begin(store, "bob", None, actor="ann", rule=UNRESTRICTED)
     operation, _ = await erase.begin(await operator.store(), "bob", None, actor="ann", rule=UNRESTRICTED)
-    while await operation_runner.step(store, operation.id, "w1") is not None:
+    while await drive.step(store, operation.id, "w1") is not None:
         pass
     assert "orders_rows" not in await erase.preview(store, "bob", None)
 
@@ -160,7 +161,7 @@ async def test_a_workers_role_lets_nobody_in(databases: Databases, database: str
     await own.migrate()
     made = await access.create(await own.store(), "ann", Role.ADMIN, actor="ann")
     asked = Request("ledger", "adjust", {"change": 5}, 5, "title", "told")
-    pending = await requests.ask(await own.store(), "ann", asked, "why", "much")
+    pending = await approvals.ask_for(await own.store(), "ann", asked, "why", "much")
     with fleet(databases, database) as (_, urls):
         worker, api = App(urls["worker"]), App(urls["api"])
         store = await worker.store()
@@ -169,7 +170,7 @@ async def test_a_workers_role_lets_nobody_in(databases: Databases, database: str
             await access.create(store, "eve", Role.ADMIN, actor="eve")
         assert refused.value.hint is not None and "select redrive.grant_api('" in refused.value.hint
         with pytest.raises(StoreError, match="of the collection approval"):
-            await requests.ask(store, "eve", replace(asked, arguments={"change": 6}), "why", "much")
+            await approvals.ask_for(store, "eve", replace(asked, arguments={"change": 6}), "why", "much")
         with psycopg.connect(urls["worker"]) as connection:
             body = """jsonb_set(body, '{arguments,change}', '500')"""
             for statement in (
@@ -205,7 +206,7 @@ async def test_a_workers_role_drives_what_others_decided(databases: Databases, d
         for claimed in await harness.claim(3):
             await harness.settle(claimed, TERMINAL)
         operators = await api.store()
-        waiting, request = await operations.begin(operators, Action.RETRY, actor="ann", reason="r", rule=Rule(2))
+        waiting, request = await lifecycle.begin(operators, Action.RETRY, actor="ann", reason="r", rule=Rule(2))
         assert waiting.status is Status.WAITING and request is not None
         ours = "where collection = 'operation'"
         for statement in (
@@ -225,7 +226,7 @@ async def test_a_workers_role_drives_what_others_decided(databases: Databases, d
         assert may(connection, f"update redrive.record set {late} {ours}"), "nobody decided in time"
         await approvals.approve(operators, request.id, actor="bob")
         store = await worker.store()
-        while await operation_runner.step(store, waiting.id, "w1") is not None:
+        while await drive.step(store, waiting.id, "w1") is not None:
             pass
         done = await operators.record("operation", waiting.id)
         assert done is not None and (done.state, done.body["done"], done.body["actor"]) == ("completed", 3, "ann")
@@ -242,8 +243,10 @@ async def test_a_workers_role_erases_what_requests_quote(databases: Databases, d
     with fleet(databases, database) as (owner, urls), psycopg.connect(urls["worker"]) as connection:
         operators, worker = await own.store(), App(urls["worker"])
         asked = Request("ledger", "adjust", {"scope": "customer-7", "change": 5}, 5, "title", "told")
-        await requests.ask(operators, "ann", asked, "for customer-7", "much")
-        old = await requests.ask(operators, "ann", replace(asked, arguments={"change": 7}), "for customer-7", "much")
+        await approvals.ask_for(operators, "ann", asked, "for customer-7", "much")
+        old = await approvals.ask_for(
+            operators, "ann", replace(asked, arguments={"change": 7}), "for customer-7", "much"
+        )
         await approvals.reject(operators, old.id, actor="bob", reason="not for customer-7")
         await audit_row(operators, "about customer-7")
         await audit_row(operators, "about another")
@@ -270,7 +273,7 @@ async def test_a_workers_role_erases_what_requests_quote(databases: Databases, d
         left = "select reason from redrive.audit where reason like 'about %'"
         assert owner.execute(left).fetchall() == [("about another",)], "rows that the erasure is not about stay"
         store = await worker.store()
-        while await operation_runner.step(store, operation.id, "w1") is not None:
+        while await drive.step(store, operation.id, "w1") is not None:
             pass
         said = owner.execute("select collection, state, body::text from redrive.record").fetchall()
         assert not any("customer-7" in body for *_, body in said)
@@ -313,7 +316,7 @@ async def test_a_workers_role_erases_what_belongs_to_the_scope_and_nothing_else(
         owner.execute(f"{FINDER} is null")  # as before the migration, or of a feature that has none
         store, audited = await worker.store(), "select count(*) from redrive.audit"
         before = owner.execute(audited).fetchone()
-        assert [await operation_runner.step(store, operation.id, "w1") for _ in range(3)][-1] == erase.LEFT_FOR_S
+        assert [await drive.step(store, operation.id, "w1") for _ in range(3)][-1] == erase.LEFT_FOR_S
         assert owner.execute(audited).fetchone() == before, "what does not go on is not written down again and again"
         noted = await operators.record("operation", operation.id)
         assert noted is not None and noted.body["note"] == erase.NOT_LET.format(f"task {done[0].id}")
@@ -322,7 +325,7 @@ async def test_a_workers_role_erases_what_belongs_to_the_scope_and_nothing_else(
         erased = "select id from redrive.history where erased_at is not null"
         assert connection.execute(erased).fetchall() == [(done[0].id,)], "whatever it names"
         connection.rollback()
-        while await operation_runner.step(store, operation.id, "w1") is not None:
+        while await drive.step(store, operation.id, "w1") is not None:
             pass
         assert owner.execute(erased).fetchall() == [(done[0].id,)]
         ended = await operators.record("operation", operation.id)
@@ -341,7 +344,7 @@ async def test_what_waits_for_a_decision_stays_as_it_was_asked_for(databases: Da
         operators = await own.store()
         arguments = {"account": "customer-7", "scope": "customer-7", "change": 5}
         asked = Request("ledger", "adjust", arguments, 5, "adjust customer-7", "customer-7 gets 5", scope="customer-7")
-        await requests.ask(operators, "ann", asked, "for customer-7", "much")
+        await approvals.ask_for(operators, "ann", asked, "for customer-7", "much")
         under_way, _ = await erase.begin(operators, "customer-7", None, actor="ann", rule=UNRESTRICTED)
         await erase.begin(operators, "customer-8", None, actor="ann", reason="r", rule=Rule(0))
         waiting = owner.execute(
@@ -437,7 +440,7 @@ async def test_a_workers_role_gives_and_removes_no_secret(databases: Databases, 
         connection.commit()
         operation, _ = await erase.begin(await app.store(), "acme", None, actor="ann", rule=UNRESTRICTED)
         store = await worker.store()
-        while await operation_runner.step(store, operation.id, "w1") is not None:
+        while await drive.step(store, operation.id, "w1") is not None:
             pass
         left = owner.execute("select owner from redrive.webhooks_secret").fetchall()
         assert len(left) == 1 and left[0][0] != f"endpoint:{made['id']}"

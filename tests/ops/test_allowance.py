@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from redrive.app.failed_tasks import FailedTasks
 from redrive.errors import ApprovalNeeded, InvalidInput, RedriveError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Commit
@@ -18,8 +19,8 @@ from redrive.kernel.records import Put
 from redrive.kernel.task import State
 from redrive.ops.access import Role, refuse_reserved
 from redrive.ops.allowance import PlannedAction, Rule, alone
-from redrive.ops.failed_tasks import FailedTasks
-from redrive.ops.operation_runner import step
+from redrive.ops.operations.drive import step
+from redrive.ops.operations.lifecycle import How
 from redrive.ops.operator import Operator
 from redrive_kit.conformance.harness import Harness
 from tests.ops.making import OTHER, fail, run
@@ -84,15 +85,15 @@ async def test_after_a_while_it_is_forgotten(harness: Harness) -> None:
 async def test_a_bounded_replay_is_judged_by_its_bound(harness: Harness) -> None:
     await fail(harness, 14)
     own = ann(harness)
-    bound = await own.failures.replay_set(FailureFilter(), 10)
-    assert (bound.number, bound.approval) == (10, None)
-    assert (await own.failures.replay(bound)).retried == 10
-    rest = await own.failures.replay_set(FailureFilter(), 100)
-    assert rest.number == 4 and rest.approval is not None and "the 10 of ann" in rest.approval
+    bound = await own.failures.select(FailureFilter(), 10)
+    assert (bound.number, (await own.failures.foresee(bound)).needs_approval) == (10, None)
+    assert (await own.failures.replay(bound)).done == 10
+    rest = await own.failures.select(FailureFilter(), 100)
+    assert rest.number == 4 and "the 10 of ann" in ((await own.failures.foresee(rest)).needs_approval or "")
     with pytest.raises(ApprovalNeeded):
         await own.failures.replay(rest)
-    assert (await ann(harness, "bob").failures.replay(rest)).retried == 4, "also where that is all there is"
-    large = await own.failures.replay_set(FailureFilter(), 100)
+    assert (await ann(harness, "bob").failures.replay(rest)).done == 4, "also where that is all there is"
+    large = await own.failures.select(FailureFilter(), 100)
     assert large.number == 0
 
 
@@ -166,13 +167,14 @@ async def test_whoever_retries_or_flushes_everything_says_what_was_mended(harnes
     await fail(harness, 2)
     own = ann(harness)
     for action in (Action.RETRY, Action.FORGET):
-        for said in ({}, {"fixed": "it"}, {"idempotent": False}):
+        partly: list[dict[str, Any]] = [{}, {"fixed": "it"}, {"idempotent": False}]
+        for said in partly:
             with pytest.raises(InvalidInput, match="must be answered"):
-                await own.operations.begin(action, **said)
+                await own.operations.begin(action, how=How(**said))
     plan = (await own.failures.preview()).plan
     with pytest.raises(InvalidInput, match="must be answered"):
         await own.operations.begin(Action.RETRY, plan=plan)
-    begun = await own.operations.begin(Action.RETRY, reason="back", **SAID)
+    begun = await own.operations.begin(Action.RETRY, reason="back", how=How(**SAID))
     assert begun.approval is not None
     assert {name: begun.approval.body[name] for name in SAID} == SAID
     assert (begun.operation.fixed, begun.operation.idempotent) == ("the bucket exists", True)
@@ -183,15 +185,16 @@ async def test_whoever_retries_or_flushes_everything_says_what_was_mended(harnes
     off = ann(harness, above=None)
     with pytest.raises(InvalidInput, match="must be answered"):
         await off.operations.begin(Action.FORGET)
-    assert (await off.operations.begin(Action.FORGET, **SAID)).approval is None
+    assert (await off.operations.begin(Action.FORGET, how=How(**SAID))).approval is None
 
 
 async def test_a_dry_run_says_what_would_be_needed(harness: Harness) -> None:
     ids = await fail(harness, 12)
     own = ann(harness)
     assert (await own.operations.preview(Action.RETRY, A)).approval == "12 tasks are more than 10"
-    assert (await own.failures.replay_set(FailureFilter(), 12)).approval == "12 tasks are more than 10"
-    assert (await own.failures.replay_set(FailureFilter(), 9)).approval is None
+    for limit, needed in ((12, "12 tasks are more than 10"), (9, None)):
+        found = await own.failures.select(FailureFilter(), limit)
+        assert (await own.failures.foresee(found)).needs_approval == needed
     assert (await own.failures.dry_run(ids)).needs_approval == "12 tasks are more than 10"
     assert (await own.failures.dry_run(ids[:1])).needs_approval is None
     plan = (await own.failures.preview()).plan
@@ -287,7 +290,7 @@ async def test_an_operation_that_is_over_counts_with_what_it_moved(harness: Harn
     await fail(harness, 8)
     more, last = await fail(harness, 8, kind="B"), await fail(harness, 1, kind="C")
     own = ann(harness)
-    begun = await own.operations.begin(Action.RETRY, A, canary=Canary(2, then=Then.WAIT))
+    begun = await own.operations.begin(Action.RETRY, A, how=How(canary=Canary(2, then=Then.WAIT)))
     await step(harness.store, begun.operation.id, "w")
     assert (await own.operations.show(begun.operation.id)).done == 2
     with pytest.raises(ApprovalNeeded, match="8 tasks and the 8 of ann"):

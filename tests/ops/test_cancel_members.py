@@ -14,8 +14,8 @@ from redrive.kernel.machine import Event
 from redrive.kernel.operation import Action, Status
 from redrive.kernel.outcome import Retry
 from redrive.kernel.task import State
-from redrive.ops import operations
-from redrive.ops.operation_runner import step
+from redrive.ops.operations import lifecycle
+from redrive.ops.operations.drive import step
 from redrive_kit.conformance.harness import Harness
 from tests.ops.test_operations import begin, to_the_end
 
@@ -69,4 +69,4 @@ async def test_what_somebody_retries_since_is_left_alone(harness: Harness) -> No
 )
 async def test_it_is_about_one_batch(harness: Harness, which: FailureFilter) -> None:
     with pytest.raises(InvalidInput, match="by batch"):
-        await operations.preview(harness.store, Action.CANCEL, which)
+        await lifecycle.preview(harness.store, Action.CANCEL, which)

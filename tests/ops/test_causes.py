@@ -21,9 +21,10 @@ from redrive.kernel.failure import Origin
 from redrive.kernel.operation import Action
 from redrive.kernel.outcome import Fail, Failed
 from redrive.kernel.ports.store import Heartbeat
-from redrive.ops import access, audit, audit_rows, causes, executor, operations
+from redrive.ops import access, audit, audit_rows, causes, executor
 from redrive.ops.access import Role
 from redrive.ops.allowance import Rule
+from redrive.ops.operations import lifecycle
 from redrive.ops.why import why
 from redrive.worker.failures import failed
 from redrive_kit.conformance.harness import TERMINAL, Harness, failing
@@ -443,7 +444,7 @@ class TestWhy:
     async def test_failed_and_waiting_for_approval(self, harness: Harness) -> None:
         (task_id,) = await fail(harness)
         assert await self.codes(harness, task_id) == ["failed"]
-        operation, approval = await operations.begin(
+        operation, approval = await lifecycle.begin(
             harness.store, Action.RETRY, FailureFilter(), actor="ann", rule=Rule(100)
         )
         _, reason = await why(harness.store, await harness.task(task_id))

@@ -12,9 +12,9 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Status
 from redrive.kernel.outcome import Completed
 from redrive.kernel.task import State
-from redrive.ops import plans
 from redrive.ops.access import Role
-from redrive.ops.operation_runner import step
+from redrive.ops.operations import plans
+from redrive.ops.operations.drive import step
 from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import OTHER, fail, run
@@ -132,10 +132,10 @@ async def test_every_way_to_retry_by_filter_means_the_same_tasks(harness: Harnes
     await own.tasks.cancel(await harness.enqueue_many(1, "A"))  # never failed: no letter, not meant
     meant = (await own.failures.preview(A)).ids
     told = await own.failures.retry_matching(A, dry_run=True)
-    bound = await own.failures.replay_set(A, 100)
+    bound = await own.failures.select(A, 100)
     seen = await own.operations.preview(Action.RETRY, A, bind=bind)
     assert meant == told.would_retry == ids
-    assert (bound.number, bound.cancelled) == (seen.number, seen.bound.cancelled) == (5, 2)
+    assert (bound.number, bound.cancelled) == (seen.number, seen.cancelled) == (5, 2)
     assert seen.first == (ids if bind else [])
     begun = await own.operations.begin(Action.RETRY, A, seen=seen)
     await drive(harness, begun.operation.id)
@@ -148,10 +148,10 @@ async def test_a_replay_takes_failed_tasks_first_and_then_given_up_ones(harness:
     own = operator(harness)
     ids = await fail(harness, 4)
     await own.tasks.cancel(ids[:2])
-    bound = await own.failures.replay_set(A, 3)
+    bound = await own.failures.select(A, 3)
     assert (bound.number, bound.cancelled) == (3, 1)
-    done = await own.failures.replay(bound, "mended")
-    assert (done.matched, done.retried, done.cancelled, done.skipped) == (3, 3, 1, 0)
+    done = await own.failures.replay(bound, reason="mended")
+    assert (done.matched, done.done, done.cancelled, done.left) == (3, 3, 1, 0)
     assert sorted(await run(harness, Completed())) == sorted([*ids[2:], ids[0]])
 
 
@@ -183,7 +183,7 @@ async def test_what_was_forgotten_comes_back_by_its_id_or_when_asked_for(harness
     for which in (A, FailureFilter(error_code="TASK_PRECONDITION_FAILED"), FailureFilter()):
         assert (await own.failures.preview(which)).ids == meant
         assert (await own.failures.retry_matching(which, limit=9, dry_run=True)).would_retry == meant
-        assert (await own.failures.replay_set(which, 9)).number == 2
+        assert (await own.failures.select(which, 9)).number == 2
         assert (await own.operations.preview(Action.RETRY, which)).number == 2
         all_of_them = replace(which, forgotten=True)
         assert set((await own.failures.preview(all_of_them)).ids) == {kept, cancelled, gone}
@@ -202,7 +202,7 @@ async def test_a_dry_run_after_something_changed_is_about_what_is_there_now(harn
         seen = await own.operations.preview(Action.RETRY, A, bind=True)
         page = await own.failures.preview(A)
         assert (page.total, page.ids) == (seen.number, seen.first)
-        return seen.number, seen.bound.cancelled, seen.first
+        return seen.number, seen.cancelled, seen.first
 
     assert await dry_run() == (3, 0, [first, second, third])
     await own.tasks.cancel([first])
@@ -254,7 +254,7 @@ async def test_giving_up_is_about_failed_tasks_whatever_the_plan(harness: Harnes
     plan = (await own.failures.preview(A)).plan
     for named in (None, plan):
         seen = await own.operations.preview(Action.FORGET, A if named is None else FailureFilter(), named)
-        assert (seen.number, seen.bound.cancelled) == (2, 0)
+        assert (seen.number, seen.cancelled) == (2, 0)
     begun = await own.operations.begin(Action.FORGET, plan=plan)
     await drive(harness, begun.operation.id)
     ended = await own.operations.show(begun.operation.id)

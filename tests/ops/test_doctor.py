@@ -15,10 +15,12 @@ from redrive.kernel.operation import Action, Canary
 from redrive.kernel.outcome import Fail
 from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
-from redrive.ops import actions, growth, inspect, operations
+from redrive.ops import actions, growth, inspect
 from redrive.ops.allowance import UNRESTRICTED, Rule
 from redrive.ops.doctor import MOST_HOLDS, examine, worst
-from redrive.ops.operation_runner import step
+from redrive.ops.operations import lifecycle
+from redrive.ops.operations.drive import step
+from redrive.ops.operations.lifecycle import How
 from redrive.ops.why import lost_by
 from redrive.stores.postgres import diagnose
 from redrive.stores.postgres.store import PostgresStore
@@ -201,9 +203,9 @@ async def test_failures_quota_approvals_and_operations(harness: Harness) -> None
     await harness.limit("A", concurrency=1)
     await harness.enqueue_many(2)
     await harness.claim_one()
-    await operations.begin(harness.store, Action.RETRY, FailureFilter(), actor="ann", rule=Rule(0))
-    begun, _ = await operations.begin(
-        harness.store, Action.RETRY, FailureFilter(kind="A"), actor="ann", rule=UNRESTRICTED, canary=Canary(1)
+    await lifecycle.begin(harness.store, Action.RETRY, FailureFilter(), actor="ann", rule=Rule(0))
+    begun, _ = await lifecycle.begin(
+        harness.store, Action.RETRY, FailureFilter(kind="A"), actor="ann", rule=UNRESTRICTED, how=How(canary=Canary(1))
     )
     assert {"failures", "quota", "approval", "operation"} <= set(await codes(harness))
     await step(harness.store, begun.id, "w1")

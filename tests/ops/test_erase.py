@@ -24,23 +24,12 @@ from redrive.kernel.outcome import Completed
 from redrive.kernel.ports.reads import get_task
 from redrive.kernel.ports.store import CauseQuery, Store
 from redrive.kernel.task import State
-from redrive.ops import (
-    actions,
-    approvals,
-    audit,
-    audit_chain,
-    audit_verify,
-    causes,
-    erase,
-    failed,
-    operation_runner,
-    operations,
-    plans,
-)
+from redrive.ops import actions, approvals, audit, audit_chain, audit_verify, causes
 from redrive.ops.allowance import UNRESTRICTED, Rule
 from redrive.ops.audit_archive import Archive
 from redrive.ops.audit_rows import ERASE_SUMMARY, PRUNE_SUMMARY
-from redrive.ops.erase_subject import emptied
+from redrive.ops.operations import drive, erase, lifecycle, plans, retry
+from redrive.ops.operations.erase_subject import emptied
 from redrive.stores.postgres.store import PostgresStore
 from redrive_kit.conformance.harness import Harness, failing
 from tests.conformance.harness_postgres import PostgresHarness
@@ -244,7 +233,7 @@ def driver_of(harness: Harness) -> Store:
 
 async def carried_out(harness: Harness, operation: Operation) -> Operation:
     for _ in range(1000):
-        if await operation_runner.step(driver_of(harness), operation.id, "w1") is None:
+        if await drive.step(driver_of(harness), operation.id, "w1") is None:
             break
     record = await harness.store.record("operation", operation.id)
     assert record is not None
@@ -303,7 +292,7 @@ async def test_what_was_erased_cannot_be_retried(harness: Harness) -> None:
     await carried_out(harness, await begun(harness))
     result = await actions.retry(harness.store, [made["failed"], made["given up"]], actor="bob")
     assert set(result.skipped.values()) == {"it is erased: what it carried is gone"}
-    bulk = await failed.retry_matching(
+    bulk = await retry.retry_matching(
         harness.store, FailureFilter(ids=(made["failed"],)), actor="bob", rule=UNRESTRICTED
     )
     assert bulk.skipped == {made["failed"]: "it is erased, not failed or cancelled"}
@@ -414,7 +403,7 @@ async def test_the_audit_log_counts_and_does_not_repeat(harness: Harness) -> Non
     assert approval is not None and approval.body["filter"] == {"scope": SCOPE}, "the second person sees whom"
     with pytest.raises(Exception, match="cannot approve"):
         await approvals.approve(harness.store, approval.id, actor="Cy")
-    assert await operation_runner.step(harness.store, operation.id, "w1") is None, "it waits"
+    assert await drive.step(harness.store, operation.id, "w1") is None, "it waits"
     await approvals.approve(harness.store, approval.id, actor="dee")
     ended = await carried_out(harness, operation)
     rows = await harness.store.audit(AuditFilter(bulk_id=operation.id), limit=100)
@@ -430,7 +419,7 @@ async def test_running_tasks_are_in_the_way_and_others_are_told(harness: Harness
         await begun(harness)
     await harness.settle(claimed, Completed())
     operation = await begun(harness)
-    await operation_runner.step(harness.store, operation.id, "w1")
+    await drive.step(harness.store, operation.id, "w1")
     late = await harness.running("A", scope=SCOPE)
     ended = await carried_out(harness, operation)
     assert ended.note is not None and "1 running" in ended.note and "erase again" in ended.note
@@ -594,10 +583,10 @@ async def test_it_goes_on_where_it_was(harness: Harness, steps: int, monkeypatch
     await a_life(harness)
     operation = await begun(harness)
     for _ in range(steps):
-        await operation_runner.step(harness.store, operation.id, "w1")
+        await drive.step(harness.store, operation.id, "w1")
     await harness.advance(10)  # the other is gone
     for _ in range(1000):
-        if await operation_runner.step(harness.store, operation.id, "w2") is None:
+        if await drive.step(harness.store, operation.id, "w2") is None:
             break
     left = await dump(harness)
     assert quoting(left) == []
@@ -625,9 +614,9 @@ async def test_what_a_join_would_enqueue_for_the_person_goes(harness: Harness) -
 async def test_what_was_said_about_the_persons_tasks_goes(harness: Harness) -> None:
     await a_life(harness)
     said: dict[str, Any] = {"actor": "bob", "reason": f"{SECRET} called", "rule": UNRESTRICTED}
-    about, _ = await operations.begin(harness.store, Action.RETRY, FailureFilter(scope=SCOPE), **said)
+    about, _ = await lifecycle.begin(harness.store, Action.RETRY, FailureFilter(scope=SCOPE), **said)
     said["reason"] = "the server is back"
-    other, _ = await operations.begin(harness.store, Action.RETRY, FailureFilter(kind="A"), **said)
+    other, _ = await lifecycle.begin(harness.store, Action.RETRY, FailureFilter(kind="A"), **said)
     await carried_out(harness, about)
     await carried_out(harness, other)
     await harness.advance(60)
@@ -644,7 +633,7 @@ async def test_a_request_that_quotes_the_person_is_withdrawn(harness: Harness) -
     """Asked for after the erasure was begun; its words are not changed under whoever decides, it ends with them."""
     await a_life(harness)
     erasure = await begun(harness)
-    waiting, request = await operations.begin(
+    waiting, request = await lifecycle.begin(
         harness.store, Action.FORGET, actor="bob", reason=f"as {SCOPE} said", rule=Rule(0)
     )
     assert waiting.status is Status.WAITING and request is not None
@@ -653,7 +642,7 @@ async def test_a_request_that_quotes_the_person_is_withdrawn(harness: Harness) -
     after = await approvals.show(harness.store, request.id)
     assert (after.state, after.body["decided_by"]) == (approvals.WITHDRAWN, "redrive")
     assert SCOPE not in json.dumps(after.body) and after.body["decision_reason"] == erase.OUT_OF_DATE
-    ended = await operations.show(harness.store, waiting.id)
+    ended = await lifecycle.show(harness.store, waiting.id)
     assert (ended.status, ended.note) == (Status.CANCELLED, erase.OUT_OF_DATE)
     with pytest.raises(InvalidTransition, match="is withdrawn"):
         await approvals.approve(harness.store, request.id, actor="cy")
@@ -683,8 +672,8 @@ async def test_a_scope_that_is_a_word_of_redrives_own(harness: Harness, scope: s
     await actions.hold(harness.store, "queue", "mail", actor="bob", reason="it is down")
     plan = await plans.make(harness.store, FailureFilter(kind="A"), "bob", cancelled=True)
     said: dict[str, Any] = {"actor": "bob", "reason": "mended the bucket"}
-    asked, _ = await operations.begin(harness.store, Action.RETRY, FailureFilter(kind="A"), rule=Rule(0), **said)
-    begun_by_bob, _ = await operations.begin(harness.store, Action.RETRY, rule=UNRESTRICTED, plan=plan.token, **said)
+    asked, _ = await lifecycle.begin(harness.store, Action.RETRY, FailureFilter(kind="A"), rule=Rule(0), **said)
+    begun_by_bob, _ = await lifecycle.begin(harness.store, Action.RETRY, rule=UNRESTRICTED, plan=plan.token, **said)
     await carried_out(harness, begun_by_bob)
     for task in await harness.claim(10):
         await harness.settle(task, Completed())
@@ -703,7 +692,7 @@ async def test_a_scope_that_is_a_word_of_redrives_own(harness: Harness, scope: s
     assert [one for one in await all_documents(harness) if one[0] not in mine] == documents
     after = {row.id: row for row in await audit_of_others(harness, scope)}
     assert [after[row.id] for row in rows] == rows
-    assert {one.id for one in await operations.list_operations(harness.store)} == {begun_by_bob.id, asked.id, ended.id}
+    assert {one.id for one in await lifecycle.list_operations(harness.store)} == {begun_by_bob.id, asked.id, ended.id}
 
 
 async def test_a_short_scope_leaves_the_request_for_its_erasure(harness: Harness) -> None:

@@ -25,11 +25,13 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary
 from redrive.kernel.reads import CauseQuery
 from redrive.kernel.records import Put
-from redrive.ops import actions, approvals, causes, drill, erase, operations, requests
-from redrive.ops.alerts.silences import silence
+from redrive.ops import actions, approvals, causes, drill
+from redrive.ops.alerts.look import silence
 from redrive.ops.allowance import Rule
-from redrive.ops.erase_subject import LABELS as LABEL_FIELDS
-from redrive.ops.erase_subject import WRITTEN
+from redrive.ops.operations import erase, lifecycle
+from redrive.ops.operations.erase_subject import LABELS as LABEL_FIELDS
+from redrive.ops.operations.erase_subject import WRITTEN
+from redrive.ops.operations.lifecycle import How
 from redrive_kit.conformance.harness import Harness, failing
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import opened
@@ -347,12 +349,12 @@ async def test_every_field_of_a_document_is_looked_at_or_not_on_purpose(harness:
     now = (await harness.store.overview()).now
     said: dict[str, Any] = {"note": "n", "owner": "o", "muted_until": now + timedelta(days=1), "resolved": True}
     await causes.annotate(harness.store, cause.fingerprint, actor="bob", **said)
-    _, record = await operations.begin(
-        harness.store, Action.RETRY, FailureFilter(kind="A"), actor="bob", rule=Rule(0), canary=Canary(1)
+    _, record = await lifecycle.begin(
+        harness.store, Action.RETRY, FailureFilter(kind="A"), actor="bob", rule=Rule(0), how=How(canary=Canary(1))
     )
     assert record is not None
     await approvals.reject(harness.store, record.id, actor="cy", reason="no")
-    await requests.ask(harness.store, "bob", Request("ledger", "adjust", {}, 1, "title", "told"), "why", "much")
+    await approvals.ask_for(harness.store, "bob", Request("ledger", "adjust", {}, 1, "title", "told"), "why", "much")
     await what_operators_say(harness)
     await drill._write_down(harness.store, drill.Drill("d1", "bob", steps=[drill.Step("look", True, "seen", 0.1)]))
     found = {field.name for field in dataclasses.fields(FailureFilter)}

@@ -11,7 +11,8 @@ import pytest
 
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.outcome import Completed
-from redrive.ops import actions, audit_chain, erase, operation_runner, plans
+from redrive.ops import actions, audit_chain
+from redrive.ops.operations import drive, erase, plans
 from redrive_kit.conformance.harness import Harness, failing
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import opened
@@ -78,6 +79,6 @@ async def test_what_was_deleted_before_is_not_in_free_space(harness: Harness) ->
     task_id = await harness.enqueue("A", scope=SCOPE, payload=f'"{SECRET * 2000}"')
     await actions.cancel(harness.store, [task_id], actor="bob")
     operation = await begun(harness, scope=None, task_id=task_id)
-    while await operation_runner.step(harness.store, operation.id, "w") is not None:
+    while await drive.step(harness.store, operation.id, "w") is not None:
         pass
     assert not any(SECRET.encode() in path.read_bytes() for path in files(harness))

@@ -15,10 +15,12 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import NewTask, State
-from redrive.ops import allowance, erase, failed, operations
+from redrive.ops import allowance
 from redrive.ops.access import Role
 from redrive.ops.allowance import PlannedAction, Rule, judge
-from redrive.ops.operation_runner import step
+from redrive.ops.operations import erase, lifecycle, retry
+from redrive.ops.operations.drive import step
+from redrive.ops.operations.lifecycle import How
 from redrive.ops.operator import Operator
 from redrive.ops.operator.operator import SERVICES
 from redrive_kit.conformance.harness import Harness
@@ -27,18 +29,18 @@ from tests.ops.test_operator import operator
 
 pytestmark = pytest.mark.anyio
 A = FailureFilter(kind="A")
-SAID: dict[str, Any] = {"fixed": "it", "idempotent": True}
+SAID = How(fixed="it", idempotent=True)
 Try = Callable[[Operator, list[UUID]], Awaitable[Any]]
 
 
 async def _replay(own: Operator, ids: list[UUID]) -> Any:
-    return await own.failures.replay(await own.failures.replay_set(A, 10))
+    return await own.failures.replay(await own.failures.select(A, 10))
 
 
 async def _put_back(own: Operator, ids: list[UUID]) -> Any:
     store = own.operations._store
     await store.apply(Commit(enqueues=[NewTask(new_id(), "W", "w", None)]))
-    purge, _ = await operations.begin(
+    purge, _ = await lifecycle.begin(
         store, Action.PURGE, FailureFilter(queue="w"), actor="app", rule=allowance.UNRESTRICTED
     )
     while await step(store, purge.id, "w1") is not None:
@@ -60,9 +62,9 @@ JUDGED: dict[str, list[Try]] = {
     "failures.replay": [_replay],
     "operations.begin": [
         lambda own, ids: own.operations.begin(Action.RETRY, A),
-        lambda own, ids: own.operations.begin(Action.RETRY, **SAID),
+        lambda own, ids: own.operations.begin(Action.RETRY, how=SAID),
         lambda own, ids: own.operations.begin(Action.FORGET, A),
-        lambda own, ids: own.operations.begin(Action.FORGET, **SAID),
+        lambda own, ids: own.operations.begin(Action.FORGET, how=SAID),
         lambda own, ids: own.operations.begin(Action.PURGE, FailureFilter(queue="default")),
     ],
     "operations.put_back": [_put_back],
@@ -126,7 +128,8 @@ LOOKS = {
     "failures.statistics",
     "failures.dead_letters",
     "failures.dry_run",
-    "failures.replay_set",
+    "failures.foresee",
+    "failures.select",
     "causes.list",
     "causes.show",
     "causes.break_down",
@@ -224,7 +227,7 @@ async def test_off_is_off_and_none_is_none(harness: Harness, above: int | None) 
         assert (verdict.why is None) == (above is None or (planned.number == 0 and planned.always is None))
 
 
-@pytest.mark.parametrize("taking", [failed.retry_matching, operations.begin, erase.begin, judge, allowance.alone])
+@pytest.mark.parametrize("taking", [retry.retry_matching, lifecycle.begin, erase.begin, judge, allowance.alone])
 def test_nobody_forgets_the_rule(taking: Callable[..., Any]) -> None:
     """A rule that is left out would be no rule."""
     assert inspect.signature(taking).parameters["rule"].default is inspect.Parameter.empty

@@ -23,7 +23,7 @@ from redrive.ops.access import Caller, Role
 from redrive.ops.doctor import examine
 from redrive.ops.inspect import Stats
 from redrive.ops.operator import Operator
-from redrive.ops.policy import Policy
+from redrive.ops.operator.session import Policy
 from redrive.stores.postgres import reads as postgres_reads
 from redrive.stores.sqlite import reads as sqlite_reads
 from redrive_kit.conformance.harness import Harness

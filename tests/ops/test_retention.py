@@ -16,7 +16,7 @@ from redrive.kernel.retention import Retention
 from redrive.kernel.task import State
 from redrive.ops import access
 from redrive.ops.duties import duties_of
-from redrive.ops.matches import matching
+from redrive.ops.operations.selection import matching
 from redrive.ops.retention import FAILED_SUMMARY, KEPT_FOR_GOOD, give_up_failed, retention_of
 from redrive.settings import Settings, fields_of
 from redrive_kit.conformance.harness import TERMINAL, Harness

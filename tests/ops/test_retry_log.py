@@ -9,8 +9,9 @@ import pytest
 
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
-from redrive.ops import actions, failed, operation_runner, operations
+from redrive.ops import actions
 from redrive.ops.allowance import UNRESTRICTED
+from redrive.ops.operations import drive, lifecycle, retry
 from redrive_kit.conformance.harness import Harness
 
 from .making import fail
@@ -32,16 +33,16 @@ async def test_each_retried_task_is_logged_with_who_and_why(
         await actions.retry(store, ids, actor="ann", reason="it is queued now, and nothing happens")
     elif way == "many":
         bulk_id = (
-            await failed.retry_matching(
+            await retry.retry_matching(
                 store, FailureFilter(kind="BROKEN"), actor="ann", rule=UNRESTRICTED, reason="mended"
             )
         ).bulk_id
     else:
-        operation, _ = await operations.begin(
+        operation, _ = await lifecycle.begin(
             store, Action.RETRY, FailureFilter(kind="BROKEN"), actor="ann", rule=UNRESTRICTED, reason="mended"
         )
         bulk_id = operation.id
-        await operation_runner.drive(store, "driver", lambda: False)
+        await drive.drive(store, "driver", lambda: False)
     said: list[dict[str, Any]] = [vars(r) for r in caplog.records if getattr(r, "event", "") == "task.retried"]
     assert {line["task_id"] for line in said} == {str(task_id) for task_id in ids} and len(said) == len(ids)
     names = ("kind", "queue", "attempt", "trace_id", "actor", "reason", "bulk_id")

@@ -12,8 +12,8 @@ import pytest
 from redrive import App, State
 from redrive.kernel.reads import Query
 from redrive.kernel.task import Task
-from redrive.ops import erase, operation_runner
 from redrive.ops.allowance import UNRESTRICTED
+from redrive.ops.operations import drive, erase
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.settings import load_settings
@@ -60,7 +60,7 @@ async def erase_scope(app: App, scope: str) -> None:
     """Erases what the store has of a scope, to the end."""
     store = await app.store()
     begun, _ = await erase.begin(store, scope, None, actor="ann", reason="asked for", rule=UNRESTRICTED)
-    while await operation_runner.step(store, begun.id, "w1") is not None:
+    while await drive.step(store, begun.id, "w1") is not None:
         pass
 
 

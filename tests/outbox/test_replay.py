@@ -37,11 +37,11 @@ async def test_replayed_events_begin_anew(world: World) -> None:
     await failed_world(world, 3)
     own = await service(world)
     plan = await own.plan_replay(["notes"], 2)
-    assert (plan.number, plan.approval, plan.preview(dry_run=True).matched) == (2, None, 2)
+    assert (plan.number, plan.approval, (await own.foresee(plan)).matched) == (2, None, 2)
     assert {task.state for task in await world.tasks()} == {State.FAILED}, "a plan changes nothing"
 
     done = await own.replay(plan, "the mapping is mended")
-    assert (done.matched, done.retried, done.skipped) == (2, 2, 0)
+    assert (done.matched, done.done, done.left) == (2, 2, 0)
     pending = [task for task in await world.tasks() if task.state is State.QUEUED]
     told = [(one.attempt_count, one.error_code, one.replay_count, one.last_replayed_by) for one in pending]
     assert told == [(0, None, 1, "ann")] * 2

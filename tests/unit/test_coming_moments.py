@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from redrive.errors import InvalidInput
-from redrive.ops.moments import parse_coming
+from redrive.ops.filters import parse_coming
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from redrive.console.text import relative
-from redrive.ops.text import span
+from redrive.kernel.wording import span
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -58,7 +58,8 @@ def test_a_command_loads_no_other(tmp_path: Path) -> None:
 
 
 # Parts of ops that look at everything, or act on it: not for who lists tasks or counts them.
-OTHERS = ("ops.doctor", "ops.drill", "ops.erase", "ops.audit_archive", "ops.operations", "ops.sign_in", "worker", "api")
+_OPERATIONS = tuple(f"ops.operations.{name}" for name in ("drive", "erase", "lifecycle"))
+OTHERS = ("ops.doctor", "ops.drill", "ops.audit_archive", *_OPERATIONS, "ops.sign_in", "worker", "api")
 
 
 @pytest.mark.parametrize("arguments", [["stats", "--json"], ["list", "--json"]], ids=["stats", "list"])

@@ -12,7 +12,7 @@ import pytest
 
 from redrive import App, Context, Fail, State
 from redrive.errors import TaskNotFound
-from redrive.ops import operation_runner
+from redrive.ops.operations import drive
 from redrive.testing import TestKit, using, using_sync
 
 
@@ -270,6 +270,6 @@ async def test_a_bulk_operation_that_cannot_go_on_holds_nobody_up(monkeypatch: p
         await app.enqueue("REFUSE")
         await kit.drain()
         kit.api.post("/api/operations", {"jobKind": "REFUSE"})
-        monkeypatch.setattr(operation_runner, "step", broken)
+        monkeypatch.setattr(drive, "step", broken)
         async with asyncio.timeout(60):
             await kit.drain()

@@ -14,11 +14,10 @@ from redrive.api import models as m
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
-from redrive.ops import failed
-from redrive.ops.audit_filters import SINCE as DONE_SINCE
-from redrive.ops.audit_filters import UNTIL as DONE_UNTIL
-from redrive.ops.audit_filters import make_audit
-from redrive.ops.failed import parse_ids
+from redrive.ops.audit import SINCE as DONE_SINCE
+from redrive.ops.audit import UNTIL as DONE_UNTIL
+from redrive.ops.audit import make_audit
+from redrive.ops.failures import parse_filter, parse_ids
 from redrive.ops.filters import FAILURE_FILTERS, FILTERS, TIMES, Filter
 
 Text = Annotated[str | None, Query(max_length=1000)]
@@ -112,7 +111,7 @@ class FilterIn(m.In):
 def make_failures(ids: Sequence[str] | None = None, **texts: str | None) -> FailureFilter:
     split = [part for value in ids for part in value.split(",") if part.strip()] if ids is not None else None
     named = None if split is None else parse_ids([part.strip() for part in split])
-    return replace(failed.failures(**texts), ids=named)
+    return replace(parse_filter(**texts), ids=named)
 
 
 def one_of(first: str | None, second: str | None, names: str) -> str | None:

@@ -15,8 +15,10 @@ from redrive.api.filters import Before, FilterIn, Limit, States, one_of
 from redrive.api.routers import api_router
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary, Operation, Then
-from redrive.ops import erase, operations, views
+from redrive.ops import views
 from redrive.ops.inspect import parse_id
+from redrive.ops.operations import erase
+from redrive.ops.operations.lifecycle import SLOWEST_RATE, How
 from redrive.ops.operator import Operator
 from redrive.ops.operator.operations import BegunOperation, OperationPreview
 
@@ -35,16 +37,19 @@ class CanaryIn(m.In):
 class BulkIn(m.In):
     """How a retry of many is carried out."""
 
-    rate: Annotated[float, Field(ge=operations.SLOWEST_RATE, le=1_000_000)] | None = None
+    rate: Annotated[float, Field(ge=SLOWEST_RATE, le=1_000_000)] | None = None
     canary: CanaryIn | None = None
     stop_on_return: bool = False
-    fixed: str | None = Field(None, description="What was mended; asked for where it is about everything.")
+    fixed: str | None = Field(None, description="What was fixed; asked for where it is about everything.")
     idempotent: bool | None = Field(None, description="May the handlers run twice for one task? Asked for with fixed.")
     reason: str | None = None
     actor: str | None = None
 
-    def made_canary(self) -> Canary | None:
-        return None if self.canary is None else Canary(self.canary.first, self.canary.percent, then=self.canary.then)
+    @property
+    def how(self) -> How:
+        first = self.canary
+        canary = None if first is None else Canary(first.first, first.percent, then=first.then)
+        return How(self.rate, canary, self.stop_on_return, self.fixed, self.idempotent)
 
 
 class OperationIn(FilterIn, BulkIn):
@@ -121,15 +126,7 @@ async def begin_operation(
     action: Action, which: FailureFilter, body: BulkIn, operator: Operator, plan: str | None = None
 ) -> Response:
     begun = await operator.named(body.actor).operations.begin(
-        action,
-        which,
-        reason=body.reason,
-        plan=plan,
-        rate=body.rate,
-        canary=body.made_canary(),
-        stop_on_return=body.stop_on_return,
-        fixed=body.fixed,
-        idempotent=body.idempotent,
+        action, which, reason=body.reason, plan=plan, how=body.how
     )
     return await respond_begun(begun, operator)
 

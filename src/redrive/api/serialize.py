@@ -12,7 +12,7 @@ from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, Task
 from redrive.ops import views
 from redrive.ops.causes import Cause
-from redrive.ops.failed import BulkResult
+from redrive.ops.operations.retry import RetryResult
 from redrive.ops.operator import Operator
 from redrive.ops.operator.control import Kind, Queue
 from redrive.ops.operator.tasks import Story
@@ -66,7 +66,7 @@ def skipped(found: Mapping[UUID, str]) -> list[m.SkippedOut]:
     return [m.SkippedOut(task_id=task_id, reason=why) for task_id, why in found.items()]
 
 
-def bulk(result: BulkResult) -> m.BulkOut:
+def bulk(result: RetryResult) -> m.BulkOut:
     return m.BulkOut(
         batch_id=result.bulk_id,
         matched=result.matched,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
     from redrive.ops.access import Caller
-    from redrive.ops.known_callers import KnownCallers
-    from redrive.ops.sign_in import Limits
+    from redrive.ops.sign_in import KnownCallers, Limits
     from redrive.settings import Settings
 
 
@@ -26,7 +25,7 @@ class Access:
 
     @cached_property
     def _known(self) -> KnownCallers:
-        from redrive.ops.known_callers import KnownCallers
+        from redrive.ops.sign_in import KnownCallers
 
         return KnownCallers()
 

@@ -46,12 +46,12 @@ from redrive.sync import Portal, SyncApp
 
 # Workers and operators are imported by whoever asks for one: most processes of an application only enqueue.
 if TYPE_CHECKING:
+    from redrive.app.failed_tasks import FailedTasks
     from redrive.kernel.failure_rule import FailureRule
     from redrive.kernel.feature import Feature
     from redrive.kernel.ports.store import Store
     from redrive.observe.logs import TaskLog
     from redrive.ops.access import Caller
-    from redrive.ops.failed_tasks import FailedTasks
     from redrive.ops.operator import Operator
     from redrive.ops.why import Reason
     from redrive.remote.checked import RemoteProvider
@@ -465,7 +465,7 @@ class App:
     @property
     def failed(self) -> FailedTasks:
         """Tasks that are failed now: ``await app.failed.list(kind="SEND")``, ``retry_many``, ``statistics``."""
-        from redrive.ops.failed_tasks import FailedTasks
+        from redrive.app.failed_tasks import FailedTasks
 
         return FailedTasks(self.store)
 
@@ -473,7 +473,7 @@ class App:
         """Returns the service through which a caller looks at this application's tasks and acts on them, by role: those
         of the default connection, or of another."""
         from redrive.ops.operator import Operator
-        from redrive.ops.policy import Policy as OperatingPolicy
+        from redrive.ops.operator.session import Policy as OperatingPolicy
 
         policy, where = OperatingPolicy.of(self.settings), self.at(on)
         return Operator(

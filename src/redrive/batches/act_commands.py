@@ -18,10 +18,11 @@ from redrive.batches.remote.reconcile import Reconciling
 from redrive.cli.support.follow import follow, say_begun
 from redrive.cli.support.operation_words import say_asked
 from redrive.cli.support.options import DryRun, Reason, Yes, confirm
-from redrive.cli.support.start_operation import Rate, say_approval
+from redrive.cli.support.start_operation import PACE, carried_out, say_approval
 from redrive.feature import InvalidInput, Operator
 from redrive.feature.cli import AppName, By, Json, Url, operate, output
 from redrive.ledger.service import Ledger
+from redrive.ops.operations.lifecycle import How
 
 T = TypeVar("T")
 Wait = Annotated[bool, typer.Option("--wait", help="Follow it to its end: the operation, or the batch at a provider.")]
@@ -66,9 +67,10 @@ def cancel(
     _done(done, "cancel", told, wait, at)
 
 
+@carried_out(*PACE)
 def retry_failed(
     batch: Id,
-    rate: Rate = None,
+    how: How,
     dry_run: DryRun = False,
     wait: Wait = False,
     yes: Yes = False,
@@ -88,7 +90,7 @@ def retry_failed(
         if not json:
             _say_notes(seen.notes)
         confirm(f"retry {_items(seen.matched)} of batch {batch} that failed{said_charge(seen.charge, seen.unit)}?", yes)
-    done = at.ask(lambda own: own.retry_failed(batch, reason, rate=rate))
+    done = at.ask(lambda own: own.retry_failed(batch, reason, how=how))
     unit = "" if done.batch.remote is None else done.batch.remote.unit
     _done(done, "retry", f"{_items(done.matched)} are started again{said_charge(done.charge, unit)}", wait, at)
 

@@ -23,11 +23,12 @@ from redrive.batches.task_batch_service import Failures, TaskBatchService, Trend
 from redrive.batches.task_input import Given, Many
 from redrive.batches.wait_reasons import tasks_wait_for
 from redrive.feature import InvalidInput, Role, Service
-from redrive.kernel.operation import Canary, Operation
+from redrive.kernel.operation import Operation
 from redrive.kernel.records import Record
 from redrive.kernel.task import check_int
 from redrive.ops import views
 from redrive.ops.inspect import parse_id
+from redrive.ops.operations.lifecycle import AS_EVER, How
 from redrive.ops.why import Reason
 
 
@@ -219,14 +220,12 @@ class BatchService(Service):
         charge = _charge(found, retry.matched)
         return Preview(retry.matched, approval, charge, unit, retry.skipped, retry.notes(found.id))
 
-    async def retry_failed(
-        self, batch: UUID | str, reason: str | None = None, *, rate: float | None = None, canary: Canary | None = None
-    ) -> Acted:
+    async def retry_failed(self, batch: UUID | str, reason: str | None = None, *, how: How = AS_EVER) -> Acted:
         """Retries the items that are failed now; those at a provider as a new charge, when the batch is settled."""
         if not await self.is_remote(batch):
-            begun = await self._tasks.retry_failed(batch, reason, rate=rate, canary=canary)
+            begun = await self._tasks.retry_failed(batch, reason, how=how)
             return Acted(await self.show(batch), begun.operation.total, begun.operation, begun.approval)
-        if rate is not None or canary is not None:
+        if how.paced:
             raise InvalidInput(
                 "a rate and canaries are for batches of tasks",
                 hint="how quickly jobs are started is said by BATCH_WORKER_MAX_START_TASKS_PER_BATCH",

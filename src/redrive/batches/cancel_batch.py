@@ -11,9 +11,9 @@ from redrive.errors import ChangedMeanwhile
 from redrive.feature import Audit, CloseJoin, Commit, Rows, Store
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
-from redrive.ops import operations
 from redrive.ops.allowance import UNRESTRICTED
-from redrive.ops.operation_runner import step
+from redrive.ops.operations import lifecycle
+from redrive.ops.operations.drive import step
 
 DRIVEN_FOR_S = 10.0  # by whoever gives a batch up; workers go on with the rest
 
@@ -34,7 +34,7 @@ def marking(
 
 async def give_up(store: Store, batch: UUID, by: str, why: str) -> None:
     """Cancels a batch that was not sealed, with everything that was added: at once, as far as there is time for it."""
-    operation, _ = await operations.begin(
+    operation, _ = await lifecycle.begin(
         store,
         Action.CANCEL,
         FailureFilter(join=str(batch)),

@@ -20,9 +20,9 @@ from redrive.console.filters import refuse_unknown
 from redrive.errors import InvalidInput
 from redrive.feature import Operator, Role
 from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, pages_router, render
+from redrive.kernel.wording import counted
 from redrive.ops import views
 from redrive.ops.inspect import parse_id
-from redrive.ops.text import counted
 from redrive.ops.views import View
 
 router = pages_router("batches")

@@ -144,7 +144,7 @@ async def retry_failed(batch: UUID, operator: TheOperator, body: BatchRetryIn | 
     own = operator.named(asked.actor)
     if asked.dry_run:
         return await _respond_preview(await own.of(BatchService).preview_retry(batch), own, batch)
-    done = await own.of(BatchService).retry_failed(batch, asked.reason, rate=asked.rate, canary=asked.made_canary())
+    done = await own.of(BatchService).retry_failed(batch, asked.reason, how=asked.how)
     return await _respond_acted(done, own)
 
 

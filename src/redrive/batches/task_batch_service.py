@@ -19,12 +19,13 @@ from redrive.batches.task_input import Given, Many, as_new
 from redrive.errors import InvalidTransition
 from redrive.feature import Commit, Conflict, InvalidInput, Role, Rows, Service, Store, new_id
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import Action, Canary
+from redrive.kernel.operation import Action
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State, check_int
 from redrive.ops import inspect
 from redrive.ops.causes import Cause, list_causes
 from redrive.ops.inspect import parse_id
+from redrive.ops.operations.lifecycle import AS_EVER, How
 from redrive.ops.operator.operations import BegunOperation, OperationPreview, OperationService
 from redrive.ops.operator.tasks import TaskService
 
@@ -191,8 +192,7 @@ class TaskBatchService(Service):
         batch: UUID | str,
         reason: str | None = None,
         *,
-        rate: float | None = None,
-        canary: Canary | None = None,
+        how: How = AS_EVER,
         seen: OperationPreview | None = None,
     ) -> BegunOperation:
         """Retries the items that are failed now, as one operation. They are counted again when they end; ``on_success``
@@ -204,9 +204,7 @@ class TaskBatchService(Service):
                 f"no item of batch {found.id} is failed", hint="cancelled ones are retried by their ids"
             )
         which = FailureFilter(join=str(found.id))
-        return await OperationService(self._session).begin(
-            Action.RETRY, which, reason=reason, rate=rate, canary=canary, seen=seen
-        )
+        return await OperationService(self._session).begin(Action.RETRY, which, reason=reason, how=how, seen=seen)
 
 
 async def causes_in(store: Store, join: UUID) -> list[Cause]:

@@ -12,7 +12,7 @@ from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import facts
 from redrive.kernel.reads import HoldRow
-from redrive.ops import failed
+from redrive.ops import failures
 from redrive.ops.filters import FAILURE_FILTERS, Filter
 from redrive.ops.operator.control import Kind, Queue
 
@@ -51,7 +51,7 @@ def of_failures(given: Mapping[str, str]) -> FailureFilter:
     for one in FAILURE_FILTERS:
         first, second = _text(given, one.earlier), _text(given, one.parameter)
         texts[one.field] = one_of(first, second, f"{one.earlier} and {one.parameter}")
-    made = failed.failures(**texts)
+    made = failures.parse_filter(**texts)
     return replace(made, forgotten=True) if _text(given, FORGOTTEN) else made
 
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from redrive.kernel.payload import JsonText, readable
+from redrive.kernel.wording import span
 from redrive.ops.audit_rows import numbers_told
 from redrive.ops.shell import commands_in
-from redrive.ops.text import span
 
 _YEAR = timedelta(days=365)
 SHOWN = 40  # characters of a long value; its title has more

@@ -75,6 +75,9 @@ class FailureFilter:
         return None if self.until is None or failed_at < self.until else f"it failed after {self.until.isoformat()}"
 
 
+EVERY_FAILURE = FailureFilter()
+
+
 @dataclass(slots=True, frozen=True)
 class FailedRef:
     """A failed task and which of its failures is meant. The task may be gone by now."""

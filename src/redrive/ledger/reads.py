@@ -13,7 +13,7 @@ from redrive.ledger.at_risk import totals
 from redrive.ledger.movements import check_reference
 from redrive.ledger.settings import LedgerSettings
 from redrive.ledger.statement import Line
-from redrive.ops.moments import parse_moment, parse_span
+from redrive.ops.filters import parse_moment, parse_span
 
 MOST_LISTED = 500
 

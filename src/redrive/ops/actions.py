@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -17,7 +18,8 @@ from redrive.kernel.records import Put
 from redrive.kernel.retry_guard import Withheld
 from redrive.kernel.task import State, Task, check_name, check_text
 from redrive.ops.people import mixed_scripts, person
-from redrive.ops.retry_log import log_retried
+
+logger = logging.getLogger("redrive.ops")
 
 
 @dataclass(slots=True)
@@ -46,6 +48,31 @@ async def retry(
     result = await _move(store, ids, Event.REDRIVE, actor, reason, puts)
     await log_retried(store, result.done, actor=actor, reason=reason)
     return result
+
+
+async def log_retried(
+    store: Store, task_ids: Collection[UUID], *, actor: str, reason: str | None, bulk_id: str | None = None
+) -> None:
+    """Writes one ``task.retried`` line for each of these, with who retried it and why."""
+    if not task_ids or not logger.isEnabledFor(logging.INFO):
+        return
+    for task in (await store.statuses(task_ids)).values():
+        logger.info(
+            "%s retried %s",
+            actor,
+            task.id,
+            extra={
+                "event": "task.retried",
+                "task_id": str(task.id),
+                "kind": task.kind,
+                "queue": task.queue,
+                "attempt": task.attempt_count,
+                "trace_id": task.trace_id,
+                "actor": actor,
+                "reason": reason,
+                "bulk_id": bulk_id,
+            },
+        )
 
 
 async def pause_tasks(store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None) -> Result:

@@ -25,8 +25,8 @@ from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import FINAL, Action
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
+from redrive.kernel.wording import counted
 from redrive.ops.people import person
-from redrive.ops.text import counted
 
 COLLECTION = "alone"
 PATIENCE_S = 10.0
@@ -36,7 +36,7 @@ BULK = {
     Action.RETRY: "redrive retry with a filter",
     Action.FORGET: "redrive forget with a filter",
     Action.PURGE: "redrive purge of waiting tasks by queue or kind, redrive forget of failed ones with a filter",
-    Action.CANCEL: "redrive batch cancel",
+    Action.CANCEL: "the command of its feature",
     Action.ERASE: "redrive erase",
     Action.WORK: "the command of its feature",
 }

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from redrive.errors import ApprovalUnknown, InvalidTransition, NotAllowed
+from redrive.errors import ApprovalUnknown, ConfigError, InvalidTransition, NotAllowed
 from redrive.ids import new_id
+from redrive.kernel.applied import Applied
+from redrive.kernel.approved import ApprovedAction, Asked, Request
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
+from redrive.kernel.feature import Feature
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import Action, Operation, Status, facts
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
 from redrive.kernel.task import check_int, check_text
+from redrive.kernel.wording import counted
 from redrive.ops.actions import check_actor, check_states
 from redrive.ops.allowance import PlannedAction
 from redrive.ops.people import person
-from redrive.ops.text import counted
 
 COLLECTION = "approval"
 APPROVALS_PER_PIECE = 500
@@ -74,7 +77,7 @@ async def ask(store: Store, operation: Operation, why: str) -> tuple[Operation, 
         None,
         operation.id,
         None,
-        {**body, "filter": operation.told, "needed": why},
+        {**body, "filter": operation.subject, "needed": why},
         target=f"approval:{approval_id}",
     )
     await store.apply(Commit(puts=[waiting.put(), Put(COLLECTION, approval_id, body, state=PENDING)], audits=[row]))
@@ -111,7 +114,7 @@ async def show(store: Store, approval_id: str) -> Record:
 
 async def approve(store: Store, approval_id: str, *, actor: str, reason: str | None = None) -> Record:
     """Approves, by somebody else than who asked; the operation begins with it. An action of a feature is approved by
-    ``requests.carry_out``."""
+    ``carry_out``."""
     return await _decide(store, approval_id, actor, reason, APPROVED)
 
 
@@ -223,7 +226,74 @@ def _turned(operation: Operation, who: str, why: str | None, decision: str) -> C
         None,
         operation.id,
         {"status": operation.status.value},
-        {"status": Status.RUNNING.value, "approved_by": who, **operation.said},
+        {"status": Status.RUNNING.value, "approved_by": who, **operation.answers},
         target=f"operation:{operation.id}",
     )
     return Commit(puts=[replace(operation, status=Status.RUNNING).put()], audits=[row])
+
+
+# -- actions of features -----------------------------------------------------------------------------------------------
+
+
+MOST_PENDING = 500
+
+
+async def ask_for(store: Store, who: str, request: Request, reason: str | None, why: str) -> Record:
+    """Writes down what is asked for; it waits until somebody decides. Asked for twice, it is one request."""
+    told = check_text(reason, "reason")
+    for record in await list_approvals(store, states=(PENDING,), limit=MOST_PENDING):
+        if _same(record, request):
+            return record
+    approval_id = str(new_id())
+    body = {
+        "operation": None,
+        "action": f"{request.feature}.{request.action}",
+        "feature": request.feature,
+        "arguments": dict(request.arguments),
+        "title": request.title,
+        "told": request.told,
+        "page": request.page,
+        "scope": request.scope,
+        "filter": {},
+        "total": request.number,
+        "needed": why,
+        "requested_by": who,
+        "reason": told,
+        "decided_by": None,
+        "decision": None,
+    }
+    row = Audit(who, "APPROVAL_REQUEST", told, after=body, target=f"approval:{approval_id}", scope=request.scope)
+    await store.apply(Commit(puts=[Put(COLLECTION, approval_id, body, state=PENDING)], audits=[row]))
+    return await show(store, approval_id)
+
+
+async def carry_out(
+    store: Store, features: Iterable[Feature], who: str, session: object, record: Record, reason: str | None
+) -> Record:
+    """Does what was asked for, as agreed to by this person with their session: it and the decision land together, or
+    neither."""
+    body = record.body
+    action = _action(features, body["action"])
+    decision = await deciding(store, record, who, reason, APPROVED)
+
+    async def land(commit: Commit) -> Applied:
+        puts, audits = [*commit.puts, *decision.puts], [*decision.audits, *commit.audits]
+        return await store.apply(replace(commit, puts=puts, audits=audits))
+
+    await action.carry_out(session, Asked(body["arguments"], body["requested_by"], body["reason"]), land)
+    return await show(store, record.id)
+
+
+def _same(record: Record, request: Request) -> bool:
+    named = f"{request.feature}.{request.action}"
+    return bool(record.body["action"] == named and record.body["arguments"] == dict(request.arguments))
+
+
+def _action(features: Iterable[Feature], named: str) -> ApprovedAction:
+    for feature in features:
+        for action in feature.approved:
+            if f"{feature.name}.{action.name}" == named:
+                return action
+    raise ConfigError(
+        f"nothing here knows how to {named!r}", hint="approve it where the application has that feature: --app"
+    )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from redrive.errors import InvalidInput
@@ -17,12 +18,14 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.payload import JsonText, readable
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
-from redrive.kernel.task import AuditRow, check_int
+from redrive.kernel.task import AuditRow, check_int, check_text
+from redrive.kernel.trace import trace_id_of
 from redrive.ops.actions import check_actor
 from redrive.ops.audit_chain import apply_sealed
 from redrive.ops.audit_rows import COLUMNS, PRUNE_SUMMARY, SUMMARIES, batch_target, ids_of, outside, row_hash, values_of
 from redrive.ops.csv_lines import csv_line
-from redrive.ops.inspect import plain
+from redrive.ops.filters import parse_span
+from redrive.ops.inspect import parse_id, plain
 from redrive.ops.pages import LONGEST_ALONE, in_pieces
 
 LARGEST_PAGE = 500
@@ -258,3 +261,34 @@ async def retain(
     old = await store.audit(AuditFilter(older_than=now - timedelta(days=days)), limit=piece, after=0)
     if old and not stopping() and (len(old) >= piece or old[0].at < now - timedelta(days=days) - WAIT_FOR_FULL_PIECE):
         await prune(store, older_than_days=days, actor=RETENTION_ACTOR, piece=piece, archive=archive, stopping=stopping)
+
+
+# -- filters that people give ------------------------------------------------------------------------------------------
+
+
+SINCE = "Done then or later: 15m, 1h, 7d (ago), or 2026-03-01T08:30, of UTC without a zone."
+UNTIL = "Done before then."
+LONGEST_NAME = 150  # characters; file systems take 255
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9.]+")
+
+
+def make_audit(
+    task_id: str | None = None, *, since: str | None = None, until: str | None = None, **texts: str | None
+) -> AuditFilter:
+    """Returns a filter of audit rows, checked."""
+    checked: dict[str, Any] = {name: check_text(value, outside(name)) for name, value in texts.items()}
+    checked["trace_id"] = trace_id_of(checked.get("trace_id"))
+    begin, end = parse_span(since, until)
+    return AuditFilter(**checked, task_id=None if task_id is None else parse_id(task_id), since=begin, until=end)
+
+
+def file_name(which: AuditFilter, form: str, now: datetime) -> str:
+    """Returns what an export is called: when it was made, and what is in it."""
+    given = [f"{outside(name)}-{_said(value)}" for name, value in asdict(which).items() if value is not None]
+    return "_".join(["redrive-audit", _said(now), *given])[:LONGEST_NAME] + f".{form}"
+
+
+def _said(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return _NOT_IN_NAMES.sub("-", str(value))[:40].strip("-.")

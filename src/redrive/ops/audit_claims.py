@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate
 from typing import Any
 
+from redrive.errors import StoreError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.ports.store import Store
 from redrive.kernel.task import AuditRow
+from redrive.ops.audit_archive import Archive
 from redrive.ops.audit_chain import Seal
 from redrive.ops.audit_rows import (
     ERASE_SUMMARY,
@@ -191,3 +195,137 @@ def _time(text: Any) -> datetime:
     if found.tzinfo is None:
         raise ValueError("a time without a zone")
     return found
+
+
+# -- reads the archive in step with the chain of the audit log ---------------------------------------------------------
+
+
+class ArchiveWalk:
+    """A position in the archive. ``heard`` and ``erased``: what the rows of the last stretch told of removals, and
+    which of them are emptied."""
+
+    def __init__(self, archive: Archive | None, problem: Callable[[str], None]) -> None:
+        rows = () if archive is None else archive.read(on_damage=lambda error: problem(error.message))
+        self._rows: Iterator[AuditRow] = iter(rows)
+        self._problem = problem
+        self._next: AuditRow | None = None
+        self._begun = False
+        self.heard: list[Claim] = []
+        self.erased: list[int] = []
+
+    def rows_up_to(self, last: int | None) -> dict[int, set[str]]:
+        """Returns hashes of the rows up to this one, from where the last call ended; of a number in more than one
+        version all of them."""
+        found: dict[int, set[str]] = {}
+        self.heard, self.erased = [], []
+        if not self._begun:
+            self._advance()
+        while self._next is not None and (last is None or self._next.id <= last):
+            found.setdefault(self._next.id, set()).add(row_hash(self._next))
+            self._hear(self._next)
+            self._advance()
+            if last is None and len(found) >= 1000:
+                break
+        return found
+
+    def _hear(self, row: AuditRow) -> None:
+        if row.erased is not None:
+            self.erased.append(row.id)
+        if row.action in SUMMARIES:
+            with contextlib.suppress(*MALFORMED_CLAIM):  # whether it is what was sealed is seen elsewhere
+                self.heard.append(Claim.of(row))
+
+    def _advance(self) -> None:
+        self._begun = True
+        try:
+            self._next = next(self._rows, None)
+        except StoreError as error:  # the rest of the archive cannot be read; the chain still can
+            self._problem(error.message)
+            self._next = None
+
+
+# -- keeps what only later rows of the audit log explain ---------------------------------------------------------------
+
+
+MOST_UNEXPLAINED_ROWS = 1_000_000
+FORGED_ROW = "row {} in the archive is not the one that was removed: it was forged or mixed up"
+
+
+class Unexplained:
+    """``erased``: rows whose erasure was not told of yet. ``extras``: rows of the archive that no stretch knows, with
+    the hashes of their versions: they were pruned before they were sealed, or never written by us."""
+
+    def __init__(self, problem: Callable[[str], None]) -> None:
+        self._problem = problem
+        self._erased: set[int] = set()
+        self._extras: dict[int, set[str]] = {}
+        self.erased = 0
+
+    def emptied(self, number: int) -> None:
+        self.erased += number not in self._erased
+        if len(self._erased) < MOST_UNEXPLAINED_ROWS:
+            self._erased.add(number)
+
+    def unknown(self, number: int, versions: set[str], claims: Iterable[Claim] = ()) -> None:
+        said = {claim.hashes[number] for claim in claims if number in claim.hashes}
+        if not said and len(self._extras) < MOST_UNEXPLAINED_ROWS:
+            self._extras[number] = versions
+        elif versions - said:
+            self._problem(FORGED_ROW.format(number))
+
+    def hear(self, walk: ArchiveWalk, claims: Claims) -> None:
+        """Takes in removals that archived rows tell of; they explain earlier rows. If such a row was forged, that is a
+        problem of its own: it is compared with the seals like all others."""
+        for number in walk.erased:
+            self.emptied(number)
+        for claim in walk.heard:
+            claims.replaced |= claim.replaced
+            if claim.action == ERASE_SUMMARY:
+                self._erased.difference_update(claim.ids)
+            for number in claim.hashes.keys() & self._extras.keys():
+                if not self._extras[number] - {claim.hashes[number]}:
+                    del self._extras[number]
+
+    async def resolve(self, claims: Claims) -> None:
+        """Reports what is left when everything was heard: it was tampered with."""
+        for low, high in _blocks(self._erased):
+            for claim in await claims.about(low, high):
+                if claim.action == ERASE_SUMMARY:
+                    self._erased.difference_update(claim.ids)
+        for number in sorted(self._extras):
+            said = {claim.hashes[number] for claim in await claims.about(number, number) if number in claim.hashes}
+            if said and not self._extras[number] - said:
+                del self._extras[number]
+        if self._erased:
+            self._problem(f"rows {told(sorted(self._erased))} were emptied, and no sealed erasure says so")
+        if self._extras:
+            self._problem(f"rows {told(sorted(self._extras))} of the archive were never sealed: they were slipped in")
+
+
+def check_pieces(archive: Archive, claims: Claims, problem: Callable[[str], None]) -> None:
+    """Checks that each piece that a prune has written down is there, or was replaced by an erasure."""
+    names = set(archive.names())
+    for old in claims.replaced.keys() & names:
+        if claims.replaced[old] != old:
+            problem(f"{old} is in the archive still, although it was erased: erase it again")
+    for row, name, _ in claims.pieces:
+        last = _replacement(name, claims.replaced)
+        if last is not None and last not in names:
+            problem(f"{last} is missing from the archive: row {row} says that it was written")
+
+
+def _replacement(name: str, replaced: dict[str, str | None]) -> str | None:
+    """Returns the piece that stands for this one now, after any number of erasures; None: nothing."""
+    seen: set[str] = set()
+    found: str | None = name
+    while found in replaced and found not in seen:
+        seen.add(found)
+        found = replaced[found]
+    return found
+
+
+def _blocks(numbers: Iterable[int], width: int = 1000) -> Iterator[tuple[int, int]]:
+    ordered = sorted(numbers)
+    for start in range(0, len(ordered), width):
+        part = ordered[start : start + width]
+        yield part[0], part[-1]

@@ -16,13 +16,21 @@ from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow
 from redrive.ops import audit_chain
-from redrive.ops.archive_walk import ArchiveWalk
 from redrive.ops.audit import EVERY_ROW, RETENTION_ACTOR
 from redrive.ops.audit_archive import Archive
 from redrive.ops.audit_chain import CHAIN_START, OVERDUE, Seal
-from redrive.ops.audit_claims import Claim, Claims, Removal, told, unproven
+from redrive.ops.audit_claims import (
+    FORGED_ROW,
+    ArchiveWalk,
+    Claim,
+    Claims,
+    Removal,
+    Unexplained,
+    check_pieces,
+    told,
+    unproven,
+)
 from redrive.ops.audit_rows import PRUNE_SUMMARY, digest_of, row_hash
-from redrive.ops.audit_unexplained import FORGED_ROW, Unexplained, check_pieces
 
 MOST_PROBLEMS = 200
 _UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, KeyError)

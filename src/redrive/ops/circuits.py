@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from redrive.kernel.circuit import CircuitRow, CircuitState
 from redrive.kernel.reads import Overview
-from redrive.ops.text import span
+from redrive.kernel.wording import span
 
 
 @dataclass(slots=True, frozen=True)

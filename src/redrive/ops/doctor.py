@@ -25,17 +25,18 @@ from redrive.kernel.alerts.rules import (
 )
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.failed import FailedCount, FailureFilter
-from redrive.kernel.operation import Action, Operation, Status
+from redrive.kernel.operation import Erasure, Operation, Status
 from redrive.kernel.ports.store import CauseQuery, Overview, Store, WorkerRow
 from redrive.kernel.task import State
-from redrive.ops import approvals, audit_chain, causes, growth, handler_notes, inspect, operations, reaction_conflicts
+from redrive.kernel.wording import counted, percent, span
+from redrive.ops import approvals, audit_chain, causes, growth, handler_notes, inspect, reaction_conflicts
 from redrive.ops.alerts import findings as alerts
 from redrive.ops.alerts.findings import Watched
 from redrive.ops.causes import Cause
 from redrive.ops.circuits import told
 from redrive.ops.held import HeldQueue, held_queues
 from redrive.ops.late_schedules import late_schedules
-from redrive.ops.text import counted, percent, span
+from redrive.ops.operations import lifecycle
 from redrive.ops.workers import Lost, drivers, fell_silent, live_workers, lost
 
 logger = logging.getLogger("redrive.doctor")
@@ -492,11 +493,12 @@ async def _bulk(store: Store, overview: Overview) -> list[Finding]:
         for record in await approvals.list_approvals(store, states=(approvals.PENDING,), limit=10)
         if not approvals.expired(record, now)
     ]
-    for record in await operations.list_operations(store, states=(Status.RUNNING, Status.PAUSED), limit=10):
+    for record in await lifecycle.list_operations(store, states=(Status.RUNNING, Status.PAUSED), limit=10):
         operation = Operation.of(record)
         quiet = now - record.updated_at
         late = quiet > SLOW + timedelta(seconds=operation.pause_after_piece)
-        waits = operation.action is Action.ERASE and operation.cursor != "files" and operation.note is not None
+        erasure = operation.what if isinstance(operation.what, Erasure) else None
+        waits = erasure is not None and erasure.phase != "files" and operation.note is not None
         still = operation.status is Status.RUNNING and (late or alone)
         stuck = still or (operation.status is Status.RUNNING and waits)
         found.append(

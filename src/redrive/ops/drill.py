@@ -19,7 +19,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
 from redrive.kernel.task import State, Task
-from redrive.ops import actions, failed
+from redrive.ops import actions, failures
 from redrive.ops.actions import check_actor
 
 COLLECTION = "drill"
@@ -84,7 +84,7 @@ async def run(
         return f"{task.error_code}: {task.error_message}"
 
     async def listed() -> str:
-        found = await failed.list_failed(store, FailureFilter(scope=scope))
+        found = await failures.list_failed(store, FailureFilter(scope=scope))
         if [task.id for task in found] != [drill.task_id]:
             raise RedriveError("the failed task is not in the list of failures")
         return "found in the list of failures by its scope"

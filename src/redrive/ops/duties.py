@@ -11,16 +11,14 @@ from redrive.kernel.duty import Duty
 from redrive.kernel.feature import Feature
 from redrive.kernel.operation import COLLECTION, Status
 from redrive.kernel.ports.store import Store
-from redrive.ops import approvals, audit, audit_chain, growth
-from redrive.ops import operation_runner as operations
-from redrive.ops import retention as failed
+from redrive.ops import approvals, audit, audit_chain, growth, retention
 from redrive.ops.alerts.answers import ASKED_EVERY
 from redrive.ops.alerts.evaluate import EVERY_S, Evaluator
-from redrive.ops.alerts.messages import Place, Wording
+from redrive.ops.alerts.messages import Place, Wording, start_command
 from redrive.ops.alerts.more_rules import more_rules
 from redrive.ops.alerts.send import destinations
-from redrive.ops.alerts.start import start_command
 from redrive.ops.audit_archive import archive_at
+from redrive.ops.operations import drive as operations
 from redrive.settings import Settings
 
 Stopping = Callable[[], bool]
@@ -92,9 +90,9 @@ def alerts_duty(
 
 def _give_up(settings: Settings) -> Duty:
     async def run(store: Store, worker: str, stopping: Stopping) -> None:
-        await failed.give_up_failed(store, settings.failed_days, stopping)
+        await retention.give_up_failed(store, settings.failed_days, stopping)
 
-    return Duty("failed", failed.GIVE_UP_EVERY_S, run)
+    return Duty("failed", retention.GIVE_UP_EVERY_S, run)
 
 
 def _prune_audit(settings: Settings) -> Duty:

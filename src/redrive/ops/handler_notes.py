@@ -19,7 +19,7 @@ from redrive.kernel.handler_notes import (
 )
 from redrive.kernel.ports.store import Overview, Store
 from redrive.kernel.task import State, Task
-from redrive.ops.text import counted, span
+from redrive.kernel.wording import counted, span
 from redrive.ops.workers import Standing, standing
 
 RECENT = timedelta(hours=1)

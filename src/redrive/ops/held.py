@@ -15,7 +15,7 @@ from redrive.kernel.circuit import CircuitRow
 from redrive.kernel.ports.store import Store
 from redrive.kernel.reads import Count, HoldRow, Overview, Query
 from redrive.kernel.task import State, Task
-from redrive.ops.text import span
+from redrive.kernel.wording import span
 
 GATES = ("queue", "kind")  # their pauses never move the tasks themselves
 

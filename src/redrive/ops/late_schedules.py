@@ -8,7 +8,7 @@ from redrive.kernel.alerts.rules import SCHEDULE_MISSED
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.ports.store import Overview, Store
 from redrive.kernel.reads import ScheduleRow
-from redrive.ops.text import span
+from redrive.kernel.wording import span
 
 LATE = timedelta(minutes=1)
 MOST_NAMED = 5

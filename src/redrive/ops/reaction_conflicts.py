@@ -10,7 +10,7 @@ from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.ports.store import Store
 from redrive.kernel.reactions import REACTION_CONFLICT
 from redrive.kernel.task import AuditRow
-from redrive.ops.text import counted, span
+from redrive.kernel.wording import counted, span
 
 TOLD_FOR = timedelta(days=3)  # nobody can say that it was seen to, so it ends by itself
 MOST_READ, MOST_TOLD = 500, 5

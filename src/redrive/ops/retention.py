@@ -18,8 +18,9 @@ from redrive.kernel.operation import FINAL
 from redrive.kernel.ports.store import Store
 from redrive.kernel.retention import FeatureRule, RecordRule, Retention
 from redrive.kernel.task import State
-from redrive.ops import access, allowance, approvals, audit_chain, causes, drill, growth, plans, sign_in
+from redrive.ops import access, allowance, approvals, audit_chain, causes, drill, growth, sign_in
 from redrive.ops.audit import PRUNE_COLLECTION, RETENTION_ACTOR
+from redrive.ops.operations import plans
 from redrive.settings import Settings
 
 FAILED_SUMMARY = "TASK_FAILED_PRUNE_SUMMARY"

@@ -21,8 +21,8 @@ from redrive.ops import approvals
 from redrive.ops.access import Role
 from redrive.ops.audit_rows import outside
 from redrive.ops.causes import Cause
-from redrive.ops.consequences import Obstacle, consequence
-from redrive.ops.retried import Retried
+from redrive.ops.operations.consequences import Obstacle, consequence
+from redrive.ops.operations.outcome import RetryOutcome
 from redrive.ops.why import Reason
 
 LONGEST_PUBLIC = 200
@@ -139,7 +139,6 @@ OPERATION_OPEN = (
     "done",
     "skipped",
     "rate",
-    "stop_on_return",
     "note",
     "fixed",
     "idempotent",
@@ -226,7 +225,7 @@ def cause(found: Cause, sight: Sight) -> View:
     return view
 
 
-def operation(record: Record, became: Retried | None = None, sight: Sight = VIEWERS) -> View:
+def operation(record: Record, became: RetryOutcome | None = None, sight: Sight = VIEWERS) -> View:
     """Returns an operation, the same for everybody: labels, numbers, codes, and operators' own words; of a feature's
     work what errors say, which may quote documents, only to those who may act. ``became``: of its tasks, where that was
     looked for."""
@@ -248,6 +247,7 @@ def operation(record: Record, became: Retried | None = None, sight: Sight = VIEW
         progress=_share_done(found),
         plan_token=found.plan,
         approval_id=found.approval,
+        stop_on_return=found.retry is not None and found.retry.stop_on_return,
         canary=None
         if canary is None
         else View(
@@ -264,7 +264,7 @@ def operation(record: Record, became: Retried | None = None, sight: Sight = VIEW
     return view
 
 
-def _retried(became: Retried) -> View:
+def _retried(became: RetryOutcome) -> View:
     causes = [View(fingerprint=one.fingerprint, code=one.row and one.row.code, n=one.n) for one in became.causes]
     return View(
         became.numbers,

@@ -10,13 +10,13 @@ from datetime import UTC, datetime, timedelta
 from redrive.errors import ErrorCode
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.operation import COLLECTION as OPERATIONS
-from redrive.kernel.operation import Operation, Status
+from redrive.kernel.operation import Forget, Operation, Retry, Status
 from redrive.kernel.ports.store import HoldRow, LimitRow, Overview, Query, Store, WorkerRow
 from redrive.kernel.task import State, Task
+from redrive.kernel.wording import span
 from redrive.ops import handler_notes
 from redrive.ops.circuits import told
 from redrive.ops.held import is_gated
-from redrive.ops.text import span
 from redrive.ops.workers import DECLARED_DEAD, OUTSIDE, is_lost, live_workers
 
 UNTAKEN = timedelta(seconds=30)  # a task that is due for so long, while workers are free, is handled by none of them
@@ -158,8 +158,8 @@ async def _operations(store: Store, task: Task) -> list[Reason]:
     found: list[Reason] = []
     for record in await store.records(OPERATIONS, states=(Status.WAITING, Status.RUNNING, Status.PAUSED), limit=20):
         operation = Operation.of(record)
-        seq = task.failed_seq or 0
-        if seq > operation.upto or seq <= int(operation.cursor if isinstance(operation.cursor, int) else seq):
+        what, seq = operation.what, task.failed_seq or 0
+        if not isinstance(what, Retry | Forget) or seq > what.upto or seq <= what.cursor:
             continue
         if await store.failed_ids(operation.which, limit=1, after=seq - 1, upto=seq):
             if operation.status is Status.WAITING:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from redrive.kernel.ports.store import Overview, WorkerLeases, WorkerRow
-from redrive.ops.text import span
+from redrive.kernel.wording import span
 
 # A heartbeat is written every few seconds at most: after so long, or after three intervals, it is overdue.
 QUIET, WRITTEN = timedelta(seconds=10), timedelta(seconds=4)

@@ -8,11 +8,11 @@ from redrive.errors import ChangedMeanwhile, Conflict
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import COLLECTION, Action, Operation, Work
+from redrive.kernel.operation import COLLECTION, Operation, Work
 from redrive.kernel.task import check_int, check_text
-from redrive.ops import operations
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import UNRESTRICTED
+from redrive.ops.operations import lifecycle
 from redrive.outbox.index_job import REBUILD, VERIFY, IndexJob, Phase, job_of
 from redrive.outbox.operation_driver import is_over, rebuildable
 from redrive.outbox.table_source import source_for
@@ -71,10 +71,10 @@ async def _begin_now(
     await _refuse_second(store, before)
     operation_id = str(new_id())
     work = Work("outbox", kind, f"projection {projection.name}", "document", state)
-    operation = Operation(operation_id, Action.WORK, FailureFilter(queue=projection.queue), who, why, 0, work=work)
+    operation = Operation(operation_id, work, FailureFilter(queue=projection.queue), who, why, 0)
     index = _index_of(operation_id) if kind == REBUILD else None
     job = before.over(Phase.NONE, operation=operation_id, index=index)
-    begun, _ = await operations.start(store, operation, UNRESTRICTED, Commit(puts=[job.put()]))
+    begun, _ = await lifecycle.start(store, operation, UNRESTRICTED, Commit(puts=[job.put()]))
     return begun
 
 

@@ -85,7 +85,7 @@ class Driver:
             skipped=operation.skipped + skipped,
             note=note,
             driver=self.worker,
-            work=replace(work, state={**work.state, "tries": 0, **state}, result={**before, **(result or {})}),
+            what=replace(work, state={**work.state, "tries": 0, **state}, result={**before, **(result or {})}),
         )
         puts = [after.put()] if job is None else [after.put(), job.put()]
         await self.store.apply(Commit(puts=puts, enqueues=list(events)))

@@ -70,10 +70,10 @@ async def replay(page: TheForm, projection: str) -> Response:
     own = page.operator.of(OutboxService)
     done = await own.replay(await own.plan_replay([projection], number), reason)
     target = page.link(f"/outbox/{projection}")
-    if not done.retried:
+    if not done.done:
         return page.go(target, "Nothing was done: none of them is failed any more.", "warn")
-    skipped = f"; {done.skipped:,} were not failed any more" if done.skipped else ""
-    return page.go(target, f"{done.retried:,} event{'s are' if done.retried != 1 else ' is'} tried again{skipped}.")
+    skipped = f"; {done.left:,} were not failed any more" if done.left else ""
+    return page.go(target, f"{done.done:,} event{'s are' if done.done != 1 else ' is'} tried again{skipped}.")
 
 
 @router.post("/{projection}/verify")

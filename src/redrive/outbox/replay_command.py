@@ -13,7 +13,7 @@ from redrive.cli.support.options import DryRun, Reason, Yes, confirm
 from redrive.cli.support.progress import progress
 from redrive.cli.support.start_operation import say_approval
 from redrive.feature.cli import AppName, By, Json, Url, operate, output
-from redrive.ops.failed import Replayed
+from redrive.ops.operations.retry import RetryResult
 from redrive.outbox.replay import DEFAULT_LIMIT, MOST, ReplayPlan
 from redrive.outbox.service import OutboxService
 
@@ -70,7 +70,9 @@ def _replay_here(
     most = limit or DEFAULT_LIMIT
     plan = operate(url, app, lambda own: own.of(OutboxService).plan_replay(names, most, forgotten=forgotten), by=by)
     if dry_run or not plan.number:
-        _say(plan.preview(dry_run=dry_run), plan, json)
+        foreseen = operate(url, app, lambda own: own.of(OutboxService).foresee(plan), by=by)
+        foreseen.dry_run = dry_run
+        _say(foreseen, plan, json)
         return
     # Who says how many has said yes; and what needs a second operator is refused, whatever the first one answers.
     if limit is None and plan.approval is None:
@@ -80,18 +82,18 @@ def _replay_here(
     _say(done, plan, json)
 
 
-def _say(done: Replayed, plan: ReplayPlan, json: bool) -> None:
+def _say(done: RetryResult, plan: ReplayPlan, json: bool) -> None:
     if json:
-        output.emit(done)
+        output.emit(done.numbers)
     elif done.dry_run:
         output.say(f"{_events(done.matched)} of {_where(plan)} would be replayed")
         say_approval(done.needs_approval)
     elif not done.matched:
         output.say(f"nothing to replay of {_where(plan)}")
     else:
-        skipped = f", {done.skipped} skipped" if done.skipped else ""
-        output.say(f"{_events(done.retried)} of {_where(plan)} replayed{skipped}")
-        say_outcomes(done.bulk_ids if done.retried else ())
+        skipped = f", {done.left} skipped" if done.left else ""
+        output.say(f"{_events(done.done)} of {_where(plan)} replayed{skipped}")
+        say_outcomes(done.bulk_ids if done.done else ())
 
 
 def _events(number: int) -> str:

@@ -57,8 +57,8 @@ async def replay_projection(projection: str, operator: TheOperator, body: Replay
     asked = body or ReplayIn()
     own = operator.named(asked.actor).of(OutboxService)
     plan = await own.plan_replay([projection], asked.limit, forgotten=asked.forgotten)
-    done = plan.preview(dry_run=True) if asked.dry_run else await own.replay(plan, asked.reason)
-    return ReplayedOut.model_validate(done)
+    done = await own.foresee(plan) if asked.dry_run else await own.replay(plan, asked.reason)
+    return ReplayedOut.model_validate(done.numbers)
 
 
 @router.post("/{projection}/rebuild", response_model=BegunOut, status_code=202)

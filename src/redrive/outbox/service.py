@@ -9,7 +9,9 @@ from redrive.errors import InvalidInput
 from redrive.kernel.operation import Operation
 from redrive.kernel.records import Record
 from redrive.ops.access import Role
-from redrive.ops.failed import Replayed
+from redrive.ops.operations.retry import RetryResult
+from redrive.ops.operations.selection import planned_retry
+from redrive.ops.operator.failures import FailureService
 from redrive.ops.operator.session import Service
 from redrive.outbox import projection_figures, replay
 from redrive.outbox.begin_operation import begin_rebuild, begin_verify
@@ -81,13 +83,19 @@ class OutboxService(Service):
         self._session.may(Role.OPERATOR)
         if not 1 <= limit <= replay.MOST:
             raise InvalidInput(f"limit is from 1 to {replay.MOST:,}")
-        return await replay.plan_replay(self._session, await self._named(projections), limit, forgotten)
+        parts = await replay.plan_replay(self._store, await self._named(projections), limit, forgotten)
+        needed = await self._session.needs(planned_retry(part.selection for part in parts))
+        return ReplayPlan(parts, needed)
+
+    async def foresee(self, plan: ReplayPlan) -> RetryResult:
+        """Returns what a replay would do; changes nothing."""
+        return await FailureService(self._session).foresee(*plan.selections)
 
     async def replay(
         self, plan: ReplayPlan, reason: str | None = None, progress: Callable[[int], None] = lambda _: None
-    ) -> Replayed:
-        """Replays exactly what the plan says, here and now."""
-        return await replay.replay(self._session, plan, reason, progress)
+    ) -> RetryResult:
+        """Replays exactly what the plan says, here and now; or, where a second operator has to agree, nothing."""
+        return await FailureService(self._session).replay(*plan.selections, reason=reason, progress=progress)
 
     async def rebuild(
         self, projection: str, *, reason: str | None = None, allow_refused: int = 0, allow_empty: bool = False

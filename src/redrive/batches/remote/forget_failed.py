@@ -10,7 +10,7 @@ from redrive.batches.remote.model import RemoteBatch
 from redrive.feature import Audit, Commit, Store
 from redrive.ids import new_id
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import TASKS_PER_PIECE, Action, Operation
+from redrive.kernel.operation import TASKS_PER_PIECE, Forget, Operation
 
 LAST_FAILURE = 2**62  # all of them are meant: none of that round can fail again
 
@@ -25,7 +25,7 @@ async def put_away(store: Store, batch: RemoteBatch, who: str) -> Commit:
         return Commit()
     why = f"started again in round {batch.round + 1} of batch {batch.id}"
     number = await store.count_failed(which)
-    made = Operation(str(new_id()), Action.FORGET, which, who, why, number, upto=LAST_FAILURE)
+    made = Operation(str(new_id()), Forget(LAST_FAILURE), which, who, why, number)
     piece = made.carry_out(first, None)
     begun = Audit(who, "OPERATION_START", why, None, made.id, target=f"operation:{made.id}")
     return Commit(transitions=piece.transitions, bulk=piece.bulk, puts=piece.puts, audits=[begun])

@@ -16,7 +16,7 @@ from redrive.kernel.alerts.book import Silence
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.task import check_seconds
 from redrive.kernel.wording import EXAMPLES, seconds_of
-from redrive.ops.moments import parse_coming
+from redrive.ops.filters import parse_coming
 from redrive.ops.operator import Operator
 from redrive.ops.operator.alerts import Alerts, alerts_shown, silence_shown
 

@@ -20,10 +20,10 @@ from redrive.cli.support.operation_words import (
 )
 from redrive.cli.support.options import AppName, Json, Url, list_command
 from redrive.kernel.records import Record
+from redrive.kernel.wording import counted
 from redrive.ops import approvals
-from redrive.ops.consequences import Obstacle
+from redrive.ops.operations.consequences import Obstacle
 from redrive.ops.operator import Operator
-from redrive.ops.text import counted
 
 approvals_cli = typer.Typer(
     help="What waits for a second operator: list, approve, reject.", invoke_without_command=True

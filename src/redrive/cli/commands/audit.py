@@ -20,12 +20,12 @@ from redrive.cli.support.progress import progress
 from redrive.cli.support.session import operate
 from redrive.errors import InvalidInput
 from redrive.files import write_private
+from redrive.kernel.wording import counted
 from redrive.ops import audit, audit_verify
+from redrive.ops.audit import SINCE, UNTIL, make_audit
 from redrive.ops.audit_archive import archive_at
-from redrive.ops.audit_filters import SINCE, UNTIL, make_audit
 from redrive.ops.audit_rows import PRUNE_SUMMARY, numbers_told, outside, values_of
 from redrive.ops.operator import Operator
-from redrive.ops.text import counted
 from redrive.settings import Settings
 
 LOOKED_AT = 200  # rows, for what other actions there are

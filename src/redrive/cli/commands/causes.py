@@ -15,18 +15,17 @@ from redrive.cli.support.connections import look_at, on_this, refuse_place
 from redrive.cli.support.filters import Forgotten, filter_text, filtered
 from redrive.cli.support.options import AppName, By, Json, Reason, Url, list_command
 from redrive.cli.support.session import operate
-from redrive.cli.support.start_operation import After, Ask, First, Percent, Rate, StopOnReturn, asked, begin_bulk, pace
+from redrive.cli.support.start_operation import PACE, Ask, asked, begin_bulk, carried_out
 from redrive.errors import InvalidInput
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failed import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import check_seconds
-from redrive.kernel.wording import EXAMPLES, seconds_of
+from redrive.kernel.wording import EXAMPLES, counted, percent, seconds_of
 from redrive.ops.causes import Breakdown, Cause, order_of, rank_of
 from redrive.ops.connections import Look, having
-from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.inspect import plain
+from redrive.ops.operations.lifecycle import How
 from redrive.ops.operator import Operator
-from redrive.ops.text import counted, percent
 
 causes_cli = typer.Typer(help="Failures by cause: list, show, note, mute, resolve, retry.", invoke_without_command=True)
 Fingerprint = Annotated[str, typer.Argument(metavar="FINGERPRINT", help="As the list gives it; its beginning will do.")]
@@ -174,22 +173,13 @@ _turning("reopen", False, "It was not mended after all.")
 
 @causes_cli.command("retry")
 @asked
-def retry(
-    fingerprint: Fingerprint,
-    ask: Ask,
-    rate: Rate = None,
-    canary: First = None,
-    percent: Percent = None,
-    then: After = None,
-    stop_on_return: StopOnReturn = False,
-    forgotten: Forgotten = False,
-) -> None:
+@carried_out(*PACE)
+def retry(fingerprint: Fingerprint, how: How, ask: Ask, forgotten: Forgotten = False) -> None:
     """Retry everything that failed by this cause and is failed or cancelled now, on the connection that has it."""
     found, connection = operate(ask.url, ask.app, partial(_shown, fingerprint), has=_one(fingerprint))
-    how = pace(rate, canary, percent, then, stop_on_return)
     which = FailureFilter(fingerprint=found.row.fingerprint, forgotten=forgotten or None)
     with on_this(None if ask.url else connection):
-        begin_bulk(Action.RETRY, which, how, ask)
+        begin_bulk(Action.RETRY, which, ask, how)
 
 
 def bars(trend: list[int]) -> str:

@@ -13,8 +13,8 @@ from redrive.cli.support.follow import follow, say_begun
 from redrive.cli.support.options import AppName, By, DryRun, Json, Reason, Url, Yes, confirm
 from redrive.cli.support.session import operate
 from redrive.cli.support.start_operation import Wait
-from redrive.ops import erase as service
 from redrive.ops import inspect
+from redrive.ops.operations import erase as service
 from redrive.ops.operator.erasures import ErasurePreview
 
 PLACES = {

@@ -15,13 +15,12 @@ from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.terminal_text import sparkline
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
+from redrive.kernel.wording import counted
 from redrive.ops import inspect
-from redrive.ops.failed import together
-from redrive.ops.failure_types import FailureTypes
+from redrive.ops.failures import FailureTypes, together
 from redrive.ops.history import PERIODS
 from redrive.ops.operator import Operator
 from redrive.ops.operator.failures import FailedList
-from redrive.ops.text import counted
 
 _BY = {
     "kind": "kind",

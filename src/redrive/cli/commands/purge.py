@@ -17,4 +17,4 @@ def purge(which: FailureFilter, ask: Ask) -> None:
     connections: --connection NAME, or all for one on each."""
     if which == FailureFilter():
         raise typer.BadParameter("say which: --queue NAME, --kind KIND, or both")
-    begin_bulk(Action.PURGE, which, {}, ask)
+    begin_bulk(Action.PURGE, which, ask)

@@ -14,12 +14,12 @@ from redrive.cli.support.follow import say_outcomes
 from redrive.cli.support.options import AppName, By, DryRun, Json, Reason, Url, Yes, confirm
 from redrive.cli.support.progress import progress
 from redrive.cli.support.session import operate
-from redrive.cli.support.start_operation import (
-    say_approval,
-)
+from redrive.cli.support.start_operation import say_approval
 from redrive.kernel.failed import FailureFilter
-from redrive.ops import failed
-from redrive.ops.text import counted
+from redrive.kernel.wording import counted
+from redrive.ops.operations.retry import RetryResult
+from redrive.ops.operations.selection import Selection
+from redrive.ops.operator import Operator
 
 DEFAULT_LIMIT = 100
 
@@ -67,29 +67,34 @@ def _replay_here(
     app: str | None,
     json: bool,
 ) -> None:
-    bound = operate(url, app, lambda own: own.failures.replay_set(which, limit or DEFAULT_LIMIT), by=by)
-    if dry_run or not bound.number:
-        told = failed.Replayed(bound.number, bound.cancelled, dry_run=dry_run, needs_approval=bound.approval)
-        _say_replayed(told, bound.which, json)
+    meant, foreseen = operate(url, app, lambda own: _look(own, which, limit or DEFAULT_LIMIT), by=by)
+    if dry_run or not meant.number:
+        foreseen.dry_run = dry_run
+        _say_replayed(foreseen, meant.which, json)
         return
     # Who says how many has said yes; and what needs a second operator is refused, whatever the first one answers.
-    if limit is None and bound.approval is None:
-        confirm(f"replay {counted(bound.number)} ({matches_text(bound.which, bound.cancelled)})?", yes)
-    with progress("replayed", bound.number) as moved:
-        done = operate(url, app, lambda own: own.failures.replay(bound, reason, moved), by=by)
-    _say_replayed(done, bound.which, json)
+    if limit is None and foreseen.needs_approval is None:
+        confirm(f"replay {counted(meant.number)} ({matches_text(meant.which, meant.cancelled)})?", yes)
+    with progress("replayed", meant.number) as moved:
+        done = operate(url, app, lambda own: own.failures.replay(meant, reason=reason, progress=moved), by=by)
+    _say_replayed(done, meant.which, json)
 
 
-def _say_replayed(done: failed.Replayed, which: FailureFilter, json: bool) -> None:
+async def _look(own: Operator, which: FailureFilter, limit: int) -> tuple[Selection, RetryResult]:
+    found = await own.failures.select(which, limit)
+    return found, await own.failures.foresee(found)
+
+
+def _say_replayed(done: RetryResult, which: FailureFilter, json: bool) -> None:
     about = matches_text(which, done.cancelled)
     if json:
-        output.emit(done)
+        output.emit(done.numbers)
     elif done.dry_run:
         output.say(f"{counted(done.matched)} would be replayed ({about})")
         say_approval(done.needs_approval)
     elif not done.matched:
         output.say(f"nothing to replay ({about})")
     else:
-        skipped = f", {done.skipped} skipped" if done.skipped else ""
-        output.say(f"{counted(done.retried)} replayed{skipped} ({about})")
-        say_outcomes(done.bulk_ids if done.retried else ())
+        skipped = f", {done.left} skipped" if done.left else ""
+        output.say(f"{counted(done.done)} replayed{skipped} ({about})")
+        say_outcomes(done.bulk_ids if done.done else ())

@@ -9,23 +9,11 @@ import typer
 
 from redrive.cli.support.by_id import by_id, one_way, refuse_pace
 from redrive.cli.support.filters import Forgotten, filtered
-from redrive.cli.support.start_operation import (
-    After,
-    Ask,
-    First,
-    Fixed,
-    Idempotent,
-    Percent,
-    Plan,
-    Rate,
-    StopOnReturn,
-    asked,
-    begin_bulk,
-    pace,
-)
+from redrive.cli.support.start_operation import ANSWERS, PACE, Ask, Plan, asked, begin_bulk, carried_out
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
-from redrive.ops import failed
+from redrive.ops.operations.lifecycle import How
+from redrive.ops.operations.selection import RETRYABLE_STATES
 
 IdsOrAll = Annotated[
     list[str] | None,
@@ -35,20 +23,15 @@ All = Annotated[bool, typer.Option("--all", help="All failures, also of tasks ca
 
 
 @asked
+@carried_out(*PACE, *ANSWERS)
 @filtered
 def retry(
     which: FailureFilter,
+    how: How,
     ask: Ask,
     ids: IdsOrAll = None,
     everything: All = False,
     plan: Plan = None,
-    rate: Rate = None,
-    canary: First = None,
-    percent: Percent = None,
-    then: After = None,
-    stop_on_return: StopOnReturn = False,
-    fixed: Fixed = None,
-    idempotent: Idempotent = None,
     forgotten: Forgotten = False,
 ) -> None:
     """Run failed or cancelled tasks again, with fresh attempts: by id, or as a bulk operation all that match.
@@ -60,16 +43,15 @@ def retry(
     Where there are several connections, filters need --connection NAME, or --connection all for an operation on each of
     them, looked at, asked for and audited by itself; --dry-run is about all. Ids and plans are found.
     """
-    how = pace(rate, canary, percent, then, stop_on_return)
     if ids == ["all"]:
         ids, everything = None, True
     way = one_way(ids, which, everything, plan)
     if forgotten and way in ("ids", "plan"):
         raise typer.BadParameter("--forgotten is for filters and --all: ids and plans say which tasks they mean")
     if way == "ids":
-        refuse_pace(any(how.values()) or ask.wait)
-        by_id(ids or [], "retried", failed.RETRYABLE_STATES, ask)
+        refuse_pace(how, ask)
+        by_id(ids or [], "retried", RETRYABLE_STATES, ask)
         return
     if forgotten:
         which = replace(which, forgotten=True)
-    begin_bulk(Action.RETRY, which, {**how, "plan": plan, "fixed": fixed, "idempotent": idempotent}, ask)
+    begin_bulk(Action.RETRY, which, ask, how, plan=plan)

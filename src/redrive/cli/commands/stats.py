@@ -17,11 +17,11 @@ from redrive.cli.support.terminal_text import sparkline
 from redrive.errors import InvalidInput
 from redrive.kernel.reads import WorkerRow
 from redrive.kernel.task import State
+from redrive.kernel.wording import counted, span
 from redrive.ops.circuits import next_probe
 from redrive.ops.handler_notes import stray_told
 from redrive.ops.history import PERIODS, Counts, History, Values
 from redrive.ops.inspect import Stats
-from redrive.ops.text import counted, span
 from redrive.ops.workers import Standing, standing
 from redrive.settings import load_settings
 

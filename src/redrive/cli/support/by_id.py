@@ -10,15 +10,13 @@ import typer
 from redrive.cli.support import output
 from redrive.cli.support.follow import say_outcomes
 from redrive.cli.support.session import operate, store_named
-from redrive.cli.support.start_operation import (
-    Ask,
-    say_approval,
-)
+from redrive.cli.support.start_operation import Ask, say_approval
 from redrive.errors import RedriveError, TaskNotFound
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.task import State
 from redrive.ops import actions, inspect
-from redrive.ops.failed import BulkResult
+from redrive.ops.operations.lifecycle import How
+from redrive.ops.operations.retry import RetryResult
 from redrive.ops.operator import Operator
 
 
@@ -32,9 +30,9 @@ def one_way(ids: Sequence[str] | None, which: FailureFilter, everything: bool | 
     return chosen[0]
 
 
-def refuse_pace(given: bool) -> None:
+def refuse_pace(how: How, ask: Ask) -> None:
     """Refuses a rate or canary for tasks that are named by id."""
-    if given:
+    if how.paced or ask.wait:
         raise typer.BadParameter("tasks named by id are dealt with at once: --rate, --canary, --wait are for filters")
 
 
@@ -52,7 +50,7 @@ def by_id(ids: Sequence[str], verb: str, possible: tuple[State, ...], ask: Ask) 
 
 
 def _dry_run(ids: Sequence[str], verb: str, possible: tuple[State, ...], ask: Ask) -> None:
-    async def look(own: Operator) -> BulkResult:
+    async def look(own: Operator) -> RetryResult:
         return await own.failures.dry_run(await own.tasks.meant(ids), possible)
 
     told = operate(ask.url, ask.app, look, by=ask.by, ids=ids)

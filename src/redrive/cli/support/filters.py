@@ -9,7 +9,7 @@ import typer
 
 from redrive.cli.support.options import Command, with_options
 from redrive.kernel.failed import FailureFilter
-from redrive.ops import failed
+from redrive.ops import failures
 from redrive.ops.filters import FAILURE_FILTERS, FILTERS, Filter
 
 
@@ -30,7 +30,7 @@ def labelled(command: Command) -> Command:
 
 def _with(command: Command, filters: tuple[Filter, ...] | list[Filter]) -> Command:
     added = {one.field: _option(one) for one in filters}
-    return with_options(command, "which", added, lambda given: failed.failures(**given))
+    return with_options(command, "which", added, lambda given: failures.parse_filter(**given))
 
 
 def _option(one: Filter) -> Any:

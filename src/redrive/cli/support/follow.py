@@ -21,10 +21,10 @@ from redrive.cli.support.progress import bar
 from redrive.cli.support.session import operate
 from redrive.kernel.operation import FINAL, Operation, Status, facts
 from redrive.kernel.records import Record
-from redrive.ops.consequences import Obstacle
+from redrive.kernel.wording import counted
+from redrive.ops.operations.consequences import Obstacle
+from redrive.ops.operations.outcome import FailedBy, RetryOutcome
 from redrive.ops.operator import Operator
-from redrive.ops.retried import FailedBy, Retried
-from redrive.ops.text import counted
 
 LOOK_EVERY_S = 0.5
 STUCK_AFTER_S = 3.0
@@ -86,7 +86,7 @@ def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> N
         raise typer.Exit(1)
 
 
-def followed(operation_id: str, url: str | None, app: str | None) -> tuple[Operation, Retried | None]:
+def followed(operation_id: str, url: str | None, app: str | None) -> tuple[Operation, RetryOutcome | None]:
     """Follows an operation, with a bar on a terminal; returns it at its end, and what became of its tasks."""
     try:
         return operate(url, app, lambda own: _followed(own, operation_id), has=having_operation(operation_id))
@@ -96,7 +96,7 @@ def followed(operation_id: str, url: str | None, app: str | None) -> tuple[Opera
         raise
 
 
-async def _followed(own: Operator, operation_id: str) -> tuple[Operation, Retried | None]:
+async def _followed(own: Operator, operation_id: str) -> tuple[Operation, RetryOutcome | None]:
     """Returns the operation at its end, and what became of its tasks."""
     found = await own.operations.show(operation_id)
     held_up = _HeldUp(found)
@@ -112,7 +112,7 @@ async def _followed(own: Operator, operation_id: str) -> tuple[Operation, Retrie
     return found, await _ended(own, found)
 
 
-async def _ended(own: Operator, operation: Operation) -> Retried | None:
+async def _ended(own: Operator, operation: Operation) -> RetryOutcome | None:
     """Returns what became of its tasks, once all have ended or nothing has moved for a while: one may run for hours, or
     wait for a worker that nobody starts."""
     became, since = await own.operations.retried(operation), time.monotonic()
@@ -161,13 +161,13 @@ class _HeldUp:
         return None, None
 
 
-async def show_with_tasks(own: Operator, operation_id: str) -> tuple[Operation, Retried | None]:
+async def show_with_tasks(own: Operator, operation_id: str) -> tuple[Operation, RetryOutcome | None]:
     """Returns an operation, and what became of its tasks so far."""
     found = await own.operations.show(operation_id)
     return found, await own.operations.retried(found)
 
 
-def say_operation(operation: Operation, json: bool, became: Retried | None = None) -> None:
+def say_operation(operation: Operation, json: bool, became: RetryOutcome | None = None) -> None:
     """Says how far an operation has come, and what became of its tasks, where that was looked for."""
     if json:
         output.emit({**operation_document(operation), **retried_document(became)})
@@ -203,10 +203,10 @@ def _canary_told(operation: Operation) -> str:
     return "running" if operation.testing else "to come"
 
 
-def _say_retried(operation: Operation, became: Retried | None) -> None:
+def _say_retried(operation: Operation, became: RetryOutcome | None) -> None:
     if became is None or not operation.done:
         return
-    output.say(became.told)
+    output.say(became.text)
     if became.waits is not None:
         output.say(f"one that waits: {became.waits.text}")
         output.say(*([] if became.waits.fix is None else [output.suggest(became.waits.fix)]))

@@ -13,9 +13,9 @@ from redrive.cli.support.session import operate
 from redrive.kernel.operation import Operation
 from redrive.kernel.records import Record
 from redrive.ops.connections import Look, having
-from redrive.ops.consequences import consequence
+from redrive.ops.operations.consequences import consequence
+from redrive.ops.operations.outcome import RetryOutcome
 from redrive.ops.operator import Operator
-from redrive.ops.retried import Retried
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="As the list gives it.")]
 Before = Annotated[int | None, typer.Option("--before", metavar="N", min=1, help="Go on from the next of a list.")]
@@ -72,7 +72,7 @@ def operation_document(operation: Operation) -> dict[str, Any]:
     return {**body, "action": operation.verb, "work": shown}
 
 
-def retried_document(became: Retried | None) -> dict[str, Any]:
+def retried_document(became: RetryOutcome | None) -> dict[str, Any]:
     """Returns what became of an operation's tasks as a part of its document; empty where that was not looked for."""
     if became is None:
         return {}

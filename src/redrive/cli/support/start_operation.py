@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -17,42 +18,50 @@ from redrive.cli.support.options import AppName, By, Command, DryRun, Json, Reas
 from redrive.cli.support.session import operate
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import OF_WAITING, Action, Canary, Then
-from redrive.ops import operations
+from redrive.kernel.wording import counted
 from redrive.ops.connections import having
+from redrive.ops.operations.lifecycle import AS_EVER, SLOWEST_RATE, How
 from redrive.ops.operator import Operator
 from redrive.ops.operator.operations import BegunOperation, OperationPreview
-from redrive.ops.text import counted
 
 MOST_WITHHELD_NAMED = 5
+PACE = ("rate", "canary", "percent", "then", "stop_on_return")  # of a retry
+ANSWERS = ("fixed", "idempotent")  # of what may be about everything
 Rate = Annotated[
     float | None,
-    typer.Option(
-        "--rate", metavar="N", min=operations.SLOWEST_RATE, max=1_000_000, help="At most so many tasks a second."
-    ),
+    typer.Option("--rate", metavar="N", min=SLOWEST_RATE, max=1_000_000, help="At most so many tasks a second."),
 ]
-First = Annotated[
-    int | None,
-    typer.Option("--canary", metavar="N", min=1, max=500, help="Retry so many first, the rest if they succeed."),
-]
-Percent = Annotated[
-    float | None,
-    typer.Option("--percent", metavar="P", min=0.1, max=100, help="How many canaries have to succeed (100)."),
-]
-After = Annotated[
-    Then | None,
-    typer.Option("--then", metavar="go-on|wait", help="When the canaries have succeeded: go on, or wait for resume."),
-]
-StopOnReturn = Annotated[
-    bool, typer.Option("--stop-on-return", help="Stop when a task fails again by a cause that was retried.")
-]
-Fixed = Annotated[
-    str | None,
-    typer.Option("--fixed", metavar="TEXT", help="What was mended; asked for where it is about everything."),
-]
-Idempotent = Annotated[
-    bool | None,
-    typer.Option("--idempotent/--not-idempotent", help="May the handlers run twice for one task? Asked for with it."),
-]
+_HOW: dict[str, Any] = {
+    "rate": Rate,
+    "canary": Annotated[
+        int | None,
+        typer.Option("--canary", metavar="N", min=1, max=500, help="Retry so many first, the rest if they succeed."),
+    ],
+    "percent": Annotated[
+        float | None,
+        typer.Option("--percent", metavar="P", min=0.1, max=100, help="How many canaries have to succeed (100)."),
+    ],
+    "then": Annotated[
+        Then | None,
+        typer.Option(
+            "--then", metavar="go-on|wait", help="When the canaries have succeeded: go on, or wait for resume."
+        ),
+    ],
+    "stop_on_return": Annotated[
+        bool,
+        typer.Option("--stop-on-return", help="Stop when a task fails again by a cause that was retried."),
+    ],
+    "fixed": Annotated[
+        str | None,
+        typer.Option("--fixed", metavar="TEXT", help="What was fixed; asked for where it is about everything."),
+    ],
+    "idempotent": Annotated[
+        bool | None,
+        typer.Option(
+            "--idempotent/--not-idempotent", help="May the handlers run twice for one task? Asked for with it."
+        ),
+    ],
+}
 Wait = Annotated[bool, typer.Option("--wait", help="Follow the operation and its tasks to their end.")]
 Plan = Annotated[str | None, typer.Option("--plan", metavar="TOKEN", help="Exactly the tasks of a dry run or preview.")]
 
@@ -81,59 +90,66 @@ def asked(command: Command) -> Command:
     )
 
 
-def pace(
-    rate: float | None, canary: int | None, percent: float | None, then: Then | None, stop_on_return: bool
-) -> dict[str, Any]:
-    """Returns how an operation is carried out: its rate, its canary, when it stops."""
-    if percent is not None and canary is None:
-        raise typer.BadParameter("--percent is about canaries: say how many with --canary N")
-    if then is not None and canary is None:
-        raise typer.BadParameter("--then is about canaries: say how many with --canary N")
-    first = None if canary is None else Canary(canary, 100.0 if percent is None else percent, then=then or Then.GO_ON)
-    return {"rate": rate, "canary": first, "stop_on_return": stop_on_return}
+def carried_out(*names: str) -> Callable[[Command], Command]:
+    """Returns what gives a command options for how its operation is carried out; it gets them as one ``how``."""
+
+    def decorate(command: Command) -> Command:
+        return with_options(command, "how", {name: _HOW[name] for name in names}, _how)
+
+    return decorate
 
 
-def begin_bulk(action: Action, which: FailureFilter, how: dict[str, Any], ask: Ask, verb: str | None = None) -> None:
+def _how(given: dict[str, Any]) -> How:
+    first, percent, then = (given.pop(name, None) for name in ("canary", "percent", "then"))
+    for name, value in (("--percent", percent), ("--then", then)):
+        if value is not None and first is None:
+            raise typer.BadParameter(f"{name} is about canaries: say how many with --canary N")
+    canary = None if first is None else Canary(first, 100.0 if percent is None else percent, then=then or Then.GO_ON)
+    return How(canary=canary, **{**given, "stop_on_return": bool(given.get("stop_on_return"))})
+
+
+def begin_bulk(
+    action: Action,
+    which: FailureFilter,
+    ask: Ask,
+    how: How = AS_EVER,
+    *,
+    plan: str | None = None,
+    verb: str | None = None,
+) -> None:
     """Begins a bulk operation: on the connection that is named or that has the plan, or one on each with ``--connection
     all``. ``verb`` is what the user calls it, where that is not the action's own name."""
-    plan = how.pop("plan", None)
+    name = verb or action.value
     if plan is not None:
         at = operate(ask.url, ask.app, _connection, has=having(plan, lambda own: own.failures.planned_at(plan)))
         with on_this(None if ask.url else at):
-            _begin_here(action, which, dict(how), ask, verb or action.value, plan)
+            _begin_here(action, which, how, ask, name, plan)
         return
-    on_chosen(
-        ask.url,
-        ask.app,
-        lambda: _begin_here(action, which, dict(how), ask, verb or action.value, plan),
-        looks=ask.dry_run,
-    )
+    on_chosen(ask.url, ask.app, lambda: _begin_here(action, which, how, ask, name, plan), looks=ask.dry_run)
 
 
 async def _connection(own: Operator) -> str | None:
     return own.told_connection
 
 
-def _begin_here(
-    action: Action, which: FailureFilter, how: dict[str, Any], ask: Ask, name: str, plan: str | None
-) -> None:
+def _begin_here(action: Action, which: FailureFilter, how: How, ask: Ask, name: str, plan: str | None) -> None:
     seen = operate(ask.url, ask.app, lambda own: own.operations.preview(action, which, plan, bind=True), by=ask.by)
-    given_up = f"; {seen.bound.cancelled} of them cancelled" if seen.bound.cancelled else ""
+    given_up = f"; {seen.cancelled} of them cancelled" if seen.cancelled else ""
     subject = f"{counted(seen.number)} ({_set_of(action, which, plan)}{given_up})"
     if ask.dry_run or not seen.number:
         _say_preview(name, seen, subject, how, ask)
         return
     also = ""
     if action not in OF_WAITING and seen.bound.which.everything:
-        how |= _answers(how.get("fixed"), how.get("idempotent"))
-        also = _unanswered(how["fixed"], how["idempotent"])
+        how = _answered(how)
+        also = _unanswered(how)
     if not ask.json:
         say_withheld(seen)
         say_obstacles(seen.obstacles)
     confirm(f"{name} {subject}?", ask.yes, also)
 
     async def begin(own: Operator) -> BegunOperation:
-        return await own.operations.begin(action, which, reason=ask.reason, seen=seen, **how)
+        return await own.operations.begin(action, which, reason=ask.reason, seen=seen, how=how)
 
     begun = operate(ask.url, ask.app, begin, by=ask.by)
     if not (ask.wait and ask.json):  # stdout is one document
@@ -142,28 +158,29 @@ def _begin_here(
         follow(begun.operation.id, ask.url, ask.app, ask.json)
 
 
-def _answers(fixed: str | None, idempotent: bool | None) -> dict[str, Any]:
-    """Returns what whoever retries or gives up everything has to say; asked for at a terminal."""
-    if sys.stdin.isatty():
-        fixed = fixed or typer.prompt("what was fixed", err=True)
-        if idempotent is None:
-            idempotent = typer.confirm("may the handlers run twice for one task (are they idempotent)?", err=True)
-    return {"fixed": fixed, "idempotent": idempotent}
+def _answered(how: How) -> How:
+    """Returns it with what whoever retries or gives up everything has to say; asked for at a terminal."""
+    if not sys.stdin.isatty():
+        return how
+    fixed, idempotent = how.fixed or typer.prompt("what was fixed", err=True), how.idempotent
+    if idempotent is None:
+        idempotent = typer.confirm("may the handlers run twice for one task (are they idempotent)?", err=True)
+    return replace(how, fixed=fixed, idempotent=idempotent)
 
 
-def _unanswered(fixed: str | None, idempotent: bool | None) -> str:
+def _unanswered(how: How) -> str:
     """Returns the options that are still needed, to follow others in a hint."""
-    options = [" --fixed TEXT"] if fixed is None else []
-    return "".join([*options, *([" --idempotent (or --not-idempotent)"] if idempotent is None else [])])
+    options = [" --fixed TEXT"] if how.fixed is None else []
+    return "".join([*options, *([" --idempotent (or --not-idempotent)"] if how.idempotent is None else [])])
 
 
-def _say_preview(name: str, seen: OperationPreview, subject: str, how: dict[str, Any], ask: Ask) -> None:
+def _say_preview(name: str, seen: OperationPreview, subject: str, how: How, ask: Ask) -> None:
     if ask.json:
         output.emit(
             {
                 "action": name,
                 "matched": seen.number,
-                "cancelled": seen.bound.cancelled,
+                "cancelled": seen.cancelled,
                 "dry_run": ask.dry_run,
                 "plan": seen.plan,
                 "first": seen.first,
@@ -205,22 +222,17 @@ def say_approval(why: str | None) -> None:
         output.say(f"a second operator has to agree, because {why}")
 
 
-def _options(how: dict[str, Any]) -> str:
+def _options(how: How) -> str:
     """Returns how it was to be carried out, as it is typed."""
-    canary: Canary | None = how.get("canary")
-    given = [f" --rate {how['rate']:g}"] if how.get("rate") else []
-    given += (
-        [
-            f" --canary {canary.first}"
-            + (f" --percent {canary.percent:g}" if canary.percent < 100 else "")
-            + (f" --then {canary.then}" if canary.then is not Then.GO_ON else "")
-        ]
-        if canary is not None
-        else []
-    )
-    given += [" --stop-on-return"] if how.get("stop_on_return") else []
-    given += [f" --fixed {shlex.quote(how['fixed'])}"] if how.get("fixed") else []
-    twice = how.get("idempotent")
+    canary = how.canary
+    given = [f" --rate {how.rate:g}"] if how.rate else []
+    if canary is not None:
+        given += [f" --canary {canary.first}"]
+        given += [f" --percent {canary.percent:g}"] if canary.percent < 100 else []
+        given += [f" --then {canary.then}"] if canary.then is not Then.GO_ON else []
+    given += [" --stop-on-return"] if how.stop_on_return else []
+    given += [f" --fixed {shlex.quote(how.fixed)}"] if how.fixed else []
+    twice = how.idempotent
     return "".join([*given, *([] if twice is None else [" --idempotent" if twice else " --not-idempotent"])])
 
 

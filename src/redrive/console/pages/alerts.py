@@ -10,7 +10,7 @@ from redrive.console.page import FieldRefused, TheForm, ThePage
 from redrive.console.pages.causes import MUTES
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
-from redrive.ops.moments import parse_coming
+from redrive.ops.filters import parse_coming
 
 router = pages_router()
 

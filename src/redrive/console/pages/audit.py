@@ -16,7 +16,7 @@ from redrive.console.verification import Verification
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.ops import views
-from redrive.ops.audit_filters import file_name
+from redrive.ops.audit import file_name
 
 router = pages_router()
 FORMS = {"json": "application/json", "csv": "text/csv"}

@@ -18,13 +18,14 @@ from redrive.console.filters import (
 from redrive.console.page import FieldRefused, Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failed import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import MOST_CANARIES, Action, Canary, Then, moment
 from redrive.ops import views
 from redrive.ops.causes import ALL, CAUSE_STATES, CausePage, order_of
-from redrive.ops.failed import EVERY_FAILURE, parse_ids
+from redrive.ops.failures import parse_ids
 from redrive.ops.filters import FILTERS, command_options
 from redrive.ops.inspect import parse_id
+from redrive.ops.operations.lifecycle import How
 from redrive.ops.operator.failures import MOST_COUNTED
 from redrive.ops.operator.operations import BegunOperation
 
@@ -168,17 +169,15 @@ async def begin(page: Page, action: Action, which: FailureFilter, plan: str | No
             "canary", "it is not said how many to try first", hint="say so, or choose to go on with the others"
         )
     idempotent = form.text("idempotent")
-    return await page.operator.operations.begin(
-        action,
-        which,
-        reason=form.needed("reason", "why this is done"),
-        plan=plan,
-        rate=form.number("rate", "the rate"),
-        canary=None if first is None else Canary(first, 100.0 if percent is None else percent, then=then),
-        stop_on_return=form.is_on("stop_on_return"),
-        fixed=form.text("fixed"),
-        idempotent=None if idempotent is None else idempotent == "yes",
+    reason = form.needed("reason", "why this is done")
+    how = How(
+        form.number("rate", "the rate"),
+        None if first is None else Canary(first, 100.0 if percent is None else percent, then=then),
+        form.is_on("stop_on_return"),
+        form.text("fixed"),
+        None if idempotent is None else idempotent == "yes",
     )
+    return await page.operator.operations.begin(action, which, reason=reason, plan=plan, how=how)
 
 
 def _begun(page: Page, begun: BegunOperation, ticked: int | None = None) -> Response:

@@ -10,9 +10,9 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Operation, Status
 from redrive.ops import views
+from redrive.ops.operations.lifecycle import can_put_back
+from redrive.ops.operations.outcome import FailedBy, RetryOutcome
 from redrive.ops.operator import Operator
-from redrive.ops.put_back import can_put_back
-from redrive.ops.retried import FailedBy, Retried
 from redrive.ops.views import View
 
 SHOWN = 20
@@ -23,7 +23,7 @@ class Progress:
     """An operation, what became of its tasks, which failed again, and whether somebody carries it out."""
 
     operation: View
-    retried: Retried | None
+    retried: RetryOutcome | None
     again: list[View]
     has_driver: bool
     approval: View | None  # that it waits for

@@ -5,23 +5,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
-from redrive.kernel.alerts.book import Book, Silence, read_book, read_silence
+from redrive.errors import InvalidInput, NotFound
+from redrive.kernel.alerts.book import Book, Silence, read_book, read_silence, silence_document
 from redrive.kernel.alerts.facts import SURGE_WINDOW, USUAL_WINDOW, Facts, QueueFacts, depth_before, remember
-from redrive.kernel.alerts.slo import Objective
+from redrive.kernel.alerts.slo import BURST, WINDOWS, Objective, ServiceLevel, measure
 from redrive.kernel.alerts.thresholds import NOT_EVALUATED_S, Limits
+from redrive.kernel.audit import Audit
+from redrive.kernel.commit import Commit
 from redrive.kernel.figures import Figures
 from redrive.kernel.ports.store import Store
-from redrive.kernel.series import MOST_SERIES, Resolution, SeriesQuery
-from redrive.kernel.task import State
+from redrive.kernel.records import Put, Record
+from redrive.kernel.series import ALL, MOST_SERIES, Resolution, SeriesQuery
+from redrive.kernel.task import State, check_moment, check_text
 from redrive.ops import audit_chain, causes
-from redrive.ops.alerts.service import look_again
 from redrive.ops.workers import Standing, standing
 
 COLLECTION, BOOK = "alert", "book"
@@ -176,3 +179,106 @@ async def _with_chain(store: Store, book: Book, now: datetime) -> Book:
     if book.chain_at is not None and now - book.chain_at < CHAIN_EVERY:
         return book
     return replace(book, chain=await audit_chain.tail_fault(store), chain_at=now)
+
+
+# -- how queues stand against their objectives -------------------------------------------------------------------------
+
+
+LOOKED_EVERY = timedelta(seconds=60)
+
+
+async def look_again(
+    store: Store,
+    objectives: Mapping[str, Objective],
+    known: Mapping[str, ServiceLevel],
+    now: datetime,
+    paused_kinds: Sequence[str] = (),
+) -> dict[str, ServiceLevel]:
+    """Returns how each queue stands, looked at again where that is a minute ago."""
+    found: dict[str, ServiceLevel] = {}
+    for queue, objective in objectives.items():
+        last = known.get(queue)
+        fresh = last is not None and last.at is not None and now - last.at < LOOKED_EVERY
+        same = last is not None and last.objective == objective
+        found[queue] = (
+            last if last is not None and fresh and same else await _look(store, queue, objective, now, paused_kinds)
+        )
+    return found
+
+
+async def look_at_all(store: Store, objectives: Mapping[str, Objective]) -> dict[str, ServiceLevel]:
+    """Returns how each queue stands now."""
+    return await look_again(store, objectives, {}, await store.now()) if objectives else {}
+
+
+async def _look(
+    store: Store, queue: str, objective: Objective, now: datetime, paused_kinds: Sequence[str]
+) -> ServiceLevel:
+    recent = await _starts(store, queue, objective, Resolution.MINUTE, now - WINDOWS["6h"])
+    days = await _starts(store, queue, objective, Resolution.DAY, now - timedelta(days=objective.days))
+    overdue = (await store.overdue({queue: objective.wait_seconds}, paused_kinds)).get(queue, 0)
+    long = {queue: objective.wait_seconds + BURST.total_seconds()}
+    lasting = (await store.overdue(long, paused_kinds)).get(queue, 0) if overdue else 0
+    return measure(objective, recent, days, overdue, now, lasting)
+
+
+async def _starts(
+    store: Store, queue: str, objective: Objective, resolution: Resolution, since: datetime
+) -> list[tuple[datetime, tuple[int, int]]]:
+    rows = await store.series(SeriesQuery(resolution, resolution.start(since), queue))
+    return [(row.at, objective.split(row.tally.wait)) for row in rows if (row.queue, row.kind) == (queue, ALL)]
+
+
+# -- silences ----------------------------------------------------------------------------------------------------------
+
+
+LONGEST = timedelta(days=30)
+MOST_SILENCES = 200
+STATE = "silence"
+
+
+async def silence(store: Store, rule: str, queue: str, until: datetime, *, actor: str, reason: str | None) -> Silence:
+    """Silences a rule, in a queue or everywhere; one that is silenced already gets this end and this reason."""
+    now, why = await store.now(), check_text(reason, "reason")
+    if why is None:
+        raise InvalidInput("a silence needs a reason", hint="others want to know why nobody is told")
+    if check_moment(until, "until", now) <= now:
+        raise InvalidInput(f"{until.isoformat()} is in the past", hint="say until when, later than now")
+    if until - now > LONGEST:
+        raise InvalidInput(f"a silence ends within {LONGEST.days} days", hint="for good: off in [alerts.thresholds]")
+    new = Silence(rule, queue, until, actor, why, now)
+    before = await _record(store, new.key)
+    if before is None and len(await store.records(COLLECTION, states=(STATE,), limit=MOST_SILENCES)) >= MOST_SILENCES:
+        raise InvalidInput(f"there are {MOST_SILENCES} silences already", hint="redrive alerts unsilence RULE")
+    body = silence_document(new)
+    row = Audit(
+        *(actor, "ALERT_SILENCE", why),
+        before=None if before is None else {"until": before.body.get("until")},
+        after={"until": until.isoformat()},
+        target=f"alert:{new.key}",
+    )
+    version = 0 if before is None else before.version
+    put = Put(COLLECTION, f"silence:{new.key}", body, version, STATE, (until - now).total_seconds())
+    await store.apply(Commit(puts=[put], audits=[row]))
+    return new
+
+
+async def unsilence(store: Store, rule: str, queue: str, *, actor: str, reason: str | None) -> None:
+    """Ends a silence now."""
+    now, key = await store.now(), f"{rule}:{queue}" if queue else rule
+    record = await _record(store, key)
+    known = None if record is None else read_silence(record.body)
+    if record is None or known is None or known.until <= now:
+        raise NotFound(f"nobody has silenced {key}", hint="redrive alerts lists what is silenced")
+    row = Audit(
+        *(actor, "ALERT_UNSILENCE", check_text(reason, "reason")),
+        before={"until": record.body.get("until")},
+        target=f"alert:{key}",
+    )
+    body = {**record.body, "until": now.isoformat()}
+    put = Put(COLLECTION, record.id, body, record.version, STATE, 0.0)
+    await store.apply(Commit(puts=[put], audits=[row]))
+
+
+async def _record(store: Store, key: str) -> Record | None:
+    return await store.record(COLLECTION, f"silence:{key}")

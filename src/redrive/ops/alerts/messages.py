@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from redrive.kernel.alerts.book import Alert, Message
 from redrive.kernel.alerts.rules import OWN_ANCHOR, TABLE
 from redrive.ops.shell import for_connection
-from redrive.settings import Triage
+from redrive.settings import Settings, Triage
 
 MOST_WORDED = 20  # alerts of one message that are told in words
 _ANCHORS = {rule.name: rule.anchor for rule in TABLE}
@@ -126,3 +127,15 @@ def _printable(text: str) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+# -- the command that starts a worker for a queue, as this application is configured -----------------------------------
+
+
+def start_command(settings: Settings, connection: str, queue: str, app: str = "module:app") -> str:
+    """Returns ``redrive work`` with the group that serves the queue, else with the queue itself."""
+    for name, group in settings.workers.items():
+        there = (group.connection or settings.default_connection) == connection
+        if there and queue in group.given.get("queues", ()):
+            return f"redrive work --app {app} --group {name}"
+    return f"redrive work --app {app} --queue {shlex.quote(queue)}"

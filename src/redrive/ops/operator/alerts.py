@@ -13,12 +13,10 @@ from redrive.kernel.alerts.rules import NAMES
 from redrive.kernel.alerts.slo import ServiceLevel
 from redrive.kernel.diagnosis import Level
 from redrive.ops.access import Role
-from redrive.ops.alerts import silences
-from redrive.ops.alerts.look import is_stale, load
+from redrive.ops.alerts.look import is_stale, load, look_at_all, silence, unsilence
 from redrive.ops.alerts.messages import runbook
 from redrive.ops.alerts.more_rules import all_more_rules
-from redrive.ops.alerts.service import look_at_all
-from redrive.ops.alerts.trial import send_trial
+from redrive.ops.alerts.send import send_trial
 from redrive.ops.operator.session import Service
 from redrive.settings import Triage
 
@@ -97,13 +95,13 @@ class AlertService(Service):
         """Nobody is told of a rule until a time: of a queue, or wherever it is broken."""
         who = self._session.may(Role.OPERATOR)
         await self._known(rule, queue)
-        return await silences.silence(self._store, rule, queue or "", until, actor=who, reason=reason)
+        return await silence(self._store, rule, queue or "", until, actor=who, reason=reason)
 
     async def unsilence(self, rule: str, queue: str | None = None, reason: str | None = None) -> None:
         """Ends a silence now: what fires still is told then."""
         who = self._session.may(Role.OPERATOR)
         await self._known(rule, None)
-        await silences.unsilence(self._store, rule, queue or "", actor=who, reason=reason)
+        await unsilence(self._store, rule, queue or "", actor=who, reason=reason)
 
     async def test(self) -> dict[str, str | None]:
         """Sends a message to every destination that this process knows; returns why it could not be, by destination."""

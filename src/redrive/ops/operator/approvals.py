@@ -6,10 +6,11 @@ import builtins
 
 from redrive.kernel.operation import FINAL, Action
 from redrive.kernel.records import Record
-from redrive.ops import approvals, operations
+from redrive.ops import approvals
 from redrive.ops.access import Role
-from redrive.ops.consequences import Obstacle, WaitingTasks, obstacles, waiting_tasks
-from redrive.ops.operations import matches_of
+from redrive.ops.operations import lifecycle
+from redrive.ops.operations.consequences import Obstacle, WaitingTasks, obstacles, waiting_tasks
+from redrive.ops.operations.lifecycle import matches_of
 from redrive.ops.operator.session import Service
 
 
@@ -37,7 +38,7 @@ class ApprovalService(Service):
         asked = record.body["operation"] if record.body["action"] == Action.RETRY else None
         if asked is None or record.state not in (approvals.PENDING, approvals.APPROVED):
             return []
-        operation = await operations.show(self._store, asked)
+        operation = await lifecycle.show(self._store, asked)
         return [] if operation.status in FINAL else await obstacles(self._store, matches_of(operation))
 
     async def approve(self, approval_id: str, reason: str | None = None) -> Record:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failed import EVERY_FAILURE, FailureFilter
 from redrive.ops import causes
 from redrive.ops.access import Role
 from redrive.ops.causes import Breakdown, Cause, CausePage
-from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.operator.session import Service
 
 

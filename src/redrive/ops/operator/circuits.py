@@ -16,10 +16,10 @@ from redrive.kernel.audit import Audit
 from redrive.kernel.circuit import Circuit, CircuitRow, CircuitState, SetCircuit, close, probe_now, trip
 from redrive.kernel.commit import Commit
 from redrive.kernel.task import State, check_name
+from redrive.kernel.wording import span
 from redrive.ops.circuits import next_probe, told
 from redrive.ops.operator.declared import Given, Open, Reason, action, look, view_of
 from redrive.ops.operator.session import Service
-from redrive.ops.text import span
 
 MOST_TRIES = 3  # when workers change it at the same time
 OPENED_BY_HAND = Circuit()  # its first probe; further ones come as the kind says

@@ -9,9 +9,10 @@ from redrive.errors import InvalidTransition
 from redrive.features import hooks_of
 from redrive.kernel.operation import Action
 from redrive.kernel.task import check_text
-from redrive.ops import approvals, erase
+from redrive.ops import approvals
 from redrive.ops.access import Role
 from redrive.ops.allowance import PlannedAction
+from redrive.ops.operations import erase
 from redrive.ops.operator.operations import BegunOperation
 from redrive.ops.operator.session import Service
 

@@ -9,16 +9,18 @@ from datetime import datetime
 from uuid import UUID
 
 from redrive.errors import InvalidInput
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failed import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import DeadLetter, State, Task
-from redrive.ops import actions, failed, filters, history, plans, search
+from redrive.ops import actions, failures, filters, history, search
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.allowance import PlannedAction
-from redrive.ops.failed import EVERY_FAILURE, BulkResult, FailureStats, Page, Replayed, Selection
-from redrive.ops.failure_types import FailureTypes, failure_types
-from redrive.ops.matches import Matches, matching
+from redrive.ops.failures import FailureStats, FailureTypes, failure_types
+from redrive.ops.operations import plans, retry
+from redrive.ops.operations.plans import Page
+from redrive.ops.operations.retry import RetryResult
+from redrive.ops.operations.selection import RETRYABLE_STATES, Selection, select, select_named, would_reach
 from redrive.ops.operator.session import Service
 from redrive.ops.pages import in_pieces
 
@@ -35,25 +37,6 @@ class FailedList:
     more: bool = False
 
 
-@dataclass(slots=True, frozen=True)
-class ReplaySet:
-    """The set that a replay is about: the first ``number`` of what matches; ``approval`` says why a second operator
-    would have to agree, which makes it an operation instead."""
-
-    matches: Matches
-    number: int
-    approval: str | None = None
-
-    @property
-    def which(self) -> FailureFilter:
-        return self.matches.which
-
-    @property
-    def cancelled(self) -> int:
-        """How many of the number are cancelled: those come behind all that are failed."""
-        return max(self.number - self.matches.failed, 0)
-
-
 class FailureService(Service):
     async def list(
         self,
@@ -67,7 +50,7 @@ class FailureService(Service):
         """Returns tasks that are failed now, the latest first. ``most``: where rows have to be counted, no more."""
         self._session.may(Role.VIEWER)
         which = await self._session.meant(which)
-        found = await failed.list_failed(
+        found = await failures.list_failed(
             self._store, which, limit=limit, offset=offset, before=before, paged=self._session.paged
         )
         total = await self._store.count_failed(which, None if most is None else most + 1)
@@ -104,7 +87,7 @@ class FailureService(Service):
 
     async def statistics(self, which: FailureFilter = EVERY_FAILURE) -> FailureStats:
         self._session.may(Role.VIEWER)
-        return await failed.statistics(self._store, await self._session.known(which))
+        return await failures.statistics(self._store, await self._session.known(which))
 
     async def types(self, period: str = "24h", queue: str | None = None, kind: str | None = None) -> FailureTypes:
         """Returns failures by type: how many tasks are failed by each now, and how attempts failed over a period; and
@@ -154,7 +137,7 @@ class FailureService(Service):
         may_retry = self._session.caller.role >= Role.OPERATOR
         bound = who if bind and may_retry and plan is None and page == 1 else None
         meant = await self._session.known(which)
-        return await failed.preview(
+        return await plans.preview(
             self._store,
             meant,
             page=page,
@@ -179,22 +162,16 @@ class FailureService(Service):
         limit: int | None = None,
         plan: str | None = None,
         dry_run: bool = False,
-    ) -> BulkResult:
+    ) -> RetryResult:
         """Retries up to ``limit`` tasks that match, those that failed first; or exactly those of a plan. Whether a
         second operator is needed is judged by how many it retries; a dry run says so."""
         who = self._session.may(Role.OPERATOR)
         meant = await self._session.known(which)
         if meant.everything and plan is None and limit is None:
             raise InvalidInput("say which tasks", hint="a filter, taskIds, a planToken, or at least a limit")
-        return await failed.retry_matching(
-            self._store,
-            meant,
-            actor=who,
-            reason=reason,
-            limit=limit,
-            plan=plan,
-            dry_run=dry_run,
-            rule=self._session.policy.alone,
+        rule = self._session.policy.alone
+        return await retry.retry_matching(
+            self._store, meant, actor=who, reason=reason, limit=limit, plan=plan, dry_run=dry_run, rule=rule
         )
 
     async def retry(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
@@ -205,9 +182,8 @@ class FailureService(Service):
                 PlannedAction(Action.RETRY, 1),
                 lambda puts: actions.retry(self._store, ids, actor=who, reason=reason, puts=puts),
             )
-        done = await failed.retry_matching(
-            self._store, FailureFilter(ids=tuple(ids)), actor=who, reason=reason, rule=rule
-        )
+        which = FailureFilter(ids=tuple(ids))
+        done = await retry.retry_matching(self._store, which, actor=who, reason=reason, rule=rule)
         return Result(done.retried, [], done.skipped, operation=done.bulk_id)
 
     async def forget(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
@@ -218,38 +194,33 @@ class FailureService(Service):
             lambda puts: actions.forget(self._store, ids, actor=who, reason=reason, puts=puts),
         )
 
-    async def dry_run(self, ids: Sequence[UUID], possible: tuple[State, ...] = failed.RETRYABLE_STATES) -> BulkResult:
-        """Returns what would become of each of these, as of now, and whether a second operator would have to agree."""
+    async def dry_run(self, ids: Sequence[UUID], possible: tuple[State, ...] = RETRYABLE_STATES) -> RetryResult:
+        """Returns what would become of each of these, as of now, and whether a second operator would have to agree.
+        ``possible``: the states from which it is done, where that is no retry."""
         self._session.may(Role.VIEWER)
-        told = await failed.dry_run_by_id(self._store, Selection(dict.fromkeys(ids)), possible)
-        action = Action.RETRY if possible == failed.RETRYABLE_STATES else Action.FORGET
-        told.needs_approval = await self._session.needs(PlannedAction(action, len(set(ids))))
-        return told
+        named = await select_named(self._store, EVERY_FAILURE, ids)
+        would, skipped = await would_reach(self._store, named, possible)
+        action = Action.RETRY if possible == RETRYABLE_STATES else Action.FORGET
+        needed = await self._session.needs(PlannedAction(action, len(set(ids))))
+        return RetryResult(
+            len(ids), left=len(skipped), would_retry=would, skipped=skipped, dry_run=True, needs_approval=needed
+        )
 
-    async def replay_set(self, which: FailureFilter, limit: int) -> ReplaySet:
+    async def select(self, which: FailureFilter, limit: int) -> Selection:
         """Returns what a replay would be about, from now on: what fails later is another matter. It is judged by its
         bound, also where that happens to be all there is."""
         self._session.may(Role.OPERATOR)
-        meant = await self._session.known(which)
-        found = await matching(self._store, meant)
-        number = min(found.total, limit)
-        return ReplaySet(found, number, await self._session.needs(PlannedAction(Action.RETRY, number)))
+        return await select(self._store, await self._session.known(which), limit)
+
+    async def foresee(self, *selections: Selection) -> RetryResult:
+        """Returns what a replay would do, and whether a second operator would have to agree."""
+        who = self._session.may(Role.OPERATOR)
+        return await retry.foresee(self._store, selections, who, self._session.policy.alone)
 
     async def replay(
-        self, bound: ReplaySet, reason: str | None = None, progress: Callable[[int], None] = lambda _: None
-    ) -> Replayed:
+        self, *selections: Selection, reason: str | None = None, progress: Callable[[int], None] = lambda _: None
+    ) -> RetryResult:
         """Retries here and now, piece by piece, the ones that failed first. All of them are counted with the first
         piece: it is refused as a whole, or not at all."""
-        who = self._session.may(Role.OPERATOR)
-        return await self._session.alone(
-            PlannedAction(Action.RETRY, bound.number),
-            lambda puts: failed.replay(
-                self._store,
-                bound.matches,
-                actor=who,
-                reason=reason,
-                limit=bound.number,
-                progress=progress,
-                puts=puts,
-            ),
-        )
+        who, rule = self._session.may(Role.OPERATOR), self._session.policy.alone
+        return await retry.retry_now(self._store, selections, actor=who, rule=rule, reason=reason, progress=progress)

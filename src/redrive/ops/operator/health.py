@@ -14,8 +14,8 @@ from redrive.kernel.records import Record
 from redrive.kernel.task import Task
 from redrive.ops import history, inspect
 from redrive.ops.access import Role
+from redrive.ops.alerts.messages import start_command
 from redrive.ops.alerts.more_rules import more_rules
-from redrive.ops.alerts.start import start_command
 from redrive.ops.history import History, Rates
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.session import Service

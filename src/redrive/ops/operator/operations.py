@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from redrive.errors import InvalidInput, OperationUnknown
+from redrive.errors import OperationUnknown
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import COLLECTION, OF_WAITING, Action, Canary, Operation
+from redrive.kernel.failed import EVERY_FAILURE, FailureFilter
+from redrive.kernel.operation import COLLECTION, OF_WAITING, Action, Operation
 from redrive.kernel.records import Record
-from redrive.ops import approvals, operations, plans
+from redrive.ops import approvals
 from redrive.ops.access import Role
-from redrive.ops.consequences import Obstacle, obstacles
-from redrive.ops.failed import EVERY_FAILURE
-from redrive.ops.members import check_cancel
+from redrive.ops.belonging import check_cancel
+from redrive.ops.operations import lifecycle, plans
+from redrive.ops.operations.consequences import Obstacle, obstacles
+from redrive.ops.operations.lifecycle import AS_EVER, How, matches_of
+from redrive.ops.operations.outcome import RetryOutcome, retried
+from redrive.ops.operations.selection import withheld_of
 from redrive.ops.operator.session import Service
-from redrive.ops.put_back import given_up_by
-from redrive.ops.retried import Retried, retried
-from redrive.ops.withheld import withheld_of
 from redrive.ops.workers import drivers
 
 FIRST_TASKS_SHOWN = 5
@@ -42,6 +42,11 @@ class OperationPreview:
     @property
     def number(self) -> int:
         return self.bound.total
+
+    @property
+    def cancelled(self) -> int:
+        """How many of them are cancelled now."""
+        return 0 if self.bound.retry is None else self.bound.retry.cancelled
 
 
 @dataclass(slots=True, frozen=True)
@@ -67,34 +72,34 @@ class OperationService(Service):
         if bind and plan is None and action not in OF_WAITING:
             plan = (await plans.make(self._store, meant, who, cancelled=action is Action.RETRY)).token
             meant = EVERY_FAILURE
-        bound = await operations.preview(self._store, action, meant, plan, counted=counted)
+        bound = await lifecycle.preview(self._store, action, meant, plan, counted=counted)
         guarded = action is Action.RETRY and bool(self._store.features.guards)
         first = list[UUID]()
         if plan is not None or guarded:
             most = FIRST_TASKS_ASKED if guarded else FIRST_TASKS_SHOWN
-            first = [one.id for one in await operations.matches_of(bound).first(self._store, most)]
+            first = [one.id for one in await matches_of(bound).first(self._store, most)]
         return OperationPreview(
             bound,
             plan,
             first[:FIRST_TASKS_SHOWN] if plan is not None else [],
             await self._session.needs(approvals.planned_action(bound)),
             await withheld_of(self._store, first) if guarded else {},
-            await obstacles(self._store, operations.matches_of(bound)) if action is Action.RETRY else (),
+            await obstacles(self._store, matches_of(bound)) if action is Action.RETRY else (),
         )
 
     async def obstacles(self, which: FailureFilter = EVERY_FAILURE, plan: str | None = None) -> builtins.list[Obstacle]:
         """Returns what would keep tasks from running if they were retried now, by a filter or a plan."""
         self._session.may(Role.VIEWER)
         meant = await self._session.known(which)
-        bound = await operations.preview(self._store, Action.RETRY, meant, plan, counted=False)
-        return await obstacles(self._store, operations.matches_of(bound))
+        bound = await lifecycle.preview(self._store, Action.RETRY, meant, plan, counted=False)
+        return await obstacles(self._store, matches_of(bound))
 
     async def obstacles_of(self, operation: Operation) -> builtins.list[Obstacle]:
         """Returns what keeps its tasks from running; nothing where it does not retry."""
         self._session.may(Role.VIEWER)
         if operation.action is not Action.RETRY:
             return []
-        return await obstacles(self._store, operations.matches_of(operation))
+        return await obstacles(self._store, matches_of(operation))
 
     async def begin(
         self,
@@ -103,37 +108,28 @@ class OperationService(Service):
         *,
         reason: str | None = None,
         plan: str | None = None,
-        rate: float | None = None,
-        canary: Canary | None = None,
-        stop_on_return: bool = False,
+        how: How = AS_EVER,
         seen: OperationPreview | None = None,
-        fixed: str | None = None,
-        idempotent: bool | None = None,
         beside: Callable[[str], Commit] | None = None,
     ) -> BegunOperation:
         """Begins an operation, or asks for it: dangerous and large ones wait for a second operator. ``seen``: what
-        ``preview`` returned, to do exactly that. Whoever retries or gives up everything says what was ``fixed`` and
-        whether the handlers are ``idempotent``; it is kept, and the second operator reads it. ``beside``: see
-        ``operations.begin``."""
+        ``preview`` returned, to do exactly that. Whoever retries or gives up everything says what was fixed and whether
+        the handlers may run twice (``how``). ``beside``: see ``lifecycle.begin``."""
         who = self._session.may(self._role(action))
         meant = await self._meant(action, which)
         token = plan if seen is None else seen.plan
         if action in (Action.RETRY, Action.FORGET) and await self._is_everything(meant, token, seen):
-            _insist_on_answers(fixed, idempotent)
-        begun = await operations.begin(
+            how.check_answers()
+        begun = await lifecycle.begin(
             self._store,
             action,
             meant,
             actor=who,
             reason=reason,
             plan=token,
-            rate=rate,
-            canary=canary,
-            stop_on_return=stop_on_return,
+            how=how,
             rule=self._session.policy.alone,
             bound=None if seen is None else seen.bound,
-            fixed=fixed,
-            idempotent=idempotent,
             beside=beside,
         )
         return BegunOperation(*begun)
@@ -143,7 +139,7 @@ class OperationService(Service):
     ) -> builtins.list[Record]:
         """Returns operations, newest first."""
         self._session.may(Role.VIEWER)
-        return await operations.list_operations(self._store, states=states, limit=limit, before=before)
+        return await lifecycle.list_operations(self._store, states=states, limit=limit, before=before)
 
     async def show(self, operation_id: str) -> Operation:
         return Operation.of(await self.record(operation_id))
@@ -158,33 +154,25 @@ class OperationService(Service):
 
     async def pause(self, operation_id: str, reason: str | None = None) -> Operation:
         who = self._session.may(Role.OPERATOR)
-        return await operations.pause(self._store, operation_id, actor=who, reason=reason)
+        return await lifecycle.pause(self._store, operation_id, actor=who, reason=reason)
 
     async def resume(self, operation_id: str, reason: str | None = None) -> Operation:
         who = self._session.may(Role.OPERATOR)
-        return await operations.resume(self._store, operation_id, actor=who, reason=reason)
+        return await lifecycle.resume(self._store, operation_id, actor=who, reason=reason)
 
     async def cancel(self, operation_id: str, reason: str | None = None) -> Operation:
         """Stops an operation; what it has done so far stays done."""
         who = self._session.may(Role.OPERATOR)
-        return await operations.cancel(self._store, operation_id, actor=who, reason=reason)
+        return await lifecycle.cancel(self._store, operation_id, actor=who, reason=reason)
 
     async def put_back(self, operation_id: str, reason: str | None = None) -> BegunOperation:
         """Retries what a purge gave up and is still cancelled, as an operation of its own, under the same rule."""
         who = self._session.may(Role.OPERATOR)
-        ids = await given_up_by(self._store, await self.record(operation_id))
-        plan = await plans.make(self._store, FailureFilter(ids=tuple(ids)), who, cancelled=True, named=ids)
-        begun = await operations.begin(
-            self._store,
-            Action.RETRY,
-            actor=who,
-            reason=reason or f"puts back what {operation_id} gave up",
-            plan=plan.token,
-            rule=self._session.policy.alone,
-        )
+        record, rule = await self.record(operation_id), self._session.policy.alone
+        begun = await lifecycle.put_back(self._store, record, actor=who, rule=rule, reason=reason)
         return BegunOperation(*begun)
 
-    async def retried(self, operation: Operation) -> Retried | None:
+    async def retried(self, operation: Operation) -> RetryOutcome | None:
         """Returns what became of the tasks that it retried; None where it does something else."""
         self._session.may(Role.VIEWER)
         return await retried(self._store, operation)
@@ -206,15 +194,3 @@ class OperationService(Service):
 
     def _role(self, action: Action) -> Role:
         return Role.ADMIN if action is Action.PURGE else Role.OPERATOR
-
-
-def _insist_on_answers(fixed: str | None, idempotent: bool | None) -> None:
-    """Requires what the second operator has to know: a retry of what is still broken only makes more noise, and one of
-    handlers that may not run twice does harm."""
-    missing = [name for name, value in (("fixed", fixed), ("idempotent", idempotent)) if value is None]
-    if missing:
-        raise InvalidInput(
-            f"this is about everything that is failed: {' and '.join(missing)} must be answered",
-            hint='say what was fixed (--fixed "…", JSON fixed), and whether the handlers may run twice for one task'
-            " (--idempotent or --not-idempotent, JSON idempotent: true or false)",
-        )

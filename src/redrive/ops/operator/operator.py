@@ -13,9 +13,8 @@ from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Store
 from redrive.ops.access import Caller, Role, refuse_reserved
 from redrive.ops.operator.declared import Declared, declared_by
-from redrive.ops.operator.session import Service, Session
+from redrive.ops.operator.session import Policy, Service, Session
 from redrive.ops.pages import LONGEST_ALONE
-from redrive.ops.policy import Policy
 from redrive.ops.shell import NO_SHELL, Shell
 from redrive.ops.views import Sight
 

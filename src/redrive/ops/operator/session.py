@@ -2,32 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeVar
 
 from redrive.errors import ConfigError, NotAllowed
 from redrive.handlers.registry import Registry
+from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.approved import Request
+from redrive.kernel.backoff import Backoff
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.feature import Belongs, Feature
 from redrive.kernel.ports.store import Store
 from redrive.kernel.reads import Query
 from redrive.kernel.records import Record
 from redrive.kernel.task import Task
-from redrive.ops import causes, inspect, requests
+from redrive.ops import approvals, causes, inspect
 from redrive.ops.access import Caller, Role
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import Act, PlannedAction, Rule, T, alone, judge
-from redrive.ops.belonging import belonging
-from redrive.ops.members import check_members, members_of
-from redrive.ops.policy import Policy
+from redrive.ops.belonging import belonging, check_members, members_of
 from redrive.ops.shell import NO_SHELL, Shell, for_connection
 from redrive.ops.views import Sight
-from redrive.settings import Settings
+from redrive.settings import Settings, Triage
 
 W = TypeVar("W", FailureFilter, Query)
+
+
+@dataclass(slots=True, frozen=True)
+class Policy:
+    """Rules of operating. ``approvals_above`` None: nothing has to be approved. What one person did within
+    ``approvals_window`` counts."""
+
+    approvals_above: int | None = 1000
+    approvals_window: timedelta = timedelta(hours=1)
+    public_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    audit_archive: str | None = None
+    backoff: Backoff = field(default_factory=Backoff)
+    triage: Mapping[str, Triage] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)  # of alerts
+    settings: Settings | None = None  # those that this was made of
+
+    @property
+    def alone(self) -> Rule:
+        """What one operator may do without a second one."""
+        return Rule(self.approvals_above, self.approvals_window)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Policy:
+        return cls(
+            approvals_above=settings.approved_above,
+            approvals_window=timedelta(minutes=settings.approvals_window_minutes),
+            public_fields={kind: tuple(names) for kind, names in settings.public_fields.items()},
+            audit_archive=settings.audit_archive,
+            backoff=settings.backoff,
+            triage=settings.triage,
+            limits=settings.alerts.limits,
+            settings=settings,
+        )
 
 
 @dataclass(slots=True, frozen=True)
@@ -92,12 +125,12 @@ class Session:
 
     async def ask(self, request: Request, reason: str | None, why: str) -> Record:
         """Asks for an action of a feature that a second operator has to agree to; returns the approval that waits."""
-        return await requests.ask(self.store, check_actor(self.caller.name), request, reason, why)
+        return await approvals.ask_for(self.store, check_actor(self.caller.name), request, reason, why)
 
     async def carry_out(self, record: Record, reason: str | None) -> Record:
         """Agrees to an action of a feature that somebody else asked for, and does it."""
         who = check_actor(self.caller.name)
-        return await requests.carry_out(self.store, self.features, who, self, record, reason)
+        return await approvals.carry_out(self.store, self.features, who, self, record, reason)
 
     def amounts(self, above: int, window: timedelta, book: str, noun: str) -> Rule:
         """Returns the rule for what is counted apart from tasks, such as money: more than ``above`` within ``window``

@@ -22,9 +22,9 @@ from redrive.ops import actions, finder, inspect
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.allowance import PlannedAction
+from redrive.ops.belonging import is_batch
 from redrive.ops.finder import Match
 from redrive.ops.held import is_gated, shown
-from redrive.ops.members import is_batch
 from redrive.ops.operator.session import Service
 from redrive.ops.why import Reason, why
 

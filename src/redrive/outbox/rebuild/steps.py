@@ -230,7 +230,7 @@ class Rebuild:
         if not refused:
             return operation
         first = [*operation.work.result.get("refused", ()), *refused][:MOST_SHOWN]
-        return replace(operation, work=replace(operation.work, result={**operation.work.result, "refused": first}))
+        return replace(operation, what=replace(operation.work, result={**operation.work.result, "refused": first}))
 
     async def _decide(self, operation: Operation, job: IndexJob) -> None:
         """Decides to switch. An empty source in place of an index that is not empty is rather a mistake."""

@@ -201,7 +201,7 @@ class Verify:
             return 0.0
         result["on_their_way"] = after["on_their_way"]
         kept = {"repair": state["repair"]} if "repair" in state else {}
-        over = replace(operation, work=replace(operation.work, result=result, state=kept))
+        over = replace(operation, what=replace(operation.work, result=result, state=kept))
         note = result_words(result) or "ids and versions are those of the source"
         await note_verified(self._store, self._projection.name, count_of_differences(result))
         await self._driver.end(over, Status.COMPLETED, replace(job, operation=None), note)

@@ -13,9 +13,9 @@ from redrive.kernel.ports.store import Query, Store
 from redrive.kernel.reads import HoldRow, Overview
 from redrive.kernel.records import Record
 from redrive.kernel.task import WAITING
+from redrive.kernel.wording import counted
 from redrive.ops.circuits import told
-from redrive.ops.matches import Matches
-from redrive.ops.text import counted
+from redrive.ops.operations.selection import Matches
 from redrive.ops.workers import live_workers
 
 FIRST_TASKS_LOOKED_AT = 500  # where no totals say of which queues and kinds they are

@@ -6,18 +6,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 from redrive.errors import ChangedMeanwhile, PlanUnknown, StoreUnavailable, StoreUnusable
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailedRef, FailureFilter
-from redrive.kernel.operation import COLLECTION, Action, Operation, Status
+from redrive.kernel.operation import COLLECTION, Action, Cancel, Erasure, Forget, Operation, Purge, Retry, Status, Work
 from redrive.kernel.ports.store import Query, Store
-from redrive.kernel.task import WAITING, State, Task
-from redrive.ops import erase, plans
-from redrive.ops.operations import matches_of
-from redrive.ops.retry_log import log_retried
+from redrive.kernel.task import WAITING, State
+from redrive.ops.actions import log_retried
+from redrive.ops.operations import erase, plans
+from redrive.ops.operations.lifecycle import matches_of
 
 logger = logging.getLogger("redrive.operations")
 MOST_TASKS_PER_PIECE = 1000
@@ -100,7 +101,8 @@ async def step(store: Store, operation_id: str, driver: str) -> float | None:
     if record is None or record.state != Status.RUNNING:
         return None
     operation = Operation.of(record)
-    if operation.action is Action.WORK:
+    what = operation.what
+    if isinstance(what, Work):
         return None  # a duty of its feature drives it
     if operation.testing:
         return await _look_at_canaries(store, operation)
@@ -108,14 +110,18 @@ async def step(store: Store, operation_id: str, driver: str) -> float | None:
     if _waits(operation, since, driver):
         theirs = operation.driver not in (None, driver)
         return None if theirs and since < DRIVER_GONE_AFTER_S else operation.pause_after_piece - since
-    if operation.action is Action.ERASE:
-        return await erase.step(store, operation, driver)
-    if operation.stop_on_return and (why := await _came_back(store, operation)) is not None:
-        await _end(store, operation, Status.STOPPED, why)
-        return None
-    if operation.action is Action.CANCEL:
-        return await _cancel(store, operation, driver)
-    tasks = await _next(store, operation)
+    match what:
+        case Erasure():
+            return await erase.step(store, operation, driver)
+        case Cancel():
+            return await _cancel(store, operation, what, driver)
+        case Purge():
+            tasks = await _waiting(store, operation, what)
+        case Retry() | Forget():
+            if (why := await _came_back(store, operation)) is not None:
+                await _end(store, operation, Status.STOPPED, why)
+                return None
+            tasks = await _failed(store, operation, what)
     if not tasks and operation.filling and operation.canary is not None and operation.canary.ids:
         await store.apply(operation.no_more_canaries())
         return 0.0
@@ -129,21 +135,21 @@ async def step(store: Store, operation_id: str, driver: str) -> float | None:
     return len(tasks) / operation.rate if operation.rate else 0.0
 
 
-async def _cancel(store: Store, operation: Operation, driver: str) -> float | None:
+async def _cancel(store: Store, operation: Operation, cancel: Cancel, driver: str) -> float | None:
     """Cancels the next members of a join that wait, and asks those that run to stop."""
-    place = UUID(str(operation.cursor).partition(" ")[2])
+    place = cancel.last
     while found := await store.find(_unended(operation, place)):
-        if meant := [task for task in found if operation.means(task) and task.cancel_requested_at is None]:
+        if meant := [task for task in found if cancel.means(task) and task.cancel_requested_at is None]:
             running = {task.id for task in meant if task.state is State.RUNNING}
             refs = [FailedRef(task.id, None, None) for task in meant]
             await store.apply(operation.carry_out(refs, driver, running))
             return 0.0
         place = found[-1].id  # all of these were asked before
-    again = operation.next_round()
+    again = cancel.next_round()
     if again is None:
         await _end(store, operation, Status.COMPLETED)
         return None
-    await store.apply(Commit(puts=[again.put()]))
+    await store.apply(Commit(puts=[replace(operation, what=again).put()]))
     return 0.0
 
 
@@ -171,20 +177,18 @@ async def _end(store: Store, operation: Operation, status: Status, why: str | No
     )
 
 
-async def _next(store: Store, operation: Operation) -> list[FailedRef]:
-    if operation.action is Action.PURGE:
-        return [FailedRef(task.id, None, None) for task in await _waiting(store, operation)]
-    after = int(operation.cursor)
-    listed = None if operation.plan is None else await _listed(store, operation.plan)
+async def _failed(store: Store, operation: Operation, what: Retry | Forget) -> list[FailedRef]:
+    """Returns the next tasks of a retry, or of a giving up of failures."""
+    listed = None if what.plan is None else await _listed(store, what.plan)
     if listed is None:
-        return await matches_of(operation).next(store, operation.piece, after)
+        return await matches_of(operation).next(store, operation.piece, what.cursor)
     # Each task that the plan lists, also those that somebody else has dealt with: they are audited as skipped. What is
     # listed as cancelled is for a retry.
-    end = None if operation.action is Action.RETRY else operation.upto
-    ahead = [(task_id, seq) for task_id, seq in listed.items() if seq > after and (end is None or seq <= end)]
+    end = None if isinstance(what, Retry) else what.upto
+    ahead = [(task_id, seq) for task_id, seq in listed.items() if seq > what.cursor and (end is None or seq <= end)]
     ahead = ahead[: operation.piece]
     ids = tuple(task_id for task_id, _ in ahead)
-    still = {one.id: one for one in await store.failed_ids(FailureFilter(ids=ids), limit=len(ids), upto=operation.upto)}
+    still = {one.id: one for one in await store.failed_ids(FailureFilter(ids=ids), limit=len(ids), upto=what.upto)}
     return [
         FailedRef(task_id, seq, still[task_id].error_fingerprint if task_id in still else None)
         for task_id, seq in ahead
@@ -198,25 +202,16 @@ async def _listed(store: Store, token: str) -> dict[UUID, int] | None:
         return None  # older than plans are kept: its filter and its boundary are part of the operation
 
 
-async def _waiting(store: Store, operation: Operation) -> list[Task]:
-    which, cursor = operation.which, UUID(str(operation.cursor))
+async def _waiting(store: Store, operation: Operation, purge: Purge) -> list[FailedRef]:
+    """Returns the next tasks of a purge."""
+    which, last = operation.which, purge.last
     while True:
-        query = Query(
-            WAITING,
-            which.kind,
-            which.queue,
-            which.group,
-            which.scope,
-            which.trace_id,
-            limit=operation.piece,
-            before=cursor,
-            brief=True,
-        )
+        query = Query(WAITING, which.kind, which.queue, limit=operation.piece, before=last, brief=True)
         found = await store.find(query)
-        meant = [task for task in found if operation.means(task)]
+        meant = [FailedRef(task.id, None, None) for task in found if purge.means(task)]
         if meant or not found:
             return meant
-        cursor = found[-1].id  # all of these came later
+        last = found[-1].id  # all of these came later
 
 
 async def _look_at_canaries(store: Store, operation: Operation) -> float | None:
@@ -241,9 +236,10 @@ def _paused(before: Operation, after: Operation) -> list[Audit]:
 
 
 async def _came_back(store: Store, operation: Operation) -> str | None:
-    """Returns tasks of this operation that are failed again, by a cause that it has redriven."""
-    for fingerprint in operation.fingerprints:
+    """Returns why to stop, when a task of this operation is failed again by a cause that it has redriven."""
+    retry = operation.retry
+    for fingerprint in () if retry is None else retry.fingerprints:
         which = FailureFilter(bulk_id=operation.id, fingerprint=fingerprint)
-        if back := await store.failed(which, limit=1, after=operation.upto):
+        if retry is not None and (back := await store.failed(which, limit=1, after=retry.upto)):
             return operation.returned(back)
     return None

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.commit import Target
 from redrive.kernel.erase import ERASED
-from redrive.kernel.operation import Operation
-from redrive.kernel.task import AuditRow
+from redrive.kernel.operation import Erasure, Operation
+from redrive.kernel.ports.store import Store
+from redrive.kernel.reads import Query
+from redrive.kernel.task import LIVE, AuditRow
 from redrive.ops.audit_rows import SUMMARIES, content_digest, erasable
 
 # A shorter scope is looked for as a whole value only: inside of sentences it would be found everywhere.
 SHORTEST_QUOTED = 6
 DEEPEST_CLEANED = 100
+MOST_OF_TRACE = 100  # tasks, the newest: among so many there is one from before
 # What people wrote into documents, and what names somebody there, also in before and after of the audit log. Nothing
 # else is looked at or replaced: redrive's own words ("retry", "state", "queued") may be somebody's scope as well.
 WRITTEN = frozenset({"reason", "decision_reason", "fixed", "note", "owner", "needed", "detail", "title", "told"})
 LABELS = frozenset({"scope", "trace_id", "traces", "group"})
 _SAID = frozenset({"reason", "decision_reason", "fixed", "note"})  # goes altogether, where it is about the scope
+
+
+def erasure_of(operation: Operation) -> Erasure:
+    """Returns what an operation does that erases."""
+    assert isinstance(operation.what, Erasure), f"{operation.action} erases nothing"
+    return operation.what
 
 
 @dataclass(frozen=True)
@@ -36,7 +49,8 @@ class Subject:
     @classmethod
     def of(cls, operation: Operation) -> Subject:
         which = operation.which
-        return cls(which.scope, which.ids[0] if which.ids else None, f"{ERASED}:{operation.id[-12:]}", operation.traces)
+        tombstone, traces = f"{ERASED}:{operation.id[-12:]}", erasure_of(operation).traces
+        return cls(which.scope, which.ids[0] if which.ids else None, tombstone, traces)
 
     def meant_by(self, row: AuditRow) -> bool:
         """Returns whether a row of the audit log is about it, or quotes it, and is not emptied yet."""
@@ -132,3 +146,58 @@ def emptied(row: AuditRow) -> AuditRow:
     """Returns what stays of a row: who did what and when, and a digest of the rest, by which its seal stays valid."""
     nothing: dict[str, Any] = dict.fromkeys(erasable(row))
     return replace(row, **nothing, salt=None, erased=content_digest(row))
+
+
+# -- where else it is named -----------------------------------------------------------------------------------------
+
+
+async def holds_of(store: Store, subject: Subject) -> tuple[list[str], list[tuple[str, str]]]:
+    """Returns paused groups that are named after it, and other pauses whose reason quotes it."""
+    if subject.scope is None:
+        return [], []
+    found = (await store.overview()).holds
+    named = [hold.name for hold in found if hold.target == Target.GROUP and subject.named_in(hold.name)]
+    return named, [
+        (hold.target, hold.name)
+        for hold in found
+        if not (hold.target == Target.GROUP and hold.name in named) and subject.named_in(hold.reason)
+    ]
+
+
+async def keeps_others(store: Store, name: str) -> bool:
+    """Returns whether the pause of this group keeps tasks from running. It is not lifted then: an erasure starts
+    nothing."""
+    return bool(await store.find(Query(states=LIVE, group=name, limit=1, brief=True)))
+
+
+async def count_holds(store: Store, subject: Subject) -> int:
+    named, quoting = await holds_of(store, subject)
+    return len(named) + len(quoting)
+
+
+def quoted_traces(value: Any) -> set[str]:
+    """Returns trace ids that a document names: filters of plans, operations and prunes."""
+    found: set[str] = set()
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, list):
+            left += one
+        elif isinstance(one, dict):
+            left += one.values()
+            if isinstance(one.get("trace_id"), str):
+                found.add(one["trace_id"])
+    return found
+
+
+async def traces_of(store: Store, scope: str, quoted: Iterable[str], before: datetime | None = None) -> tuple[str, ...]:
+    """Returns which of these belong to tasks of this scope, as far as tasks or the audit log still know. ``before``: of
+    what was there at this moment; a worker's role may add no other to an erasure."""
+    found: list[str] = []
+    for trace in sorted(quoted):
+        known = await store.find(Query(scope=scope, trace_id=trace, limit=MOST_OF_TRACE, brief=True))
+        if any(before is None or (task.created_at or before) < before for task in known) or await store.audit(
+            AuditFilter(scope=scope, trace_id=trace, until=before), limit=1
+        ):
+            found.append(trace)
+    return tuple(found)

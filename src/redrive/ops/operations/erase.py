@@ -26,11 +26,11 @@ from redrive.kernel.erase import ERASED, Erase
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.operation import COLLECTION as OPERATIONS
-from redrive.kernel.operation import FINAL, Action, Operation, Status
+from redrive.kernel.operation import FINAL, Erasure, Operation, Status
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
 from redrive.kernel.task import LIVE, AuditRow, State, check_text
-from redrive.ops import approvals, causes, drill, operations, plans
+from redrive.ops import approvals, causes, drill
 from redrive.ops.actions import check_actor
 from redrive.ops.alerts.look import COLLECTION as ALERTS
 from redrive.ops.allowance import Rule
@@ -38,9 +38,17 @@ from redrive.ops.audit import EVERY_ROW, PRUNE_COLLECTION, PRUNE_LASTS_S
 from redrive.ops.audit_archive import Archive, archive_at
 from redrive.ops.audit_chain import apply_sealed
 from redrive.ops.audit_rows import ERASE_SUMMARY, SUMMARIES, content_digest, ids_of
-from redrive.ops.erase_holds import count_holds, holds_of, keeps_others
-from redrive.ops.erase_subject import Subject, emptied
-from redrive.ops.erase_traces import quoted_traces, traces_of
+from redrive.ops.operations import lifecycle, plans
+from redrive.ops.operations.erase_subject import (
+    Subject,
+    count_holds,
+    emptied,
+    erasure_of,
+    holds_of,
+    keeps_others,
+    quoted_traces,
+    traces_of,
+)
 from redrive.ops.personal_data import count_personal, find_belonging, find_erasable
 
 logger = logging.getLogger("redrive.operations")
@@ -111,8 +119,8 @@ async def begin(
     await _refuse_others(store, subject)
     which = FailureFilter(scope=scope, ids=None if task_id is None else (task_id,))
     total = found.get("live", 0) + found.get("finished", 0)
-    operation = Operation(str(new_id()), Action.ERASE, which, who, why, total, cursor="traces 0", archive=archive)
-    return await operations.start(store, operation, rule)
+    operation = Operation(str(new_id()), Erasure(archive=archive), which, who, why, total)
+    return await lifecycle.start(store, operation, rule)
 
 
 async def _refuse_others(store: Store, subject: Subject) -> None:
@@ -138,7 +146,7 @@ async def step(store: Store, operation: Operation, driver: str) -> float | None:
     """Does the next piece. Returns after how many seconds there is more to do; None when it has ended."""
     if foreign := (await store.migrations.status()).foreign:
         return await _leave(store, operation, f"it waits for a worker that knows {', '.join(foreign)}")
-    phase, _, place = str(operation.cursor).partition(" ")
+    phase, place = erasure_of(operation).phase, erasure_of(operation).place
     subject = Subject.of(operation)
     note = operation.note if phase in ("tasks", "files") else None  # else what it waited for is over
     operation = replace(operation, driver=driver, note=note)
@@ -176,7 +184,7 @@ def _quoting(found: Mapping[str, int]) -> int:
 async def _find_traces(store: Store, operation: Operation, subject: Subject, after: int) -> None:
     """Collects trace ids before the tasks go: later nobody can tell whose they were."""
     if subject.scope is None:
-        await store.apply(Commit(puts=[replace(operation, cursor="tasks").put()]))
+        await store.apply(Commit(puts=[_at(operation, "tasks").put()]))
         return
     quoted = set[str]() if after else quoted_traces([record.body async for record in _documents(store)])
     rows: list[AuditRow] = []
@@ -188,9 +196,10 @@ async def _find_traces(store: Store, operation: Operation, subject: Subject, aft
             break
     record = await store.record(OPERATIONS, operation.id)
     began = None if record is None else record.created_at
-    traces = {*operation.traces, *await traces_of(store, subject.scope, quoted, began)}
-    cursor = f"traces {after}" if len(rows) == 500 else "tasks"
-    await store.apply(Commit(puts=[replace(operation, cursor=cursor, traces=tuple(sorted(traces))).put()]))
+    traces = {*subject.traces, *await traces_of(store, subject.scope, quoted, began)}
+    moved = _at(operation, "traces", after) if len(rows) == 500 else _at(operation, "tasks")
+    found = replace(erasure_of(moved), traces=tuple(sorted(traces)))
+    await store.apply(Commit(puts=[replace(moved, what=found).put()]))
 
 
 async def _leave(store: Store, operation: Operation, why: str) -> float:
@@ -251,7 +260,7 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
 async def _erase_rest(store: Store, operation: Operation, subject: Subject, before: int | None = None) -> None:
     """Erases what is found by the scope itself, also when of its tasks nothing is left. Rows of features may take
     several pieces; ``before``: how much was left when the last one began."""
-    operation = replace(operation, cursor="audit 0", note=None)
+    operation = replace(_at(operation, "audit", 0), note=None)
     if subject.scope is None:
         await store.apply(Commit(puts=[operation.put()]))
         return
@@ -262,7 +271,7 @@ async def _erase_rest(store: Store, operation: Operation, subject: Subject, befo
         await store.apply(Commit(puts=[operation.put()]))
         return
     if left > FEATURE_ROWS_PER_PIECE:
-        operation = replace(operation, cursor=f"rest {left}")
+        operation = _at(operation, "rest", left)
     erase = Erase(subject.tombstone, scope=subject.scope, holds=tuple(quoting), rows=FEATURE_ROWS_PER_PIECE)
     commit = Commit(controls=lifted, erase=erase)
     await _apply(store, commit, operation, lambda done: {"holds": done.erased.get("holds", 0) + len(lifted)})
@@ -278,7 +287,7 @@ async def _erase_audit(store: Store, operation: Operation, subject: Subject, aft
         if found or len(rows) < 500:
             break
     ended = not found and len(rows) < 500
-    moved = replace(operation, cursor="documents" if ended else f"audit {after}")
+    moved = _at(operation, "documents") if ended else _at(operation, "audit", after)
     if not found:
         await store.apply(Commit(puts=[moved.put()]))
         return
@@ -303,7 +312,7 @@ async def _clean_documents(store: Store, operation: Operation, subject: Subject)
                 puts[put.collection, put.id] = approvals.withdrawn_for(put, OUT_OF_DATE)
                 if put.collection == approvals.COLLECTION and put.state == approvals.PENDING:
                     waited.add(put.id)
-    following = replace(operation, cursor="documents" if len(puts) >= TASKS_PER_PIECE else "archive")
+    following = _at(operation, "documents" if len(puts) >= TASKS_PER_PIECE else "archive")
     if not puts:
         await store.apply(Commit(puts=[following.put()]))
         return
@@ -315,9 +324,9 @@ async def _erase_archive(store: Store, operation: Operation, subject: Subject, d
     """Rewrites one piece of the archive after the other: the new one is written and told of in a sealed row; the old
     one is removed in a step of its own. Whoever goes on after a crash writes the same piece again, or removes it
     again."""
-    archive = archive_at(operation.archive)
+    archive = archive_at(erasure_of(operation).archive)
     if archive is None or not archive.begun:
-        await store.apply(Commit(puts=[replace(operation, cursor="end").put()]))
+        await store.apply(Commit(puts=[_at(operation, "end").put()]))
         return 0.0
     if await _prune_under_way(store):
         return 1.0  # it may be writing rows down that it read before they were erased
@@ -325,15 +334,15 @@ async def _erase_archive(store: Store, operation: Operation, subject: Subject, d
     for name in names[:PAGES_PER_STEP]:
         rows = await asyncio.to_thread(_matching, archive, name, subject)
         if rows is None:
-            counts = _plus(operation, {"unreadable": 1})
-            await store.apply(Commit(puts=[replace(operation, cursor=f"archive {name}", erased=counts).put()]))
+            moved = _counting(_at(operation, "archive", name), {"unreadable": 1})
+            await store.apply(Commit(puts=[moved.put()]))
             return 0.0
         if any(row.erased is None and subject.meant_by(row) for row in rows):
             await _replace_piece(store, operation, subject, archive, name, rows)
             return 0.0
         done = name
-    cursor = f"archive {done}" if names else "end"
-    await store.apply(Commit(puts=[replace(operation, cursor=cursor).put()]))
+    following = _at(operation, "archive", done) if names else _at(operation, "end")
+    await store.apply(Commit(puts=[following.put()]))
     return 0.0
 
 
@@ -342,17 +351,17 @@ async def _replace_piece(
 ) -> None:
     found = [row for row in rows if subject.meant_by(row)]
     written = await asyncio.to_thread(archive.write, [emptied(row) if subject.meant_by(row) else row for row in rows])
-    told = replace(operation, cursor=f"replaced {name}")
+    following = _at(operation, "replaced", name)
     await _apply(
-        store, Commit(), told, lambda _: {"archive": len(found)}, ids=ids_of(found), replaced={name: written.name}
+        store, Commit(), following, lambda _: {"archive": len(found)}, ids=ids_of(found), replaced={name: written.name}
     )
 
 
 async def _remove_piece(store: Store, operation: Operation, name: str) -> None:
-    archive = archive_at(operation.archive)
+    archive = archive_at(erasure_of(operation).archive)
     assert archive is not None
     await asyncio.to_thread(archive.remove, name)
-    await store.apply(Commit(puts=[replace(operation, cursor=f"archive {name}").put()]))
+    await store.apply(Commit(puts=[_at(operation, "archive", name).put()]))
 
 
 def _matching(archive: Archive, name: str, subject: Subject) -> list[AuditRow] | None:
@@ -373,7 +382,8 @@ async def _sum_up(store: Store, operation: Operation, subject: Subject) -> None:
         told.append(f"{operation.erased['unreadable']} pieces of the archive that cannot be read")
     note = NOT_COVERED if not told else f"left, because they came or ran meanwhile: {', '.join(told)}; erase again"
     which = operation.which if subject.scope is None else FailureFilter(scope=ERASED)
-    await store.apply(Commit(puts=[replace(operation, cursor="files", which=which, traces=(), note=note).put()]))
+    nameless = replace(erasure_of(operation).at("files"), traces=())
+    await store.apply(Commit(puts=[replace(operation, what=nameless, which=which, note=note).put()]))
 
 
 async def _end(store: Store, operation: Operation) -> None:
@@ -407,14 +417,21 @@ async def _apply(
     def body(applied: Applied) -> dict[str, Any]:
         done, counts = operation.done + applied.erased.get("tasks", 0), counted(applied)
         note = None if counts else operation.note
-        return replace(operation, done=done, erased=_plus(operation, counts), note=note).body()
+        return replace(_counting(operation, counts), done=done, note=note).body()
 
     put = Put(OPERATIONS, operation.id, body, operation.version, operation.status.value)
     return await apply_sealed(store, replace(commit, puts=[*commit.puts, put], conclusion=told))
 
 
-def _plus(operation: Operation, more: dict[str, int]) -> dict[str, int]:
-    return dict(Counter(operation.erased) + Counter(more))
+def _at(operation: Operation, phase: str, place: str | int = "") -> Operation:
+    """Returns it at another phase, or further on in one."""
+    return replace(operation, what=erasure_of(operation).at(phase, place))
+
+
+def _counting(operation: Operation, more: dict[str, int]) -> Operation:
+    """Returns it with so much more erased."""
+    erased = dict(Counter(operation.erased) + Counter(more))
+    return replace(operation, what=replace(erasure_of(operation), erased=erased))
 
 
 def _subject(scope: str | None, task_id: UUID | None) -> Subject:

@@ -8,10 +8,11 @@ from uuid import UUID
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.ports.store import Store
 from redrive.kernel.task import Task
-from redrive.ops import actions, failed
+from redrive.ops import actions, failures
 from redrive.ops.allowance import UNRESTRICTED
-from redrive.ops.failed import BulkResult, FailureStats
+from redrive.ops.failures import FailureStats
 from redrive.ops.inspect import parse_id
+from redrive.ops.operations.retry import RetryResult, retry_matching
 
 
 class FailedTasks:
@@ -24,10 +25,12 @@ class FailedTasks:
 
     async def list(self, limit: int = 50, offset: int = 0, **which: str) -> list[Task]:
         """Returns failed tasks, the latest first."""
-        return await failed.list_failed(await self._store(), failed.failures(**which), limit=limit, offset=offset)
+        return await failures.list_failed(
+            await self._store(), failures.parse_filter(**which), limit=limit, offset=offset
+        )
 
     async def count(self, **which: str) -> int:
-        return await (await self._store()).count_failed(failed.failures(**which))
+        return await (await self._store()).count_failed(failures.parse_filter(**which))
 
     async def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> bool:
         """Retries one task; returns whether it was retried, which it is not if it is neither failed nor cancelled.
@@ -39,14 +42,14 @@ class FailedTasks:
 
     async def retry_many(
         self, task_ids: Sequence[UUID | str], *, actor: str = "app", reason: str | None = None
-    ) -> BulkResult:
+    ) -> RetryResult:
         """Retries up to 500 tasks; returns which were retried, and of each of the others why not."""
         ids = tuple(parse_id(str(task_id)) for task_id in task_ids)
-        return await failed.retry_matching(
+        return await retry_matching(
             await self._store(), FailureFilter(ids=ids), actor=actor, rule=UNRESTRICTED, reason=reason
         )
 
     async def statistics(self) -> FailureStats:
         """Returns totals: all, by kind, group, code, type, dead reason and fingerprint. They are kept, so nothing is
         counted."""
-        return await failed.statistics(await self._store())
+        return await failures.statistics(await self._store())

@@ -36,7 +36,7 @@ class FailedBy:
 
 
 @dataclass(slots=True, frozen=True)
-class Retried:
+class RetryOutcome:
     """Where the tasks of a retry are now. ``causes``: those by which most failed again, of ``number_of_causes``;
     ``retried_since``: how many of those that failed again somebody has retried since. ``uncounted``: tasks of which
     nothing is known, because a process of an earlier version retried or ran them.
@@ -78,7 +78,7 @@ class Retried:
         return {name: getattr(self, name) for name in names}
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """Returns it in words, such as "5 retried: 3 completed, 1 failed again, 1 still runs"."""
         since = f" ({self.retried_since:,} of these retried since)" if self.retried_since else ""
         known = [
@@ -93,7 +93,7 @@ class Retried:
         return f"{self.retried:,} retried" + (f": {', '.join(parts)}" if parts else "")
 
 
-async def retried(store: Store, operation: Operation) -> Retried | None:
+async def retried(store: Store, operation: Operation) -> RetryOutcome | None:
     """Returns where the tasks of an operation are now; None of one that does not retry."""
     if operation.action is not Action.RETRY:
         return None
@@ -110,7 +110,7 @@ async def retried(store: Store, operation: Operation) -> Retried | None:
     return replace(found, again=tuple(first[:FIRST_TASKS_NAMED]), oldest=oldest)
 
 
-async def _counted(store: Store, operation: Operation) -> Retried:
+async def _counted(store: Store, operation: Operation) -> RetryOutcome:
     counts, causes = Counter[str](), Counter[str]()
     for one in await store.retry_counts(operation.id):
         counts[one.outcome] += one.n
@@ -126,7 +126,7 @@ async def _counted(store: Store, operation: Operation) -> Retried:
     number = max(operation.done, counts["retried"])
     ended = {name: counts[name] for name in ("completed", "failed", "cancelled")}
     running = max(counts["running"], 0)
-    return Retried(
+    return RetryOutcome(
         number,
         ended["failed"],
         completed=ended["completed"],
@@ -140,7 +140,7 @@ async def _counted(store: Store, operation: Operation) -> Retried:
     )
 
 
-async def _looked_after(store: Store, operation: Operation, found: Retried) -> Retried:
+async def _looked_after(store: Store, operation: Operation, found: RetryOutcome) -> RetryOutcome:
     """Adds why one of those that wait does not run: mostly that holds up the others, too. Where none is there any more,
     they ended in a process of an earlier version, which counts nothing."""
     if waiting := await store.find(Query(WAITING, bulk_id=operation.id, limit=1)):
