@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-import redrive
 import redrive_kit
 from redrive.cli.table import KIT_COMMANDS
 from redrive.errors import KitNeeded
 from redrive.testing.provider import simulated_provider
+from redrive.version import __version__ as VERSION
 
 ROOT = Path(__file__).parents[2]
 INSTALL = "pip install redrive-kit"
@@ -68,6 +68,13 @@ def test_without_the_kit_its_commands_are_listed_and_all_others_work(redrive) ->
     assert redrive("migrate").code == redrive("outbox", "list").code == 0
 
 
+def test_a_kit_of_another_version_is_not_used(redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redrive_kit, "__version__", "0.0.9")
+    said = redrive("lab")
+    assert said.code == 2 and "0.0.9 of it is installed" in said.err
+    assert f"pip install redrive-kit=={VERSION}" in said.err
+
+
 @pytest.mark.parametrize("name", MOVED)
 def test_the_name_that_was_says_where_it_went(redrive, name: str) -> None:
     with pytest.raises(ImportError, match=f"is {MOVED[name]} now") as raised:
@@ -89,8 +96,8 @@ def test_a_test_that_wants_a_provider_is_told_what_to_install() -> None:
 def test_both_have_one_version() -> None:
     project = tomllib.loads((ROOT / "kit/pyproject.toml").read_text())["project"]
     needed = [*project["dependencies"], *project["optional-dependencies"]["labs"]]
-    assert project["version"] == redrive.__version__ == redrive_kit.__version__
-    assert [one.partition("==")[2] for one in needed] == [redrive.__version__] * len(needed)
+    assert project["version"] == VERSION == redrive_kit.__version__
+    assert [one.partition("==")[2] for one in needed] == [VERSION] * len(needed)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +108,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(dist)]
         subprocess.run(build, cwd=source, check=True, capture_output=True, timeout=120)
         found[name] = dist / name
-        zipfile.ZipFile(dist / f"{name}-{redrive.__version__}-py3-none-any.whl").extractall(found[name])
+        zipfile.ZipFile(dist / f"{name}-{VERSION}-py3-none-any.whl").extractall(found[name])
     return found
 
 

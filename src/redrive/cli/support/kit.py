@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any
 
 import typer
 
 from redrive.errors import KitNeeded
 from redrive.features import load
+from redrive.version import __version__
 
 KIT = "redrive_kit"
 _ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def need_kit(what: str) -> None:
-    """Raises unless the kit is installed."""
-    if find_spec(KIT) is None:
-        raise KitNeeded(f"{what} is part of redrive-kit, which is not installed", hint="pip install redrive-kit")
+    """Raises unless the kit is installed, in the version of redrive itself."""
+    try:
+        version = import_module(KIT).__version__
+    except ModuleNotFoundError:
+        raise KitNeeded(
+            f"{what} is part of redrive-kit, which is not installed", hint="pip install redrive-kit"
+        ) from None
+    if version != __version__:
+        raise KitNeeded(
+            f"{what} is part of redrive-kit, and {version} of it is installed beside redrive {__version__}",
+            hint=f"pip install redrive-kit=={__version__}",
+        )
 
 
 def kit_command(name: str, target: str) -> Any:
