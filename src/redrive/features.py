@@ -28,7 +28,7 @@ BUILT_IN: tuple[str, ...] = (
 # Commands, addresses of the API and pages of the console that redrive has itself. A test keeps them complete, and also
 # the first words of its tables: a worker's role may write to tables that are named after a feature.
 _TAKEN = """
-alerts approvals audit cancel causes circuits connections dead_letters deploy docs doctor drill enqueue erase
+act alerts approvals audit cancel causes circuits connections dead_letters deploy docs doctor drill enqueue erase
 executors failed failure_groups failure_types failures find flush forget groups history internal kinds lab limits list
 live migrate operations overview pause providers purge queues rates replay resume retry routes schedules settings show
 sign_in sign_out simulate slo smoke soak static stats task_groups tasks theme tokens up version who why

@@ -117,7 +117,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "approvals": ("approvals:approvals_cli", "What waits for a second operator: list, approve, reject."),
         "audit": ("audit:audit_cli", "Who did what: list, export, prune, verify, search."),
-        "schedules": ("schedules:schedules_cli", "Periodic tasks: list them, run one now."),
+        "schedules": ("schedules:schedules_cli", "Periodic tasks: list them, run one now, pause and resume one."),
         "workers": ("workers:workers_cli", "Workers: list them, have them end."),
         "circuits": ("circuits:circuits_cli", "Circuits: list them, open, close or probe one."),
         "providers": ("providers:providers_cli", "Providers of remote jobs: list them, try one out."),
