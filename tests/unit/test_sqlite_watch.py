@@ -299,7 +299,7 @@ async def begin(app):
     await asleep(store)
     assert watches() == 1
 
-change_poller.POLL_WITH_HINTS_EVERY_S = 1000
+changes.POLL_WITH_HINTS_EVERY_S = 1000
 app = App("sqlite:///" + sys.argv[1])
 app.declare("K")
 asyncio.run(begin(app))
