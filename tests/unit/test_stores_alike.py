@@ -9,6 +9,10 @@ import pytest
 
 import redrive.errors
 import redrive.stores
+import redrive.worker
+from redrive.errors import ConfigError
+from redrive.kernel.ports.sql import NoSql
+from redrive.kernel.ports.store import WorkerStore
 
 STORES = Path(redrive.stores.__file__).parent
 VERBS = (
@@ -55,3 +59,23 @@ def test_what_both_say_is_written_once() -> None:
     """In ``stores/refusals.py``: else one of them is corrected some day, and the other is not."""
     assert messages("sqlite") and messages("postgres")
     assert messages("sqlite") & messages("postgres") == set()
+
+
+def test_workers_ask_nothing_but_their_part_of_the_port() -> None:
+    """A store that has that part can run tasks; the rest is for people who look at them."""
+    asked = (
+        node
+        for path in Path(redrive.worker.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value).split(".")[-1] in ("store", "_store")
+    )
+    called = {node.attr for node in asked}
+    known = {name for part in WorkerStore.__mro__ for name in vars(part)}
+    assert {"cycle", "tick", "beat"} <= called and called - known == set()
+
+
+@pytest.mark.anyio
+async def test_a_store_without_sql_names_those_that_have_it() -> None:
+    with pytest.raises(ConfigError, match=r"the feature 'orders' needs .* redis://here does not") as refused:
+        await NoSql("redis://here").feature_rows("orders", "late")
+    assert refused.value.hint and "sqlite:///" in refused.value.hint and "postgresql://" in refused.value.hint

@@ -1,4 +1,5 @@
-"""What operators, faces and duties read from a store. Nothing here is asked while tasks are claimed and settled."""
+"""What operators, faces and their duties read from a store; nothing of it is asked while tasks are claimed and
+settled."""
 
 from __future__ import annotations
 
@@ -35,16 +36,33 @@ MOST_ENTRIES = 500  # of a task's timeline: a task may have a million attempts
 NO_CAPS: Mapping[str, int] = MappingProxyType({})
 
 
-class ReadStore(Protocol):
-    """Looks at what a store has. Each call sees one moment; none changes anything."""
-
-    # -- tasks, live and finished, with what belongs to them ---------------------------------------------------------
+class WorkerReads(Protocol):
+    """What workers have to know, too: when they start, recover tasks, or meet one that killed others."""
 
     async def get_many(self, task_ids: Collection[UUID], *, documents: int | None = None) -> dict[UUID, Task]:
         """Returns those of these tasks that exist, in the order asked for; ``documents`` as in ``Query``."""
 
     async def statuses(self, task_ids: Collection[UUID]) -> dict[UUID, TaskStatus]:
         """Returns the states of those of these tasks that exist, without payloads."""
+
+    async def records(
+        self,
+        collection: str,
+        *,
+        states: Sequence[str] = (),
+        ids: Sequence[str] | None = None,
+        limit: int = 100,
+        before: int | None = None,
+    ) -> list[Record]:
+        """Returns documents newest first; ``before`` is the ``seq`` of the last one seen."""
+
+    async def overview(self) -> Overview: ...
+
+
+class ReadStore(WorkerReads, Protocol):
+    """Looks at what a store has. Each call sees one moment; none changes anything."""
+
+    # -- tasks, live and finished, with what belongs to them ---------------------------------------------------------
 
     async def find(self, query: Query) -> list[Task]: ...
 
@@ -141,17 +159,6 @@ class ReadStore(Protocol):
 
     async def record(self, collection: str, record_id: str) -> Record | None: ...
 
-    async def records(
-        self,
-        collection: str,
-        *,
-        states: Sequence[str] = (),
-        ids: Sequence[str] | None = None,
-        limit: int = 100,
-        before: int | None = None,
-    ) -> list[Record]:
-        """Returns documents newest first; ``before`` is the ``seq`` of the last one seen."""
-
     async def audit(
         self,
         which: AuditFilter,
@@ -182,8 +189,6 @@ class ReadStore(Protocol):
     async def letter_counts(self) -> list[LetterCount]:
         """Returns how many dead letters there are, per queue and kind, from totals that are kept."""
 
-    async def overview(self) -> Overview: ...
-
     async def leases(self) -> list[WorkerLeases]:
         """Returns who has the leases of the tasks that run now; costs no more than there are of those."""
 
@@ -207,6 +212,6 @@ class ReadStore(Protocol):
         to. ``brief``: which store it is and how large, and no more."""
 
 
-async def get_task(store: ReadStore, task_id: UUID) -> Task | None:
+async def get_task(store: WorkerReads, task_id: UUID) -> Task | None:
     """Returns one task, live or finished; None when there is none."""
     return (await store.get_many([task_id])).get(task_id)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from uuid import UUID
 
 from redrive.kernel.ports.liveness import Beat, Dead, Gone, Heard, Judgement, Neighbour, Process, Silent
-from redrive.kernel.ports.reads import MOST_ENTRIES, ReadStore
+from redrive.kernel.ports.reads import MOST_ENTRIES, ReadStore, WorkerReads
 from redrive.kernel.ports.sql import Sql
 from redrive.kernel.reads import (
     CauseQuery,
@@ -214,9 +214,9 @@ class KnownFeatures(Protocol):
         """Those of them that know tasks of somebody's which do not carry the scope themselves."""
 
 
-class WorkerStore(Protocol):
-    """What workers and producers ask: the hot loop, duties, who is alive. Every method is one transaction, or none at
-    all."""
+class WorkerStore(WorkerReads, Protocol):
+    """All that workers and producers ask: the hot loop, duties, who is alive. Every method is one transaction, or none
+    at all."""
 
     @property
     def capabilities(self) -> Capabilities: ...
