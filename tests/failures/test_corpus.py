@@ -9,7 +9,18 @@ import pytest
 from redrive.kernel.failure import Failure, Origin, failure
 from redrive.kernel.outcome import Verdict
 from redrive.worker.failures import failed
-from tests.failures.corpus import addresses, causes, fresh, heldout, rented, tables, unseen, untuned
+from tests.failures.corpus import (
+    addresses,
+    causes,
+    fresh,
+    heldout,
+    rented,
+    strangers,
+    strangers_blind,
+    tables,
+    unseen,
+    untuned,
+)
 from tests.failures.corpus.collect import VARIANTS, Cause, failures, score
 from tests.failures.corpus.servers import Servers
 
@@ -22,10 +33,13 @@ PARTS = {
     "unseen": unseen.CAUSES,
     "tables": tables.CAUSES,
     "addresses": addresses.CAUSES,
+    "strangers": strangers.CAUSES,
+    "strangers, blind": strangers_blind.CAUSES,
     "market": TUNED,
     "market, kept aside": ASIDE,
 }
-LEAST = dict.fromkeys(PARTS, 0.99)
+# Precision and recall; what was written last and never looked at again is as it was at first sight.
+LEAST = dict.fromkeys(PARTS, (0.99, 0.99)) | {"strangers, blind": (0.96, 0.98)}
 # They really call servers. What the rules were made with says the least.
 SLOW = {"tuned": pytest.mark.repeats, "kept aside": pytest.mark.thorough, "fresh": pytest.mark.thorough}
 
@@ -55,11 +69,13 @@ def test_pairs_of_failures(part: str, servers: Servers, postgres: str) -> None:
     chosen = PARTS[part]
     found = score((name, one.fingerprint) for name, one in failures(chosen, servers, postgres, stored))
     print(f"{part}: {len(chosen)} causes, precision {found.precision:.4f}, recall {found.recall:.4f}")
-    assert found.precision >= 0.99 and found.recall >= LEAST[part], found
+    precision, recall = LEAST[part]
+    assert found.precision >= precision and found.recall >= recall, found
 
 
 def test_there_are_enough_of_them() -> None:
     everything = [cause for part in PARTS.values() for cause in part]
     names = [cause.name for cause in everything]
     assert len(set(names)) == len(names) >= 80 and VARIANTS >= 25
-    assert (len(heldout.CAUSES) + len(fresh.CAUSES) + len(ASIDE)) * 3 >= len(everything)
+    untouched = [*heldout.CAUSES, *fresh.CAUSES, *strangers_blind.CAUSES, *ASIDE]
+    assert len(untouched) * 3 >= len(everything)

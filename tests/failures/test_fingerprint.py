@@ -15,11 +15,10 @@ import httpx
 import pytest
 
 from redrive import App, Fail, Retry
-from redrive.kernel import fingerprint as algorithm
 from redrive.kernel import frames
 from redrive.kernel.classify import FailureRules
-from redrive.kernel.failure import Failure, Origin, failure, failure_of
-from redrive.kernel.fingerprint import Facts, fingerprint, former
+from redrive.kernel.failure import Failure, Origin, failure
+from redrive.kernel.fingerprint import Facts, fingerprint
 from redrive.worker.failures import failed, log_rule_error
 
 
@@ -61,7 +60,7 @@ class TestWhatCounts:
         assert prints(*(caught(down, depth) for depth in (0, 1, 50))) == 1
 
     def test_each_fact_counts(self) -> None:
-        base = Facts("C", "r", ("E",), ("a:b",), {"status": 1}, "m")
+        base = Facts("C", "r", ("E",), ("a:b",), {"status": 1}, None, "m")
         others = [
             replace(base, code="D"),
             replace(base, exceptions=("F",)),
@@ -71,6 +70,7 @@ class TestWhatCounts:
             replace(base, marks={"errno": 1}),
             replace(base, message="n"),
             replace(base, message=None),
+            replace(base, written="m"),
             replace(base, cause="x"),
         ]
         assert len({fingerprint(facts) for facts in (base, *others)}) == len(others) + 1
@@ -225,24 +225,13 @@ class TestOfTheApplication:
 
 
 class TestVersions:
-    def test_the_first_digit_is_the_version_that_first_made_it(self) -> None:
-        assert fingerprint(Facts("C"))[0] == "2"
-        assert [one[0] for one in former(Facts("C"))] == ["1"]
-        here = Facts("C", "connect", ("OSError",), ("app:call",), peer="10.0.0.7:80", peer_before="10.0.0.7:80")
-        assert fingerprint(here)[0] == f"{algorithm.VERSION:x}" and [one[0] for one in former(here)] == ["2", "1"]
-        there = replace(here, peer="10.0.0.8:80", peer_before="10.0.0.8:80")
-        assert fingerprint(there) == fingerprint(here) and not set(former(here)) & set(former(there))
-        assert fingerprint(replace(here, peer="db:80", peer_before="db:80"))[0] == "2"  # a name is as it was
-
-    def test_the_first_one_is_still_computed_as_it_was(self) -> None:
-        """Notes and mutes of groups from before are found by these."""
-        assert former(Facts("C", message="x", message_before="m")) == former(
-            Facts("C", message="y", message_before="m")
-        )
-        assert former(Facts("C", "r", ("E",), ("a:b",), {"status": 1}, "x", "m")) == ("1b280f7c12c2773c",)
-
-    def test_earlier_versions_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(algorithm, "ALGORITHMS", (lambda f: "1a", lambda f: "2b", lambda f: "3c"))
-        found = failure_of(KeyError())
-        assert (found.fingerprint, found.former) == ("3c", ("2b", "1a"))
-        assert failure("X", "r", "m").former == ("2b", "1a")
+    def test_a_cause_keeps_its_name_while_its_rule_stays(self) -> None:
+        """Notes and mutes are found by these."""
+        plain = Facts("C", "r", ("E",), ("a:b",), {"status": 1})
+        lost = Facts("C", "connect", ("OSError",), ("app:call",), peer="db:80")
+        assert fingerprint(plain) == "2e579758e8b10b02"
+        assert fingerprint(replace(plain, message="m")) == "2b280f7c12c2773c"
+        assert fingerprint(lost) == "2f9009d14937df10"
+        assert {fingerprint(replace(lost, peer=f"10.0.0.{n}:80")) for n in (7, 8)} == {"304dcc328a57b5c3"}
+        assert fingerprint(replace(plain, cause="x")) == "22200cbca007a546"
+        assert fingerprint(replace(plain, written="w")) == "4592a61847a87b0c"

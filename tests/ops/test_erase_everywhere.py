@@ -55,7 +55,6 @@ LABELS = {
     "reason": CODES,
     "failure_type": CODES,
     "fingerprint": CODES,
-    "former": CODES,
     "alias": CODES,
     "build": NAMES,
 }

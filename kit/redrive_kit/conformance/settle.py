@@ -131,11 +131,11 @@ class TestSettle:
         await harness.settle(await harness.claim_one(), failing_with({}))
         assert (await harness.task(task_id)).error_summary == {}
 
-    async def test_a_new_fingerprint_goes_on_with_the_cause_of_its_former_one(self, harness: Harness) -> None:
-        """What operators said about a cause stays with it when the algorithm that tells causes apart changes."""
+    async def test_a_new_fingerprint_goes_on_with_the_older_cause_of_the_same_summary(self, harness: Harness) -> None:
+        """What operators said about a cause stays with it when the rules that tell causes apart change."""
 
-        def by(fingerprint: str, *former: str) -> Failed:
-            return Failed(replace(failing().failure, fingerprint=fingerprint, former=former, retryable=False))
+        def by(fingerprint: str, message: str) -> Failed:
+            return Failed(replace(failing_with({"message": message}).failure, fingerprint=fingerprint, retryable=False))
 
         async def fail(*outcomes: Failed) -> list[str | None]:
             ids = await harness.enqueue_many(len(outcomes), max_attempts=1)
@@ -150,21 +150,20 @@ class TestSettle:
             await harness.check_totals()
             return [line.task.error_fingerprint for line in timelines if line is not None]
 
-        assert await fail(by("1old"), by("1other")) == ["1old", "1other"]
-        for folded in (False, True):
-            while folded and await harness.store.upkeep("fold"):
+        async def fold() -> None:
+            while await harness.store.upkeep("fold"):
                 pass
-            assert await fail(by("3new", "2never", "1old"), by("3x", "2y")) == ["1old", "3x"]
-        assert await fail(by("3mine"), by("3x", "1old")) == ["3mine", "3x"]
-        assert await fail(by("3mine", "1old")) == ["3mine"]  # it has one of its own by now
+
+        assert await fail(by("1old", "gone"), by("2other", "lost")) == ["1old", "2other"]
+        await fold()
+        assert await fail(by("4new", "gone"), by("4x", "late"), by("3y", "gone")) == ["1old", "4x", "3y"]
+        # By its name from now on, whatever its summary shows of another task.
+        assert await fail(by("4new", "gone …")) == ["1old"]
+        await fold()
+        assert await fail(by("4new", "…"), by("4x", "gone")) == ["1old", "4x"]
         counts = {cause.fingerprint: cause.count for cause in await harness.store.causes(CauseQuery(limit=10))}
-        assert counts == {"1old": 3, "1other": 1, "3x": 3, "3mine": 2}
-        # One by now: it goes on as the cause that was the first to be found for it.
-        for folded in (False, True):
-            while folded and await harness.store.upkeep("fold"):
-                pass
-            assert await fail(by("3new", "1other"), by("3new", "1never")) == ["1old", "1old"]
-        assert [one.fingerprint for one in await harness.store.causes(CauseQuery(5, prefix="3new"))] == ["1old"]
+        assert counts == {"1old": 4, "2other": 1, "4x": 2, "3y": 1}
+        assert [one.fingerprint for one in await harness.store.causes(CauseQuery(5, prefix="4new"))] == ["1old"]
 
     async def test_a_cause_speaks_of_one_task(self, harness: Harness) -> None:
         """Message, kind and summary are those of its sample: whoever looks at one judges the others by its payload."""

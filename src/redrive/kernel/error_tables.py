@@ -4,20 +4,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
-from enum import EnumMeta
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum, EnumMeta
 from itertools import islice
-from types import FunctionType, MappingProxyType, MemberDescriptorType, ModuleType
+from types import FrameType, FunctionType, MappingProxyType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from redrive.kernel.error_words import ERROR_WORDS, FAILURE_WORDS
 from redrive.kernel.message_template import WORD
 
+MAX_NAMED = 200
 MAX_TEXTS = 200  # nobody writes more by hand
 MAX_TEXT = 300
 MAX_DEPTH = 3
 MAX_LOOKS = 8_000  # at values, for one message: what stands near may be of any size, and the event loop waits
 MAX_LOOKS_OF_TABLE = 2_000
+_TABLES = (dict, list, tuple, MappingProxyType, type)
 _NO_ROWS = (type(None), int, float, bytes, FunctionType, ModuleType)  # nothing below them is a text of a table
 
 
@@ -42,6 +45,46 @@ class Looks:
         return self.left >= 0
 
 
+def error_texts_near(steps: Iterable[FrameType]) -> Iterator[str]:
+    """Returns the texts of tables of errors that functions name: of their module, of their class or another one, of a
+    function that they call, and the enumeration that one of their values belongs to."""
+    looks = Looks()
+    for frame in steps:
+        names = frame.f_code.co_names[:MAX_NAMED]
+        for table in _tables(frame, names):
+            yield from error_texts(table, names, looks)
+
+
+def _tables(frame: FrameType, names: Sequence[str]) -> Iterator[Any]:
+    # By their types alone: an object may say that it is of another class, and do anything to find out.
+    holders: list[Mapping[str, Any]] = [frame.f_globals]
+    for value in (*(frame.f_globals.get(name) for name in names), *frame.f_locals.values()):
+        kind = type(value)
+        if kind is FunctionType and not _foreign(value):
+            yield from _named(value.__globals__, value.__code__.co_names)
+        elif issubclass(kind, ModuleType | type) and not _foreign(value):
+            holders.append(vars(value))
+        elif issubclass(kind, Enum):
+            yield kind
+    own = frame.f_locals.get("self", frame.f_locals.get("cls"))
+    classes = (own if issubclass(type(own), type) else type(own)).__mro__
+    for holder in (*holders, *map(vars, classes[:-1])):
+        yield from _named(holder, names)
+
+
+def _named(holder: Mapping[str, Any], names: Iterable[str]) -> Iterator[Any]:
+    for name in names:
+        value = holder.get(name)
+        if issubclass(type(value), _TABLES) and not _foreign(value):
+            yield value
+
+
+def _foreign(holder: Any) -> bool:
+    """True for the standard library: its texts say nothing about a message of the application's."""
+    module = str(getattr(holder, "__module__", None) or getattr(holder, "__name__", ""))
+    return module.partition(".")[0] in sys.stdlib_module_names
+
+
 def error_texts(table: Any, attributes: Iterable[str], looks: Looks) -> Iterator[str]:
     """Returns the texts of a table of errors: a mapping, a list, an enumeration or the constants of a class, also of
     rows, where each column is one for itself. ``attributes``: those that are asked of its rows. Of a table of data, and
@@ -54,7 +97,7 @@ def error_texts(table: Any, attributes: Iterable[str], looks: Looks) -> Iterator
     for column, text in found:
         columns.setdefault(column, []).append(text)
     for texts in columns.values():
-        errors = [text for text in texts if _reads_as_error(text)]
+        errors = [text for text in texts if reads_as_error(text)]
         # States are single words (``expired``, ``cancelled``): alone they are no reasons.
         if len(errors) * 2 > len(texts) and any(len(WORD.findall(text)) > 1 for text in errors):
             yield from texts
@@ -101,7 +144,7 @@ def _attribute(holder: Any, name: str) -> Any:
     return found
 
 
-def _reads_as_error(text: str) -> bool:
+def reads_as_error(text: str) -> bool:
     """True if a text says that something is wrong, and at least half of its words are usual ones; where each has a
     capital, as a name has, all of them: ``Bad Request``, not ``Bad Homburg``."""
     words = WORD.findall(text)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import CodeType
@@ -21,13 +20,11 @@ from redrive.kernel.classify import (
     by_words,
     classify,
 )
-from redrive.kernel.constant import constant
-from redrive.kernel.fingerprint import Facts, fingerprint, former
-from redrive.kernel.message_template import shape, template
-from redrive.kernel.message_words import message_words, raised_by_application
-from redrive.kernel.peer import NOBODY, peers_of
+from redrive.kernel.fingerprint import Facts, fingerprint
+from redrive.kernel.message_template import template
+from redrive.kernel.peer import peer_of
+from redrive.kernel.raise_site import raised_by_application, words_of_answer, words_of_failure
 from redrive.kernel.retry_after import retry_after
-from redrive.kernel.statements import written_by
 from redrive.kernel.summary import NO_PAYLOAD, Payload, safe_message, summary_of
 from redrive.kernel.wording import MAX_MESSAGE, clean
 
@@ -56,7 +53,6 @@ class Failure:
     retry_after: float | None = None  # seconds that a server asked for
     # What may be shown to everybody: see kernel/summary.py.
     summary: dict[str, Any] = field(default_factory=dict)
-    former: tuple[str, ...] = ()  # fingerprints by earlier versions of the algorithm
     peer: str | None = None  # who did not answer, or answered with an error: host and port
 
 
@@ -141,8 +137,7 @@ def failure(
     """
     message = clean(message[:MAX_MESSAGE])[:MAX_MESSAGE]
     said = marks.marks_in(message)
-    before = template(what or message)
-    facts = Facts(code, reason, marks=said, message=constant(before), message_before=before, place=where)
+    facts = Facts(code, reason, marks=said, message=words_of_answer(template(what or message), None), place=where)
     shown = message if public else safe_message(message, (), payload)
     return Failure(
         code=code,
@@ -151,7 +146,6 @@ def failure(
         message=message,
         stack=stack,
         fingerprint=fingerprint(facts),
-        former=former(facts),
         retryable=code == ErrorCode.EXECUTION_FAILED if retryable is None else retryable,
         summary=summary_of(shown, marks=marks.public(said, (), payload)),
     )
@@ -178,17 +172,16 @@ def _made(
     names = [frames.type_name(one) for one in errors]
     written = _written(errors, origin)
     codes = written.literals | marks.declared_codes(said)
-    peers = peers_of(errors) if not declared and reason in WITH_PEERS else NOBODY
+    peer = peer_of(errors) if not declared and reason in WITH_PEERS else None
     facts = Facts(
         code,
         reason,
         () if declared else tuple(names),
         tuple(places),
         marks.telling(found, codes),
-        _words(message, errors, origin, counts=counts, alone=alone),
-        shape(message, _literals_at(error, origin)) if counts else None,
-        peers.peer,
-        peers.before,
+        _words_written(message, errors, origin, alone=alone),
+        words_of_answer(message, None) if counts else None,
+        peer,
         cause and cause[:MAX_CAUSE],
     )
     words = written.words | {name.lower() for name in names}
@@ -208,8 +201,7 @@ def _made(
             frames=places,
             marks=marks.public(found, codes, origin.payload),
         ),
-        former(facts),
-        None if peers.peer is None else clean(peers.peer)[:MAX_PEER],
+        None if peer is None else clean(peer)[:MAX_PEER],
     )
 
 
@@ -236,22 +228,11 @@ def _message_counts(error: BaseException, origin: Origin) -> bool:
     return not frames.places(evidence.chain(error), package)
 
 
-def _literals_at(error: BaseException | None, origin: Origin) -> Collection[str]:
-    """Returns the texts written where it was raised, or in the handler that returned it."""
-    last = None if error is None else frames.raised_at(error)
-    code = origin.code if last is None else last.f_code
-    return () if code is None else frames.texts([code]).literals
-
-
-def _words(message: str, errors: list[BaseException], origin: Origin, *, counts: bool, alone: bool) -> str | None:
-    """Returns the part of the message that is the same each time, as it was written where it was raised, or in the
-    handler that returned it."""
+def _words_written(message: str, errors: list[BaseException], origin: Origin, *, alone: bool) -> str | None:
+    """Returns what was written for it where it was raised, or in the handler that returned it."""
     if errors:
-        return message_words(message, errors, frames.package_of(origin.module), counts=counts, alone=alone)
-    if origin.code is None:
-        return constant(message)
-    scope = getattr(sys.modules.get(origin.module or ""), "__dict__", {})
-    return constant(message, written_by(origin.code, scope))
+        return words_of_failure(errors, frames.package_of(origin.module), alone=alone)
+    return None if origin.code is None else words_of_answer(message, origin.code)
 
 
 def _declared(error: BaseException, origin: Origin) -> str | None:

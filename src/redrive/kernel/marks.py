@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable
 from enum import Enum
 
 from redrive.kernel import evidence, frames
+from redrive.kernel.classify import CODES
 from redrive.kernel.error_words import ERROR_WORDS
 from redrive.kernel.evidence import Marks, look
-from redrive.kernel.known_codes import KNOWN_CODES, TLS_WORDS
 from redrive.kernel.message_template import HOLE, template
 from redrive.kernel.model_names import refused
 from redrive.kernel.summary import Payload
@@ -41,6 +41,43 @@ _WORD = re.compile(r"[^\W\d_]+")
 _SQLSTATE = re.compile(r"(?:0[0-9ABFLPZ]|2[0-8BDF]|3[3-9BDF]|4[024]|5[34578]|72|F0|HV|P0|XX)[0-9P][0-9][0-9A-Z]")
 _DNS = {value for name, value in vars(socket).items() if name.startswith("EAI_")}
 _SQLITE_CODE = re.compile(r"(SQLITE_[A-Z_]{2,60})(?:\.[a-z_]{4,40})?")
+
+# Codes of well-known servers: names of what went wrong, never anybody's data.
+_GRPC = """
+    OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED
+    RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS
+    UNAUTHENTICATED
+"""
+_REDIS = """
+    ERR WRONGTYPE WRONGPASS NOAUTH NOPERM NOSCRIPT NOGROUP NOREPLICAS BUSY BUSYGROUP BUSYKEY LOADING MASTERDOWN
+    MISCONF MOVED ASK CLUSTERDOWN CROSSSLOT TRYAGAIN READONLY EXECABORT OOM UNBLOCKED UNKILLABLE NOTBUSY INVALIDOBJ
+"""
+_AWS = """
+    AccessDenied AccessDeniedException NoSuchKey NoSuchBucket NoSuchUpload NoSuchEntity NotFound BucketAlreadyExists
+    BucketNotEmpty InvalidAccessKeyId SignatureDoesNotMatch PreconditionFailed EntityTooLarge InvalidRange
+    InternalError InternalFailure InternalServerError ServiceUnavailable ServiceUnavailableException
+    ValidationException ValidationError ConditionalCheckFailedException ResourceNotFoundException
+    ResourceInUseException InvalidParameterValue InvalidParameterException UnrecognizedClientException
+    InvalidClientTokenId InvalidSignatureException MissingParameter OptInRequired UnauthorizedOperation
+    ItemCollectionSizeLimitExceededException
+"""
+# OpenAI and those that speak like it, Stripe
+_CLIENTS = """
+    rate_limit_exceeded insufficient_quota invalid_api_key model_not_found context_length_exceeded
+    content_policy_violation invalid_request_error server_error invalid_value missing_required_parameter
+    string_above_max_length unsupported_parameter billing_hard_limit_reached account_deactivated card_declined
+    expired_card incorrect_cvc incorrect_number insufficient_funds processing_error authentication_required
+    resource_missing rate_limit lock_timeout idempotency_key_in_use amount_too_large amount_too_small
+    parameter_missing parameter_invalid_empty
+"""
+_TLS = """
+    ssl tls sslv tlsv alert handshake cipher ciphers certificate cert verify peer hello shake mac record ca eof
+    version protocol renegotiation legacy extension dh key small weak md dhe
+"""
+
+_KNOWN_CODES = frozenset([*CODES, *_GRPC.split(), *_REDIS.split(), *_AWS.split(), *_CLIENTS.split()])
+# TLS libraries build their reasons of these.
+_TLS_WORDS = ERROR_WORDS | frozenset(_TLS.split())
 
 
 def marks(errors: list[BaseException]) -> Marks:
@@ -104,7 +141,7 @@ def _harmless(name: str, value: str | int, written: Collection[str], payload: Pa
             return _SQLSTATE.fullmatch(text) is not None and not payload.holds(text)
         case "ssl":
             words = [word.lower() for word in _WORD.findall(text)]
-            known = bool(words) and set(words) <= TLS_WORDS
+            known = bool(words) and set(words) <= _TLS_WORDS
             return known and not any(map(payload.holds, words))
     try:
         number = int(value)
@@ -117,7 +154,7 @@ def _harmless(name: str, value: str | int, written: Collection[str], payload: Pa
 
 def _known_code(code: str) -> bool:
     of_sqlite = _SQLITE_CODE.fullmatch(code)
-    return code in KNOWN_CODES or (of_sqlite is not None and hasattr(sqlite3, of_sqlite[1]))
+    return code in _KNOWN_CODES or (of_sqlite is not None and hasattr(sqlite3, of_sqlite[1]))
 
 
 def declared_codes(errors: Iterable[BaseException]) -> set[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from redrive.kernel.error_words import ERROR_WORDS
-
 MAX_LOOKED_AT = 4_000
 MAX_FRAGMENTS = 400
 MAX_FOLDED = 8
@@ -100,26 +98,11 @@ def _jumbled(found: re.Match[str]) -> str:
     return HOLE if short > max(1, len(parts) // 3) else found[0]
 
 
-_FIELD = re.compile(
+FIELD = re.compile(
     r"%(?:\(\w{1,60}\))?[-#0 +]{0,4}\d{0,4}(?:\.\d{1,4})?[sdrfgxiueac%]|\{[^{}]{0,100}\}|\$\{?[A-Za-z_]\w{0,60}\}?"
 )
 WORD = re.compile(r"[^\W\d_]{2,}")
 _PLURAL = re.compile(r"(?:e?s|e?n|ies)(?![^\W\d_])")
-
-
-def shape(text: str, literals: Iterable[str]) -> str:
-    """Returns the same, by the texts of the source: what stands there is constant, whatever it looks like, and what was
-    put in between is not, even if it is a plain word. Where no format fits, returns ``template``."""
-    text = text[:MAX_LOOKED_AT]
-    found = spans(text, fragments(text, literals), plural=False)
-    if sum(len(WORD.findall(text[begin:end])) for begin, end in found) < 2:
-        return template(text)
-    parts: list[str] = []
-    at = 0
-    for begin, end in [*found, (len(text), len(text))]:
-        parts += [_between(text[at:begin]), text[begin:end]]
-        at = end
-    return folded(_HOLES.sub(HOLE, "".join(parts)))
 
 
 def fragments(text: str, literals: Iterable[str], *, names: bool = False) -> list[str]:
@@ -129,13 +112,13 @@ def fragments(text: str, literals: Iterable[str], *, names: bool = False) -> lis
         part
         for literal in dict.fromkeys(literals)
         if names or literal == text or not literal.isidentifier()
-        for part in _FIELD.split(literal[:MAX_LOOKED_AT])
+        for part in FIELD.split(literal[:MAX_LOOKED_AT])
         if part in text and WORD.search(part)
     }
     return sorted(found, key=lambda part: (-len(part), part))[:MAX_FRAGMENTS]
 
 
-def spans(text: str, parts: Iterable[str], *, plural: bool = True) -> list[tuple[int, int]]:
+def spans(text: str, parts: Iterable[str]) -> list[tuple[int, int]]:
     """Returns where these parts stand in a text, none within a word; a plural may follow."""
     taken = bytearray(len(text))
     found: list[tuple[int, int]] = []
@@ -143,25 +126,14 @@ def spans(text: str, parts: Iterable[str], *, plural: bool = True) -> list[tuple
         begin = text.find(part)
         while begin >= 0:
             end = begin + len(part)
-            if not any(taken[begin:end]) and _whole(text, begin, end, plural=plural):
+            if not any(taken[begin:end]) and _whole(text, begin, end):
                 taken[begin:end] = b"\x01" * len(part)
                 found.append((begin, end))
             begin = text.find(part, end)
     return sorted(found)
 
 
-def _whole(text: str, begin: int, end: int, *, plural: bool) -> bool:
+def _whole(text: str, begin: int, end: int) -> bool:
     before = begin > 0 and text[begin - 1].isalpha() and text[begin].isalpha()
     after = end < len(text) and text[end - 1].isalpha() and text[end].isalpha()
-    return not before and not (after and not (plural and _PLURAL.match(text, end)))
-
-
-def _between(text: str) -> str:
-    """Returns what to keep of a text that was put in: nothing of a value, the words of prose."""
-    if not any(char.isalnum() for char in text):
-        return text if not text.strip() or len(text) < 4 else HOLE
-    words = {word.lower() for word in WORD.findall(text)}
-    known = len(words & ERROR_WORDS)
-    if known >= 2 and known * 2 >= len(words):
-        return template(text)
-    return f" {HOLE} "
+    return not before and not (after and not _PLURAL.match(text, end))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from redrive.kernel.evidence import look
@@ -31,28 +31,18 @@ _SPOKEN = [
 ]
 
 
-class Peers(NamedTuple):
-    """Whom a connection was meant for, as ``host:port``: by the name that was asked for rather than its address.
-    ``before``: as the algorithms before the third one have it, what was found first."""
-
-    peer: str | None = None
-    before: str | None = None
-
-
-NOBODY = Peers()
-
-
-def peers_of(errors: Iterable[BaseException]) -> Peers:
-    """Returns the peer that the exceptions know."""
+def peer_of(errors: Iterable[BaseException]) -> str | None:
+    """Returns whom a connection was meant for, as ``host:port``: by the name that was asked for rather than its
+    address."""
     errors = list(errors)
     found = (peer for find in (_carried, _spoken, _called) for error in errors for peer in _tried(find, error))
     first = next(found, None)
     if first is None or service_of(first) is None:
-        return Peers(first, first)
+        return first
     port = first.rpartition(":")[2]
     # Libraries look a name up and speak of its addresses; some say both.
     named = (peer for peer in found if service_of(peer) is None and peer.rpartition(":")[2] == port)
-    return Peers(next(named, first), first)
+    return next(named, first)
 
 
 def service_of(peer: str) -> str | None:

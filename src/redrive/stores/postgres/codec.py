@@ -196,8 +196,6 @@ def _move(t: Transition) -> dict[str, Any]:
             "fingerprint": f.fingerprint,
             "summary": f.summary,
         }
-        if f.former:
-            move["former"] = list(f.former)
         if f.peer is not None:
             move["peer"] = f.peer
     return move

@@ -98,27 +98,19 @@ def _let_go(session: Session, moves: list[Move]) -> list[Move]:
 
 
 def _use_known_causes(session: Session, moves: Sequence[Move]) -> None:
-    """Where a cause is not known yet, but is under a name by an earlier version of the algorithm, the failure is
-    counted there, so that its notes, mutes and owner stay. Where a newer version takes several for one, that is the one
-    which was found first for it; but one of which somebody has said something goes on by itself, whatever its new name:
-    a mute or an owner is of what was known by its old one, and of nothing else."""
-    failed = [(m, m.t.failure) for m in moves if m.t.failure is not None and m.t.failure.former]
+    """Where a cause is not known yet, but an earlier version of the rules has made one for failures that look the same
+    to everybody, the failure is counted there, so that its notes, mutes and owner stay."""
+    failed = [(m, m.t.failure) for m in moves if m.t.failure is not None and m.t.failure.fingerprint >= "4"]
     if not failed:
         return
-    names = {name for _, f in failed for name in (f.fingerprint, *f.former)}
-    found = session.gathered(SQL["known_causes"], dumps(sorted(names)))
-    own = {name for name, cause, _ in found if name == cause}
-    noted = {cause for _, cause, said in found if said}
-    aliases = {name: cause for name, cause, _ in found if name != cause}
+    asked = [(f.fingerprint, f.code, dumps(f.summary)) for _, f in failed]
+    known: dict[str, str] = {}
+    for name, cause in session.gathered(SQL["known_causes"], dumps(asked)):
+        known.setdefault(name, cause)
     for m, f in failed:
-        known = next((name for name in f.former if name in own), f.fingerprint)
-        merged = f.fingerprint if f.fingerprint in own else aliases.get(f.fingerprint, known)
-        name = next((name for name in f.former if name in own & noted), merged)
-        if name != f.fingerprint:
-            if name not in noted:
-                aliases.setdefault(f.fingerprint, name)
-                m.alias = f.fingerprint
-            m.t = replace(m.t, failure=replace(f, fingerprint=name))
+        if (cause := known.get(f.fingerprint, f.fingerprint)) != f.fingerprint:
+            m.alias = f.fingerprint
+            m.t = replace(m.t, failure=replace(f, fingerprint=cause))
 
 
 def _known(session: Session, feature: str | None) -> bool:

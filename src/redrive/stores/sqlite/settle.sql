@@ -135,13 +135,18 @@ on conflict (fingerprint) do update set n = n + excluded.n, alias = coalesce(exc
   failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task,
   sample_scope = excluded.sample_scope, error_summary = excluded.error_summary, last_seen = max(last_seen, excluded.last_seen)
 
--- known_causes: which of these are known, by what names, and whether somebody has said something of them
-select json_group_array(json_array(x.name, x.fingerprint, exists (
-  select 1 from redrive_record r where r.collection = 'cause' and r.id = x.fingerprint))) from (
-  select fingerprint as name, fingerprint from redrive_failure_group where fingerprint in (select value from json_each(?1))
+-- known_causes: by their own names, by a newer one, and what an earlier version of the rules has made for the same summary
+select json_group_array(json_array(x.name, x.fingerprint)) from (
+  select fingerprint as name, fingerprint from redrive_failure_group
+  where fingerprint in (select json_extract(value, '$[0]') from json_each(?1))
+  union all select alias, fingerprint from redrive_failure_group
+  where alias in (select json_extract(value, '$[0]') from json_each(?1))
   union all select * from (
-    select alias, fingerprint from redrive_failure_group where alias in (select value from json_each(?1))
-    order by first_seen desc, fingerprint desc)) x
+    select json_extract(v.value, '$[0]'), g.fingerprint from redrive_failure_group g join json_each(?1) v
+      on g.code = json_extract(v.value, '$[1]') and g.error_summary = json_extract(v.value, '$[2]')
+    where g.fingerprint < '4'
+    order by exists (select 1 from redrive_record r where r.collection = 'cause' and r.id = g.fingerprint) desc,
+      g.last_seen desc, g.fingerprint)) x
 
 -- hours: and by the hour
 insert into redrive_failure_hour (fingerprint, hour, n)

@@ -17,7 +17,7 @@ declare
   v_revived record;
 begin
   lock table redrive.move_lock in row share mode;
-  if p_moves @? '$[*].former' then p_moves := redrive.with_known_causes(p_moves); end if;
+  if p_moves @? '$[*].fingerprint ? (@ >= "4")' then p_moves := redrive.with_known_causes(p_moves); end if;
   with v as materialized (
     select * from jsonb_to_recordset(p_moves) x(
       id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,
