@@ -146,36 +146,24 @@ class TestGroups:
         [worker] = (await harness.store.overview()).workers
         assert worker.build == "build 7"
 
-    async def test_causes_that_are_one_by_now_keep_what_was_said_of_each(self, harness: Harness) -> None:
-        """Four causes by an earlier version, one for each address: two that somebody spoke of, two that nobody did."""
+    async def test_a_cause_by_older_rules_keeps_what_was_said_of_it(self, harness: Harness) -> None:
+        """Two causes by an earlier version that show the same: one that somebody spoke of, one that nobody did."""
 
-        def refused(address: str) -> Failed:
-            error = ConnectionRefusedError(111, f"Connect call failed ('{address}', 80)")
-            return Failed(replace(failed(error, Origin()).failure, retryable=False))
+        def by(fingerprint: str) -> Failed:
+            return Failed(replace(failing().failure, fingerprint=fingerprint, retryable=False))
 
-        def before(address: str) -> Failed:
-            found = refused(address).failure
-            return Failed(replace(found, fingerprint=found.former[0], former=found.former[1:]))
-
-        addresses = [f"10.0.0.{n}" for n in range(5)]
-        known = [before(one).failure.fingerprint for one in addresses[:4]]
-        assert len(set(known)) == 4 and len({refused(one).failure.fingerprint for one in addresses}) == 1
-        for one in addresses[:4]:
-            await fail(harness, 1, before(one))
+        for name in ("2spoken", "2silent"):
+            await fail(harness, 1, by(name))
         own, until = operator(harness), await harness.store.now() + timedelta(hours=1)
-        await own.causes.annotate(known[0], None, muted_until=until)
-        await own.causes.annotate(known[1], None, note="the old rack", owner="bob")
-        for folded in (False, True):
-            for one in addresses:
-                await fail(harness, 1, refused(one))
-            if not folded:
-                await fold(harness)
+        await own.causes.annotate("2spoken", None, note="the old rack", owner="bob", muted_until=until)
+        for _ in range(2):
+            await fold(harness)
+            await fail(harness, 2, by("4new"))
         found = {one.row.fingerprint: one for one in (await own.causes.list(status="all")).causes}
-        assert set(found) == set(known), "no cause is new"
-        assert (found[known[0]].status, found[known[0]].failed) == ("muted", 3)
-        assert (found[known[1]].note, found[known[1]].owner, found[known[1]].failed) == ("the old rack", "bob", 3)
-        # The others are one from now on.
-        assert (found[known[2]].status, found[known[2]].failed, found[known[3]].failed) == ("open", 1 + 3 * 2, 1)
+        assert set(found) == {"2spoken", "2silent"}, "no cause is new"
+        cause = found["2spoken"]
+        assert (cause.note, cause.owner, cause.status, cause.failed) == ("the old rack", "bob", "muted", 1 + 2 * 2)
+        assert (await own.causes.show("4new")).row.fingerprint == "2spoken"
         await harness.check_totals()
 
     async def test_resolved_until_it_comes_back(self, harness: Harness) -> None:
