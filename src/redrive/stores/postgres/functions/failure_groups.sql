@@ -2,7 +2,7 @@
 -- rules has made for failures that look the same to everybody, so that its notes, mutes and owner stay. It is known by both
 -- names from then on ("alias"). Several that a newer version takes for one go on as the one of which somebody has said
 -- something, else as the latest.
-create or replace function redrive.cause_of(p_fingerprint text, p_code text, p_summary jsonb) returns text
+create or replace function redrive.known_cause(p_fingerprint text, p_code text, p_summary jsonb) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select coalesce(
     (select g.fingerprint from redrive.failure_group g where g.fingerprint = p_fingerprint),
@@ -23,6 +23,6 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       else x.move end order by x.nth)
   from jsonb_array_elements(p_moves) with ordinality x(move, nth)
   left join lateral (
-    select redrive.cause_of(x.move ->> 'fingerprint', x.move ->> 'code', x.move -> 'summary') as name
+    select redrive.known_cause(x.move ->> 'fingerprint', x.move ->> 'code', x.move -> 'summary') as name
     where x.move ->> 'fingerprint' >= '4') c on true
 $$;
