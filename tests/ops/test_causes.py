@@ -17,7 +17,6 @@ from redrive.errors import CauseUnknown, InvalidInput, InvalidTransition, StoreU
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.failure import Origin
 from redrive.kernel.operation import Action
 from redrive.kernel.outcome import Fail, Failed
 from redrive.kernel.ports.store import Heartbeat
@@ -26,7 +25,6 @@ from redrive.ops.access import Role
 from redrive.ops.allowance import Rule
 from redrive.ops.operations import lifecycle
 from redrive.ops.why import why
-from redrive.worker.failures import failed
 from redrive_kit.conformance.harness import TERMINAL, Harness, failing
 from tests.ops.making import OTHER, fail, held, run
 from tests.ops.test_operator import operator
