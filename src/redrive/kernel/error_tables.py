@@ -66,9 +66,9 @@ def _tables(frame: FrameType, names: Sequence[str]) -> Iterator[Any]:
             holders.append(vars(value))
         elif issubclass(kind, Enum):
             yield kind
-    own = frame.f_locals.get("self", frame.f_locals.get("cls"))
-    classes = (own if issubclass(type(own), type) else type(own)).__mro__
-    for holder in (*holders, *map(vars, classes[:-1])):
+    own: Any = frame.f_locals.get("self", frame.f_locals.get("cls"))
+    kind = own if issubclass(type(own), type) else type(own)
+    for holder in (*holders, *map(vars, kind.__mro__[:-1])):
         yield from _named(holder, names)
 
 

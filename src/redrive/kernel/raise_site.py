@@ -231,4 +231,4 @@ def _within(one: Position, place: Position) -> bool:
     line, last_line, column, last_column = one
     if None in place or None in one:
         return line is not None and line == first  # Python was told to keep no columns
-    return (first, begin) <= (line, column) and (last_line, last_column) <= (last, end)  # type: ignore[operator]
+    return (first, begin) <= (line, column) and (last_line, last_column) <= (last, end)
