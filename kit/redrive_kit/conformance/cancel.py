@@ -10,8 +10,7 @@ from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Cancel, Completed
 from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
-from redrive_kit.conformance.harness import LEASE, TERMINAL, Harness
-from redrive_kit.conformance.outcomes import REQUEUED, SETTLED
+from redrive_kit.conformance.harness import LEASE, REQUEUED, SETTLED, TERMINAL, Harness
 
 
 class TestCancel:

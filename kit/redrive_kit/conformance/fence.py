@@ -12,8 +12,7 @@ from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, Released
 from redrive.kernel.ports.store import Query
 from redrive.kernel.task import Claimed, State
-from redrive_kit.conformance.harness import LEASE, TERMINAL, Harness, failing
-from redrive_kit.conformance.outcomes import SETTLED
+from redrive_kit.conformance.harness import LEASE, SETTLED, TERMINAL, Harness, failing
 
 ROUNDS = 12
 

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import astuple, dataclass, field, replace
-from typing import Any, Unpack
+from datetime import datetime
+from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
 from redrive.errors import ErrorCode
@@ -21,7 +22,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.failure import failure
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Event, Lease, Policy, Transition, settle
-from redrive.kernel.outcome import Expired, Fail, Failed, Outcome, Retry
+from redrive.kernel.outcome import Cancel, Completed, Expired, Fail, Failed, Outcome, Released, Retry, Snooze
 from redrive.kernel.ports.reads import get_task
 from redrive.kernel.ports.store import (
     Beat,
@@ -36,7 +37,6 @@ from redrive.kernel.ports.store import (
     TickResult,
 )
 from redrive.kernel.task import AuditRow, Claimed, NewTask, State, Task
-from redrive_kit.conformance.options import ClaimOptions, TaskOptions
 from redrive_kit.conformance.probe import PROBE
 
 Totals = dict[tuple[str, str, State], int]
@@ -56,6 +56,37 @@ class Cost:
     """Rows and index entries visited, in the store's own unit: compare it only with itself."""
     scans: list[str] = field(default_factory=list)
     """Tables that were read from one end to the other."""
+
+
+class TaskOptions(TypedDict, total=False):
+    """Fields of a new task; see ``NewTask``."""
+
+    id: UUID
+    queue: str
+    payload: str | None
+    priority: int
+    max_attempts: int
+    delay: float | None
+    run_at: datetime | None
+    timeout: float | None
+    group: str | None
+    scope: str | None
+    trace_id: str | None
+    idempotency_key: str | None
+    feature: str | None
+    facts: str | None
+    join: UUID | None
+
+
+class ClaimOptions(TypedDict, total=False):
+    """Fields of a claim (see ``ClaimRequest``), and which store makes it."""
+
+    store: Store | None
+    worker: str
+    queues: tuple[str, ...]
+    lease: float
+    handles: tuple[str, ...] | None
+    only: str | None
 
 
 class Harness(ABC):
@@ -335,3 +366,17 @@ def failing_with(summary: dict[str, Any], message: str = "boom") -> Failed:
 
 TERMINAL = Fail("TASK_PRECONDITION_FAILED", "the shot is locked")
 RETRY_AT_ONCE = Retry("again", after=0)
+
+
+# Every way an attempt can end, by name.
+SETTLED: dict[str, tuple[Outcome, State]] = {
+    "complete": (Completed('{"ok":true}'), State.COMPLETED),
+    "fail": (TERMINAL, State.FAILED),
+    "retry": (failing(), State.DELAYED),
+    "retry-at-once": (Retry("again", after=0), State.QUEUED),
+    "snooze": (Snooze(30, state={"page": 2}), State.DELAYED),
+    "snooze-at-once": (Snooze(0), State.QUEUED),
+    "release": (Released(), State.QUEUED),
+    "cancel": (Cancel("not wanted"), State.CANCELLED),
+}
+REQUEUED = ("retry", "retry-at-once", "snooze", "snooze-at-once", "release")

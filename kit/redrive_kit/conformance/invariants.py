@@ -19,8 +19,7 @@ from redrive.kernel.outcome import Completed, Released, Snooze
 from redrive.kernel.ports.reads import get_task
 from redrive.kernel.ports.store import Query, Store
 from redrive.kernel.task import State
-from redrive_kit.conformance.harness import LEASE, RETRY_AT_ONCE, Harness, failing, operator_move
-from redrive_kit.conformance.outcomes import SETTLED
+from redrive_kit.conformance.harness import LEASE, RETRY_AT_ONCE, SETTLED, Harness, failing, operator_move
 
 
 class TestInvariants:

@@ -22,8 +22,7 @@ from redrive.kernel.payload import encode
 from redrive.kernel.ports.reads import get_task
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import Claimed, NewTask, State
-from redrive_kit.conformance.harness import LEASE, RETRY_AT_ONCE, TERMINAL, Harness, operator_move
-from redrive_kit.conformance.options import TaskOptions
+from redrive_kit.conformance.harness import LEASE, RETRY_AT_ONCE, TERMINAL, Harness, TaskOptions, operator_move
 
 LARGE = 1001  # members: from here on arrivals are added up now and then
 

@@ -11,8 +11,7 @@ from redrive.kernel.commit import Commit, Limit
 from redrive.kernel.outcome import Completed, Released
 from redrive.kernel.ports.store import LimitRow
 from redrive.kernel.task import Claimed, State
-from redrive_kit.conformance.harness import LEASE, Harness
-from redrive_kit.conformance.outcomes import SETTLED
+from redrive_kit.conformance.harness import LEASE, SETTLED, Harness
 
 
 async def limit_of(harness: Harness, kind: str) -> LimitRow:

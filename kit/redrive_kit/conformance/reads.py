@@ -1,7 +1,10 @@
-"""Reads: filters, paging, and everything about one task."""
+"""Reads: filters, paging, members of a join, and everything about one task. Documents come as text and only up to a
+length, so that a page costs what it shows, whatever tasks carry."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -9,11 +12,17 @@ from uuid import UUID
 import pytest
 
 from redrive.ids import new_id
+from redrive.kernel.audit import Audit, AuditFilter
+from redrive.kernel.commit import Commit
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.joins import NewJoin
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
+from redrive.kernel.payload import CUT, JsonText
 from redrive.kernel.ports.reads import get_task
-from redrive.kernel.ports.store import CauseQuery, Query
-from redrive.kernel.task import State
+from redrive.kernel.ports.store import MOST_ENTRIES, CauseQuery
+from redrive.kernel.reads import Query
+from redrive.kernel.task import State, Task
 from redrive_kit.conformance.harness import TERMINAL, Harness, failing
 
 
@@ -164,3 +173,138 @@ class TestReads:
         assert {group.message for group in await harness.store.causes(CauseQuery(9))} == {"one", "two", "three", "four"}
         await harness.store.upkeep("fold")
         assert {group.message for group in await harness.store.causes(CauseQuery(9))} == {"one", "two", "three", "four"}
+
+
+SHORT, LONG = json.dumps({"to": "ünï"}), json.dumps({"text": "x" * 50_000})
+DOCUMENTS = ("payload", "progress", "memo", "result")
+
+
+def read(task: Task) -> Task:
+    """A task of a page, with its documents taken apart."""
+
+    def value(name: str) -> Any:
+        found = getattr(task, name)
+        assert found is None or type(found) is JsonText
+        return None if found is None else json.loads(found)
+
+    return replace(task, **{name: value(name) for name in DOCUMENTS})
+
+
+class TestPages:
+    async def test_a_page_holds_what_a_list_holds(self, harness: Harness) -> None:
+        await one_of_each(harness)
+        whole = await harness.store.find(Query())
+        paged = await harness.store.find(Query(documents=1000))
+        assert [read(task) for task in paged] == [replace(task, memo=None) for task in whole]
+        by_id = await harness.store.get_many([task.id for task in whole], documents=1000)
+        assert list(by_id.values()) == paged
+        failed = [task for task in paged if task.state is State.FAILED]
+        assert await harness.store.failed(FailureFilter(), limit=10, documents=1000) == failed
+
+    async def test_long_documents_are_left_out(self, harness: Harness) -> None:
+        await harness.failed(payload=SHORT)
+        task_id = await harness.failed(payload=LONG)
+        for documents, wanted in ((1000, CUT), (0, CUT), (100_000, None), (2**30, None)):
+            [task] = (await harness.store.get_many([task_id], documents=documents)).values()
+            found = await harness.store.find(Query(documents=documents))
+            [latest, _] = await harness.store.failed(FailureFilter(), limit=5, newest=True, documents=documents)
+            [letter, _] = await harness.store.dead_letters(Query(documents=documents))
+            timeline = await harness.store.timeline(task_id, documents=documents)
+            assert timeline is not None
+            shown = [
+                task.payload,
+                found[0].payload,
+                latest.payload,
+                letter.payload,
+                timeline.task.payload,
+                timeline.dead_letters[0].payload,
+            ]
+            for payload in shown:
+                assert payload is wanted if wanted is not None else json.loads(payload) == json.loads(LONG)
+
+    async def test_what_is_not_there_is_not_left_out(self, harness: Harness) -> None:
+        task_id = await harness.enqueue(payload=None)
+        [task] = (await harness.store.get_many([task_id], documents=0)).values()
+        assert (task.payload, task.progress, task.error_message, task.error_stack) == (None, None, None, None)
+
+    async def test_messages_are_left_out_with_the_rest(self, harness: Harness) -> None:
+        task_id = await harness.failed()
+        [task] = (await harness.store.get_many([task_id], documents=0)).values()
+        message: Any = task.error_message
+        assert message is CUT
+        assert task.error_code == (await harness.task(task_id)).error_code
+        assert task.error_summary == (await harness.task(task_id)).error_summary
+
+    async def test_results(self, harness: Harness) -> None:
+        done = await harness.running()
+        await harness.settle(done, Completed(LONG))
+        [task] = (await harness.store.get_many([done.id], documents=1000)).values()
+        assert task.result is CUT
+        [task] = (await harness.store.get_many([done.id], documents=60_000)).values()
+        assert json.loads(task.result) == json.loads(LONG)
+
+    async def test_audit_rows(self, harness: Harness) -> None:
+        after = {"hashes": ["x" * 64] * 100}
+        await harness.store.apply(Commit(audits=[Audit("ann", "TEST", None, None, None, {"a": 1}, after)]))
+        [row] = await harness.store.audit(AuditFilter(), limit=5, documents=1000)
+        assert (row.before, row.after) == (JsonText(row.before), CUT) and json.loads(row.before) == {"a": 1}
+
+    async def test_a_timeline_ends_with_the_latest(self, harness: Harness) -> None:
+        task_id = await harness.failed()
+        rows = [Audit("ann", "TEST", str(n), task_id, None, None, None) for n in range(MOST_ENTRIES + 3)]
+        await harness.store.apply(Commit(audits=rows))
+        timeline = await harness.store.timeline(task_id)
+        assert timeline is not None
+        told = [row.reason for row in timeline.audit if row.action == "TEST"]
+        assert len(timeline.audit) == MOST_ENTRIES and told == [str(n) for n in range(3, MOST_ENTRIES + 3)]
+        assert len(timeline.attempts) == 1
+
+
+async def members(harness: Harness) -> tuple[str, dict[State, list[UUID]]]:
+    """A join with members in every state but delayed and paused, beside tasks that are none of it."""
+    join = NewJoin(new_id(), open=True)
+    await harness.store.apply(Commit(joins=[join]))
+    found = dict[State, list[UUID]]()
+    for state, outcome in ((State.COMPLETED, Completed()), (State.FAILED, TERMINAL)):
+        found[state] = await harness.enqueue_many(3, "A", join=join.id)
+        for claimed in await harness.claim(3):
+            await harness.settle(claimed, outcome)
+    found[State.CANCELLED] = await harness.enqueue_many(2, "A", join=join.id)
+    assert await harness.operate(Event.CANCEL, *found[State.CANCELLED])
+    found[State.RUNNING] = await harness.enqueue_many(2, "B", join=join.id)
+    await harness.claim(2)
+    found[State.QUEUED] = await harness.enqueue_many(4, "B", join=join.id)
+    await harness.enqueue_many(3, "A")
+    return str(join.id), found
+
+
+class TestMembers:
+    async def test_by_state(self, harness: Harness) -> None:
+        join, found = await members(harness)
+        for state, ids in found.items():
+            listed = await harness.store.find(Query((state,), join=join))
+            assert {task.id for task in listed} == set(ids) and {task.state for task in listed} == {state}
+        listed = await harness.store.find(Query((State.FAILED, State.COMPLETED), join=join))
+        assert {task.id for task in listed} == {*found[State.FAILED], *found[State.COMPLETED]}
+
+    async def test_in_pages_and_by_kind(self, harness: Harness) -> None:
+        join, found = await members(harness)
+        everything = sorted((task_id for ids in found.values() for task_id in ids), reverse=True)
+        listed, before = list[UUID](), None
+        while page := await harness.store.find(Query(join=join, limit=5, before=before)):
+            listed += [task.id for task in page]
+            before = page[-1].id
+        assert listed == everything
+        ids = {*found[State.QUEUED], *found[State.RUNNING]}
+        assert {task.id for task in await harness.store.find(Query(join=join, kind="B"))} == ids
+        assert await harness.store.find(Query(join=str(new_id()))) == []
+
+    async def test_its_failures(self, harness: Harness) -> None:
+        await harness.failed()
+        join, found = await members(harness)
+        which = FailureFilter(join=join)
+        assert [one.id for one in await harness.store.failed_ids(which, limit=9)] == found[State.FAILED]
+        assert await harness.store.count_failed(which) == 3
+        assert (await harness.store.failed_end(which, cancelled=True))[1] == 0
+        [failed] = await harness.store.failed(which, limit=1)
+        assert which.unlike(failed) is None and FailureFilter(join=str(new_id())).unlike(failed) is not None
