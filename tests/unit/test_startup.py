@@ -164,3 +164,11 @@ def test_an_archive_on_the_path_is_left_to_python(tmp_path: Path) -> None:
 def test_declaring_and_enqueueing_analyse_no_failures(folder: Path) -> None:
     found = modules(f"import asyncio{ENQUEUE}", folder)
     assert not found & {"redrive.kernel.failure", "redrive.kernel.marks", "redrive.kernel.message_template"}
+
+
+def test_what_forked_processes_begin_with_is_there(tmp_path: Path) -> None:
+    """A name that is gone would only make them slow: nobody else says so."""
+    root = Path(__file__).parents[2]
+    assert "redrive.cli.main" in modules(
+        f"import sys; sys.path.insert(0, {str(root)!r}); import tests.preload", tmp_path
+    )
