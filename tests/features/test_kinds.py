@@ -131,7 +131,7 @@ async def test_a_service_is_on_the_application(app: App) -> None:
     await app.orders.place("o1", "bob", ["here"], 10)  # type: ignore[attr-defined]
     await app.of(Shop).place("o2", "bob", ["here", "there"], 10)
     assert app.orders is app.of(Shop)  # type: ignore[attr-defined]
-    assert (await shop.show("o2"))["held"] == 20
+    assert (await shop.show("o2")).held == 20
     with pytest.raises(AttributeError, match="has no attribute 'oders'"):
         app.oders  # type: ignore[attr-defined]  # noqa: B018
 
@@ -140,7 +140,7 @@ async def test_it_is_there_without_await(app: App) -> None:
     shop = await orders(app)
     await shop.pay_in("bob", 100)
     await asyncio.to_thread(app.sync.orders.place, "o1", "bob", ["here"], 10)  # type: ignore[attr-defined]
-    assert (await shop.show("o1"))["held"] == 10
+    assert (await shop.show("o1")).held == 10
     with pytest.raises(RedriveError, match=r"app.sync.orders.place\(\) was called on an event loop"):
         app.sync.orders.place("o2", "bob", ["here"], 10)  # type: ignore[attr-defined]
 

@@ -49,10 +49,10 @@ async def test_its_pages_and_its_place_in_the_menu(app: App) -> None:
         assert "1 failed; 1 held" in text_of(await page(client, "/orders/o1"))
         assert "there is no order" in text_of(await page(client, "/orders/o2", 404)), "a page says what is wrong"
         assert "bob has 5 more." in text_of(
-            await done(client, "/orders/pay-in", {"customer": "bob", "amount": "5"}, "/orders/pay-in")
+            await done(client, "/act/orders.pay_in", {"customer": "bob", "amount": "5"}, "/orders/pay-in")
         )
         assert "ORDERS_KEEP_DAYS" in await page(client, "/settings")
-        stolen = await client.post(f"{HOME}/orders/pay-in", data={"csrf": "x", "customer": "bob", "amount": "5"})
+        stolen = await client.post(f"{HOME}/act/orders.pay_in", data={"csrf": "x", "customer": "bob", "amount": "5"})
         assert stolen.status_code == 403
 
 

@@ -26,7 +26,7 @@ def kept(app: App, *more: FeatureRule) -> Retention:
 
 
 async def parcels(app: App) -> dict[str, int]:
-    shown: dict[str, int] = (await (await orders(app)).show("o1"))["parcels"]
+    shown: dict[str, int] = (await (await orders(app)).show("o1")).parcels
     return shown
 
 

@@ -14,10 +14,11 @@ from redrive import App, Context
 from redrive.api import make_api
 from redrive.cli.root import root
 from redrive.console.mount import add_console
+from redrive.console.templates_env import action_called
 from redrive.errors import NotAllowed
 from redrive.ops.access import Caller, Role
 from redrive.ops.operator.declared import Declared, Open, declared_by, document, shown_fields
-from redrive.ops.operator.operator import SERVICES, action_called, service_of
+from redrive.ops.operator.operator import SERVICES, service_of
 from redrive.ops.operator.session import Service
 from redrive.ops.views import Sight
 from redrive.settings import Options

@@ -46,10 +46,11 @@ def routers_of(feature: Feature) -> list[APIRouter]:
     routers = [found] if isinstance(found, APIRouter) else list(found)
     homes = (f"/api/{feature.name}", f"/api/worker/{feature.name}")
     inside = (*(f"{home}/" for home in homes), f"/api/internal/{feature.called}_", f"/api/internal/{feature.called}/")
-    for router in routers:
-        if not f"{router.prefix}/".replace("-", "_").startswith(inside):
+    paths = [getattr(route, "path", "") for router in routers for route in router.routes]
+    for path in (*(router.prefix for router in routers if router.prefix), *paths):
+        if not f"{path}/".replace("-", "_").startswith(inside):
             raise ConfigError(
-                f"the routes of feature {feature.name!r} are below {router.prefix or '/'}, not {' or '.join(homes)}",
+                f"the routes of feature {feature.name!r} are below {path}, not {' or '.join(homes)}",
                 hint=f'APIRouter(prefix="{homes[0]}")',
             )
     return routers

@@ -12,7 +12,7 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.connections import look_at, refuse_place
-from redrive.cli.support.options import AppName, By, Json, Url
+from redrive.cli.support.options import AppName, By, Create, Json, Url
 from redrive.cli.support.session import operate
 from redrive.ops.connections import having
 from redrive.ops.inspect import plain
@@ -22,7 +22,7 @@ from redrive.ops.operator.session import Service
 
 LOOKS = {"url": Url, "app": AppName, "json": Json}
 ACTS = {"by": By, **LOOKS}
-FLAGS = ("json",)
+FLAGS = ("json", "create")
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -108,9 +108,10 @@ def _show(service: type[Service], one: Declared) -> Callable[..., None]:
 
 def _act(service: type[Service], one: Declared) -> Callable[..., None]:
     def call(by: str | None, url: str | None, app: str | None, json: bool, **given: Any) -> None:
-        run(service, one, given, by, url, app, json)
+        create = given.pop("create") if one.creates else None
+        run(service, one, given, by, url, app, json, create)
 
-    return _described(call, one, _options(one, ACTS))
+    return _described(call, one, _options(one, {**ACTS, "create": Create} if one.creates else ACTS))
 
 
 def run(
@@ -121,6 +122,7 @@ def run(
     url: str | None,
     app: str | None,
     json: bool,
+    create: bool | None = None,
 ) -> None:
     """Does what is declared, and says what came of it."""
 
@@ -128,7 +130,7 @@ def run(
         done = await getattr(own.of(service), one.verb)(**given)
         return done, _plain(document(done, own.sight))
 
-    done, seen = operate(url, app, act, by=by, has=_finds(service, one, given))
+    done, seen = operate(url, app, act, by=by, create=create, has=_finds(service, one, given))
     if json:
         output.emit(seen)
         return
@@ -138,7 +140,7 @@ def run(
 def _finds(service: type[Service], one: Declared, given: dict[str, Any]) -> Any:
     """Returns what finds the connection that has the thing which the command names."""
     named = [parameter.name for parameter in one.parameters if parameter.in_path]
-    if len(named) != 1 or "show" not in declared_by(service):
+    if one.creates or len(named) != 1 or "show" not in declared_by(service):
         return None
     name = given[named[0]]
     return having(name, lambda own: getattr(own.of(service), "show")(name))  # noqa: B009

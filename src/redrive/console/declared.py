@@ -9,8 +9,8 @@ from fastapi import Response
 
 from redrive.console.page import Form, TheForm
 from redrive.console.routes import pages_router
+from redrive.console.templates_env import action_called
 from redrive.ops.operator.declared import Parameter
-from redrive.ops.operator.operator import action_called
 
 router = pages_router()
 
@@ -22,7 +22,8 @@ async def act(page: TheForm, name: str) -> Response:
     given = _given(page.form, one.parameters)
     done = await getattr(page.operator.of(service), one.verb)(**given)
     said = one.sentence(given, done)
-    sentence = f"{said[:1].upper()}{said[1:]}."
+    # What begins with a name stays as it is written.
+    sentence = f"{said}." if one.said.startswith("{") else f"{said[:1].upper()}{said[1:]}."
     if getattr(done, "approval", None) is not None:
         return page.go(page.link("/approvals"), "It waits for a second person.")
     return page.go(page.link(one.page.format(done=done)), sentence) if one.page else page.back(sentence)

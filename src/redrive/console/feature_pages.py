@@ -13,11 +13,12 @@ from redrive import features
 from redrive.console.addresses import HOME
 from redrive.console.live import Number, Sampler
 from redrive.console.navigation import SECTIONS, Section, Usage, Used, joined
-from redrive.console.templates_env import add_templates, render
+from redrive.console.templates_env import add_services, add_templates, render
 from redrive.errors import ConfigError, RedriveError
 from redrive.kernel.feature import Feature
 from redrive.kernel.task import Task
 from redrive.ops.operator import Operator
+from redrive.ops.operator.session import Service
 
 logger = logging.getLogger("redrive.console")
 
@@ -49,6 +50,8 @@ class FeaturePages:
     used: Used | None = None
     # What others call things of this feature, as patterns, and the page of each: {r"order:(\w+)": r"/orders/\1"}.
     references: Mapping[str, str] = field(default_factory=dict)
+    # Whose declared actions its forms do, by the first part of their names: {"orders": Orders}.
+    services: Mapping[str, type[Service]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, frozen=True)
@@ -88,6 +91,7 @@ def extensions_of(brought: Iterable[Feature]) -> Extensions:
     sections = joined([*SECTIONS, *(pages.section for pages in found.values() if pages.section is not None)])
     for feature, pages in found.items():
         add_templates(feature.name, feature.package, pages.references)
+        add_services(pages.services)
     return Extensions(
         tuple(pages.router for pages in found.values()),
         sections,

@@ -14,14 +14,17 @@ from redrive.console import charts, text
 from redrive.console.addresses import Home, home
 from redrive.console.static_files import asset
 from redrive.console.task_story import stack_lines
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, PageUnknown
 from redrive.ops.operator import Operator
-from redrive.ops.operator.operator import action_called
+from redrive.ops.operator.declared import Declared, declared_by
+from redrive.ops.operator.operator import SERVICES, service_of
+from redrive.ops.operator.session import Service
 from redrive.ops.shell import NO_SHELL
 from redrive.version import __version__
 
 _FEATURES: dict[str, BaseLoader] = {}  # by the name of the feature, with which those of its templates begin
 _REFERENCES: dict[str, str] = {}  # of features: how things are called, and their pages
+_SERVICES: dict[str, type[Service]] = {}  # of features, whose actions forms do
 
 
 def add_templates(feature: str, package: str, references: Mapping[str, str]) -> None:
@@ -32,6 +35,21 @@ def add_templates(feature: str, package: str, references: Mapping[str, str]) -> 
         _FEATURES[feature] = PackageLoader(package, f"templates/{feature}")
     except ValueError:
         raise ConfigError(f"the feature {feature!r} has pages, and {package} no folder templates/{feature}") from None
+
+
+def add_services(services: Mapping[str, type[Service]]) -> None:
+    """Makes the actions known that services of a feature declare."""
+    _SERVICES.update(services)
+
+
+def action_called(name: str) -> tuple[type[Service], Declared]:
+    """Returns a declared action by its name, such as ``circuits.open``, with the service that has it."""
+    group, _, verb = name.partition(".")
+    service = _SERVICES.get(group) or (service_of(group) if group in SERVICES else None)
+    found = None if service is None else declared_by(service).get(verb)
+    if service is None or found is None or found.looks:
+        raise PageUnknown(f"there is no action {name!r}")
+    return service, found
 
 
 @cache

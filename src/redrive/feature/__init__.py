@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from redrive.ops.access import Caller, Role
     from redrive.ops.allowance import PlannedAction
     from redrive.ops.operator import Operator
+    from redrive.ops.operator.declared import Closed, Given, Open, Page, Reason, action, look, view_of
     from redrive.ops.operator.session import Service
     from redrive.settings import FeatureSettings, Settings, setting
 
@@ -60,6 +61,7 @@ __all__ = [
     "Cancel",
     "Circuit",
     "CloseJoin",
+    "Closed",
     "Commit",
     "ConfigError",
     "Conflict",
@@ -72,6 +74,7 @@ __all__ = [
     "Feature",
     "FeatureSettings",
     "Finding",
+    "Given",
     "Groups",
     "InvalidInput",
     "Join",
@@ -86,10 +89,13 @@ __all__ = [
     "NewTask",
     "NotAllowed",
     "NotFound",
+    "Open",
     "Operator",
+    "Page",
     "PlannedAction",
     "Posting",
     "React",
+    "Reason",
     "RedriveError",
     "Request",
     "Retry",
@@ -106,12 +112,15 @@ __all__ = [
     "Unavailable",
     "Unit",
     "Withheld",
+    "action",
     "as_document",
     "check_name",
     "encode",
     "from_document",
+    "look",
     "new_id",
     "setting",
+    "view_of",
 ]
 
 # Where each name is at home. It is imported when it is asked for: what every process loads of a feature that comes with
@@ -204,6 +213,7 @@ _HOMES = {
     ),
     "ops.allowance": ("PlannedAction",),
     "ops.operator": ("Operator",),
+    "ops.operator.declared": ("Closed", "Given", "Open", "Page", "Reason", "action", "look", "view_of"),
     "ops.operator.session": ("Service",),
     "settings": (
         "FeatureSettings",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fastapi import Response
 
 from redrive.feature import Operator, Role, Task
-from redrive.feature.console import FeaturePages, Item, Panel, Section, TheForm, ThePage, pages_router, render
+from redrive.feature.console import FeaturePages, Item, Panel, Section, ThePage, pages_router, render
 from redrive_kit.examples.orders.service import Orders
 
 router = pages_router("orders")
@@ -24,13 +24,6 @@ async def pay_in_form(page: ThePage) -> Response:
     return await page.render("orders/pay_in.html")
 
 
-@router.post("/pay-in")
-async def pay_in(page: TheForm) -> Response:
-    customer, amount = page.form.needed("customer", "the customer"), page.form.whole("amount", "the amount") or 0
-    await page.operator.of(Orders).pay_in(customer, amount, page.form.text("once"))
-    return page.go(page.link("/orders"), f"{customer} has {amount} more.")
-
-
 @router.get("/{order}")
 async def one_order(page: ThePage, order: str) -> Response:
     return await page.render("orders/order.html", order=await page.operator.of(Orders).show(order))
@@ -45,7 +38,7 @@ async def panel(operator: Operator, task: Task) -> Panel | None:
 
 
 async def unfinished(operator: Operator) -> int:
-    return sum(one["ended"] < one["parcels"] for one in await operator.of(Orders).list())
+    return sum(one.ended < one.parcels for one in await operator.of(Orders).list())
 
 
 async def sample(operator: Operator) -> Mapping[str, str]:
@@ -64,4 +57,5 @@ pages = FeaturePages(
     panel,
     {"orders": lambda _: sample},
     unfinished,
+    services={"orders": Orders},
 )

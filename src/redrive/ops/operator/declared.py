@@ -117,6 +117,7 @@ class Declared:
     page: str = ""  # of the console, to which it leads
     empty: str = ""  # of a list
     status: int = 200
+    creates: bool = False  # its command may make the file of a store, with --create
 
     @property
     def method(self) -> str:
@@ -166,7 +167,7 @@ class Declared:
         return get_args(self.result)[0] if self.lists else self.result
 
     def sentence(self, given: Mapping[str, Any], done: Any) -> str:
-        """Returns what is said once it is done."""
+        """Returns what is said once it is done, as the rest of a sentence: names stay as they are written."""
         if getattr(done, "approval", None) is not None:
             return "it waits for a second person: redrive approvals"
         text = self.said.format(**{one.name: one.default for one in self.parameters} | dict(given), done=done)
@@ -183,12 +184,21 @@ def look(http: str, *, role: Role = Role.VIEWER, empty: str = "", command: str =
 
 
 def action(
-    http: str, *, said: str, role: Role = Role.OPERATOR, command: str = "", page: str = "", status: int = 200
+    http: str,
+    *,
+    said: str,
+    role: Role = Role.OPERATOR,
+    command: str = "",
+    page: str = "",
+    status: int = 200,
+    creates: bool = False,
 ) -> Callable[[M], M]:
     """Declares what somebody may do."""
 
     def declare(method: M) -> M:
-        return _declare(method, http=http, role=role, said=said, command=command, page=page, status=status)
+        return _declare(
+            method, http=http, role=role, said=said, command=command, page=page, status=status, creates=creates
+        )
 
     return declare
 

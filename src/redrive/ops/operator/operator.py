@@ -7,12 +7,11 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
-from redrive.errors import ConfigError, PageUnknown
+from redrive.errors import ConfigError
 from redrive.handlers.registry import Registry
 from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Store
 from redrive.ops.access import Caller, Role, refuse_reserved
-from redrive.ops.operator.declared import Declared, declared_by
 from redrive.ops.operator.session import Policy, Service, Session
 from redrive.ops.pages import LONGEST_ALONE
 from redrive.ops.shell import NO_SHELL, Shell
@@ -63,16 +62,6 @@ def service_of(name: str) -> type[Service]:
     """Returns the class of a service by the name that it has in an operator."""
     found: type[Service] = getattr(import_module(f"redrive.ops.operator.{name}"), SERVICES[name])
     return found
-
-
-def action_called(name: str) -> tuple[type[Service], Declared]:
-    """Returns a declared action by its name, such as ``circuits.open``, with the service that has it."""
-    group, _, verb = name.partition(".")
-    service = service_of(group) if group in SERVICES else None
-    found = None if service is None else declared_by(service).get(verb)
-    if service is None or found is None or found.looks:
-        raise PageUnknown(f"there is no action {name!r}")
-    return service, found
 
 
 class Operator:
