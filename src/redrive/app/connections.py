@@ -91,7 +91,7 @@ class Connections(Mapping[str, StoreHolder]):
 
             said, sqlite = on is not None, is_sqlite(self[name].url)
             known = self._known_as if len(self) > 1 else lambda _: None
-            insist_on_same(connection, name, said=said, default=self.main.name, sqlite=sqlite, known_as=known)
+            insist_on_same(connection, name, explicit=said, default=self.main.name, sqlite=sqlite, known_as=known)
         return self[name]
 
     def _known_as(self, transaction: Any) -> str | None:

@@ -69,13 +69,13 @@ class TypedPayload:
         text = encode(plain)
         received = check(self.read(text))
         try:
-            meant = self._adapter.validator.validate_python(given, by_name=True, by_alias=True)
+            sent = self._adapter.validator.validate_python(given, by_name=True, by_alias=True)
         except ValidationError as error:
             raise self._refused(error) from None
         if self._has_sets:
-            sort_sets(meant, plain)
+            sort_sets(sent, plain)
             text = encode(plain)
-        lost = difference(meant, received, loose=self._loose)
+        lost = difference(sent, received, loose=self._loose)
         if lost is not None:
             raise PayloadInvalid(
                 f"the payload of {self.kind} would not come out as it went in: {lost}",
@@ -137,8 +137,8 @@ def adapter_for(kind: str, what: Any) -> TypeAdapter[Any]:
         adapter = TypeAdapter[Any](Payload, config=_CONFIG)
         adapter.rebuild(raise_errors=True)  # else a name that cannot be resolved is found out by the first task
     except Exception as error:
-        said = str(error).partition("\n")[0]
-        raise ConfigError(f"the signature of the handler of {kind} cannot be used for payloads: {said}") from None
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"the signature of the handler of {kind} cannot be used for payloads: {reason}") from None
     own = schema_types(adapter, into=())
     for schema, why in _REFUSED.items():
         if schema in own:
@@ -192,21 +192,21 @@ def difference(sent: Any, received: Any, place: str = "", *, loose: bool = False
     return None if _equal(sent, received) else _changed(sent, received, place)
 
 
-def sort_sets(meant: Any, plain: Any) -> None:
+def sort_sets(sent: Any, plain: Any) -> None:
     """Puts what will be read as a set in one order, so that equal calls have equal payloads in all processes."""
-    match meant:
+    match sent:
         case set() | frozenset() if isinstance(plain, list):
             plain.sort(key=lambda item: json.dumps(item, sort_keys=True))
         case dict() if isinstance(plain, dict):
-            for value, part in zip(meant.values(), plain.values(), strict=False):
+            for value, part in zip(sent.values(), plain.values(), strict=False):
                 sort_sets(value, part)
         case list() | tuple() if isinstance(plain, list):
-            for value, part in zip(meant, plain, strict=False):
+            for value, part in zip(sent, plain, strict=False):
                 sort_sets(value, part)
         case BaseModel() if isinstance(plain, dict):
-            _sort_in_fields(_sent_fields(meant), plain)
-        case _ if dataclasses.is_dataclass(meant) and isinstance(plain, dict):
-            _sort_in_fields(_init_fields(meant), plain)
+            _sort_in_fields(_sent_fields(sent), plain)
+        case _ if dataclasses.is_dataclass(sent) and isinstance(plain, dict):
+            _sort_in_fields(_init_fields(sent), plain)
 
 
 def _sort_in_fields(fields: Mapping[str, Any], plain: Mapping[str, Any]) -> None:

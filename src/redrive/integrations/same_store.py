@@ -22,12 +22,12 @@ DIALECTS = {
 
 
 def insist_on_same(
-    transaction: Any, connection: str, *, said: bool, default: str, sqlite: bool, known_as: Known = lambda _: None
+    transaction: Any, connection: str, *, explicit: bool, default: str, sqlite: bool, known_as: Known = lambda _: None
 ) -> None:
     """Refuses tasks for ``connection`` in a transaction of another one. The transaction of a handler's task is on the
     connection of that; one of the application's own is where its driver says (``known_as`` returns the name of that
-    connection), else on the default connection, unless ``said`` otherwise. ``sqlite``: that is what the connection is:
-    a transaction of another database is not of it, whatever is said."""
+    connection), else on the default connection, unless the caller names one (``explicit``). ``sqlite``: that is what
+    the connection is: a transaction of another database is not of it, whatever is named."""
     own = _of_handler(transaction)
     if own is None and (known := _dialect(transaction)) is not None and (known == "sqlite") is not sqlite:
         what, driver = "SQLite" if sqlite else "PostgreSQL", _package(type(transaction))
@@ -36,7 +36,7 @@ def insist_on_same(
             hint="enqueue it without connection=: then it is not part of the transaction",
         )
     own = own or known_as(transaction)
-    if connection == own or (own is None and (said or connection == default)):
+    if connection == own or (own is None and (explicit or connection == default)):
         return
     hint = "enqueue it without connection=: then it is not part of the transaction"
     if own is None:
@@ -92,17 +92,17 @@ def _of_asyncpg(connection: Any) -> Place | None:
 
 def _of_engine(engine: Any) -> Place | None:
     url = engine.url
-    said = url.query
-    if url.get_backend_name() != "postgresql" or "service" in said or not isinstance(said.get("host", ""), str):
+    options = url.query
+    if url.get_backend_name() != "postgresql" or "service" in options or not isinstance(options.get("host", ""), str):
         return None
-    return place(url.host or said.get("host"), url.port or said.get("port"), url.database)
+    return place(url.host or options.get("host"), url.port or options.get("port"), url.database)
 
 
 def _of_django(connection: Any) -> Place | None:
     if connection.vendor != "postgresql" or connection.settings_dict.get("OPTIONS", {}).get("service"):
         return None
-    said = connection.settings_dict
-    return place(said["HOST"], said["PORT"] or None, said["NAME"])
+    options = connection.settings_dict
+    return place(options["HOST"], options["PORT"] or None, options["NAME"])
 
 
 def _names() -> Iterator[tuple[tuple[str, str], Callable[[Any], Place | None]]]:

@@ -50,7 +50,7 @@ def capture(event: TaskEvent) -> None:
 
 
 def _task(event: TaskEvent) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": str(event.task_id),
         "kind": event.kind,
         "queue": event.queue,
@@ -65,7 +65,7 @@ def _task(event: TaskEvent) -> dict[str, Any]:
         "dead_reason": event.dead_reason,
         "payload": event.public,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _described(event: TaskEvent) -> dict[str, Any]:

@@ -37,11 +37,11 @@ class FeatureMetrics:
     hear: Callable[[Samples], None] | None = None
 
 
-def metrics_of(brought: Iterable[Feature]) -> list[tuple[str, FeatureMetrics]]:
+def metrics_of(app_features: Iterable[Feature]) -> list[tuple[str, FeatureMetrics]]:
     """Returns the metrics of these features, by their names. A metric is named after its feature: whoever sees it knows
     whom to ask, and none is named like another."""
     found = []
-    for feature in brought:
+    for feature in app_features:
         if feature.metrics is None:
             continue
         own = features.load(feature.metrics)
@@ -57,9 +57,9 @@ def metrics_of(brought: Iterable[Feature]) -> list[tuple[str, FeatureMetrics]]:
     return found
 
 
-def table_of(brought: Iterable[Feature]) -> tuple[Metric, ...]:
+def table_of(app_features: Iterable[Feature]) -> tuple[Metric, ...]:
     """Returns all metrics that an application serves."""
-    return (*TABLE, *(metric for _, own in metrics_of(brought) for metric in own.metrics))
+    return (*TABLE, *(metric for _, own in metrics_of(app_features) for metric in own.metrics))
 
 
 class Counted:
@@ -105,9 +105,9 @@ def count(metric: Metric, *labels: str, n: float = 1) -> None:
     COUNTED.add(metric.name, float(n), tuple(map(str, labels)))
 
 
-def extend(samples: Samples, brought: Iterable[FeatureMetrics]) -> Samples:
+def extend(samples: Samples, of_features: Iterable[FeatureMetrics]) -> Samples:
     """Returns a worker's samples with those that features make of them, and what features have counted here."""
-    listed, counted = list(brought), COUNTED.samples()
+    listed, counted = list(of_features), COUNTED.samples()
     more = [(own, own.process(samples) if own.process is not None else {}) for own in listed]
     for own, found in more:
         names = {metric.name for metric in own.metrics if metric.scope is Scope.PROCESS}

@@ -99,8 +99,8 @@ class TaskLog:
             return
         self.begin()
         if self._style == "json":
-            told = {"at": self._at, "level": level, "event": event, "message": message}
-            self._lines.append(_encode({**told, "worker_id": json.loads(self._worker), **extra}) + "\n")
+            fields = {"at": self._at, "level": level, "event": event, "message": message}
+            self._lines.append(_encode({**fields, "worker_id": json.loads(self._worker), **extra}) + "\n")
         elif self._style == "text":
             self._lines.append(self._text(event, message, None, level, {}))
         self.flush()
@@ -185,11 +185,11 @@ def _stack(formatter: logging.Formatter, record: logging.LogRecord) -> str | Non
 
 def _task_of(record: logging.LogRecord) -> str:
     """Returns which task a record of the application's own was made in."""
-    told = vars(record)
-    if "event" in told or "kind" not in told:
+    fields = vars(record)
+    if "event" in fields or "kind" not in fields:
         return ""
-    which = told["task_id"] if "task_id" in told else f"{told.get('tasks')} tasks"
-    return f"  ({told['kind']} {which})"
+    which = fields["task_id"] if "task_id" in fields else f"{fields.get('tasks')} tasks"
+    return f"  ({fields['kind']} {which})"
 
 
 def _harmless(text: str) -> str:

@@ -15,11 +15,11 @@ from redrive.kernel.wording import prometheus_span
 
 QUEUE = "{{ $labels.queue }}"
 CONNECTION = "{{ $labels.connection }}"
-HEAD = "# Written by redrive deploy prometheus from the settings; write it again after they have changed."
+HEAD = "# RuleText by redrive deploy prometheus from the settings; write it again after they have changed."
 
 
 @dataclass(slots=True, frozen=True)
-class Written:
+class RuleText:
     """A rule as Prometheus has it."""
 
     alert: str
@@ -36,7 +36,7 @@ def rule_file(
 ) -> str:
     """Returns the file; ``connections`` are those that somebody has to evaluate."""
     lines = [HEAD, "groups:", "  - name: redrive", "    rules:"]
-    for one in written(limits, runbooks, connections, own or {}):
+    for one in rules_of(limits, runbooks, connections, own or {}):
         lines += [
             f"      - alert: {one.alert}",
             f"        expr: {json.dumps(one.expression, ensure_ascii=False)}",
@@ -51,11 +51,13 @@ def rule_file(
     return "\n".join(lines) + "\n"
 
 
-def written(limits: Limits, runbooks: str, connections: Sequence[str], own: Mapping[str, OwnRule]) -> Iterator[Written]:
+def rules_of(
+    limits: Limits, runbooks: str, connections: Sequence[str], own: Mapping[str, OwnRule]
+) -> Iterator[RuleText]:
     """Yields every rule: once for all queues, and once more for each queue that has thresholds of its own."""
     for rule in TABLE:
         for threshold, which in _groups(rule, limits):
-            yield Written(
+            yield RuleText(
                 _name(rule.name),
                 rule.expression(threshold, which),
                 rule.held(threshold),
@@ -67,12 +69,12 @@ def written(limits: Limits, runbooks: str, connections: Sequence[str], own: Mapp
     for one in own.values():
         firing = f'max by (connection, rule, queue) (redrive_fleet_alerts_firing{{rule="{one.name}"}}) == 1'
         place = one.runbook or f"{runbooks}#{OWN_ANCHOR}"
-        said, fix = _literally(one.summary or one.name), _literally(one.fix)
-        yield Written(_name(one.name), firing, 0.0, one.level, said, fix, place)
-    told = f"nobody evaluates the rules of alerts of {CONNECTION}, or nobody serves the figures of its fleet"
+        summary, fix = _literally(one.summary or one.name), _literally(one.fix)
+        yield RuleText(_name(one.name), firing, 0.0, one.level, summary, fix, place)
+    summary = f"nobody evaluates the rules of alerts of {CONNECTION}, or nobody serves the figures of its fleet"
     fix = "is a worker alive? is redrive up, or redrive work --fleet-metrics, scraped?"
     place = f"{runbooks}#alert-not-evaluated"
-    yield Written("RedriveNotEvaluated", promql.not_evaluated(connections), 120.0, Level.CRITICAL, told, fix, place)
+    yield RuleText("RedriveNotEvaluated", promql.not_evaluated(connections), 120.0, Level.CRITICAL, summary, fix, place)
 
 
 def _groups(rule: Rule, limits: Limits) -> Iterator[tuple[Thresholds, str]]:

@@ -105,8 +105,8 @@ def problems_of(connections: Connections, default: str, url: str | None) -> Iter
             # Not quoted: perhaps it is the URL itself, with its password.
             yield Problem((*place, "url_from"), "that is no name of an environment variable; a URL is said with url")
         elif one.url_from is not None and not one.address and not (name == default and url):
-            told = f"the environment has no {one.url_from}"
-            yield Problem((*place, "url_from"), told, hint=f"set it: export {one.url_from}=postgresql://…")
+            message = f"the environment has no {one.url_from}"
+            yield Problem((*place, "url_from"), message, hint=f"set it: export {one.url_from}=postgresql://…")
         elif one.address is None and name != default:
             yield Problem(place, NEEDS_URL)
         elif one.url is not None and not _STORE.match(one.url):
@@ -155,8 +155,8 @@ def problems_of_groups(groups: Mapping[str, WorkerGroup], known: Iterable[str]) 
     taken: dict[str, str] = {}
     for name, group in groups.items():
         if not _NAME.fullmatch(name) or name in NO_GROUPS:
-            told = f"a group is named in small letters, digits, - and _, and not {', '.join(map(repr, NO_GROUPS))}"
-            yield Problem(("workers", name), told)
+            message = f"a group is named in small letters, digits, - and _, and not {', '.join(map(repr, NO_GROUPS))}"
+            yield Problem(("workers", name), message)
         if (other := taken.setdefault(name.replace("_", "-"), name)) != name:
             yield Problem(("workers", name), f"its programs would have the names of those of {other!r}")
         yield from unknown_connection(group.connection, ("workers", name, "connection"), names)

@@ -240,11 +240,11 @@ class Settings(Values):
     def _connect(self) -> None:
         """Checks that connections, routes and groups of workers fit together. Where nobody says otherwise, the store is
         that of the default connection."""
-        said = self.url if self.source_of("url") in ("environment", "given") else None
+        override = self.url if self.source_of("url") in ("environment", "given") else None
         default, known = self.default_connection, [*self.connections]
         problems = [
             *stores.unknown_connection(self.connection, ("connection",), known or [stores.DEFAULT_CONNECTION]),
-            *stores.problems_of(self.connections, default, said),
+            *stores.problems_of(self.connections, default, override),
             *stores.problems_of_routes(self.routes, known or [default]),
             *stores.problems_of_groups(self.workers, known or [default]),
             *(
@@ -270,7 +270,7 @@ class Settings(Values):
             problems.append(Problem(("url",), f"the connection {default} has a URL of its own; say it once"))
         if problems:
             raise Unfit(*(one._replace(source=self.source_of(str(one.place[0]))) for one in problems))
-        if address is not None and said is None:
+        if address is not None and override is None:
             self.__dict__["url"] = address
 
     @property
@@ -346,9 +346,9 @@ class Settings(Values):
 
     def with_features(self, features: Iterable[Feature]) -> Settings:
         """Returns the same with the settings of these features: as they were given, else as they are configured."""
-        brought = [feature for feature in features if feature.settings is not None]
-        _check_names(brought)
-        new = {one.settings: load_feature(one) for one in brought if one.settings not in self._of_features}
+        with_settings = [feature for feature in features if feature.settings is not None]
+        _check_names(with_settings)
+        new = {one.settings: load_feature(one) for one in with_settings if one.settings not in self._of_features}
         return self._holding({**self._of_features, **new})
 
     def holding(self, *own: FeatureSettings) -> Settings:

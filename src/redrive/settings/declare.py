@@ -143,8 +143,8 @@ class Values:
         return made
 
     def __repr__(self) -> str:
-        shown = [f"{name}={getattr(self, name)!r}" for name, one in fields_of(type(self)).items() if one.repr]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        parts = [f"{name}={getattr(self, name)!r}" for name, one in fields_of(type(self)).items() if one.repr]
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):

@@ -14,7 +14,7 @@ from redrive.features import installed
 from redrive.settings.core import Settings
 from redrive.settings.declare import Values, fields_by_name, fields_of, name_of, names_of
 from redrive.settings.rules import ALIKE, problems_of_rules
-from redrive.settings.sources import OURS, SEE, guess, made, place_of, read_file
+from redrive.settings.sources import OURS, SEE, explained, guess, place_of, read_file
 from redrive.settings.values import Unfit
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ def load_settings(*, features: Iterable[Feature] | None = None, bare: bool = Fal
     """Returns the settings with explicit values on top; None means "not given". ``features`` are those whose settings
     belong to it, all installed ones unless said otherwise. ``bare``: no application says which there are, so that the
     file may have tables of others."""
-    brought = tuple(installed() if features is None else features)
-    _check_file(brought, bare)  # first: what is misspelt is missing elsewhere
-    said = {name: value for name, value in given.items() if value is not None}
-    found = _with_database_url(made(Settings, lambda: Settings(**said), _in_file))
-    made(Settings, lambda: _check_rules(found, brought, bare), _in_file)
-    return found.with_features(brought)
+    present = tuple(installed() if features is None else features)
+    _check_file(present, bare)  # first: what is misspelt is missing elsewhere
+    explicit = {name: value for name, value in given.items() if value is not None}
+    found = _with_database_url(explained(Settings, lambda: Settings(**explicit), _in_file))
+    explained(Settings, lambda: _check_rules(found, present, bare), _in_file)
+    return found.with_features(present)
 
 
 def _with_database_url(found: Settings) -> Settings:
@@ -74,14 +74,14 @@ def configured_app() -> str | None:
     """Returns the application that the environment or the file names. Before it is loaded nobody can tell whose the
     other settings are."""
     one, file = fields_of(Settings)["app"], read_file()
-    written = next((file[name] for name in (one.name.lower(), one.field) if name in file), None)
-    said: str | None = made(Settings, lambda: one.read(os.environ.get(one.name) or written), _in_file)
-    return said
+    from_file = next((file[key] for key in (one.name.lower(), one.field) if key in file), None)
+    name: str | None = explained(Settings, lambda: one.read(os.environ.get(one.name) or from_file), _in_file)
+    return name
 
 
 def store_url(settings: Settings) -> str:
     """Returns where the default connection is. Refuses one that is configured without."""
-    return made(Settings, settings.needed_url, _in_file)
+    return explained(Settings, settings.needed_url, _in_file)
 
 
 def _in_file(field: str, *below: str) -> str:
@@ -90,8 +90,8 @@ def _in_file(field: str, *below: str) -> str:
 
 def _check_rules(found: Settings, features: Iterable[Feature], bare: bool) -> None:
     """Refuses what is said about alerts that no feature brings, and that are not ours."""
-    brought = [rule.name for feature in features for rule in feature.alerts]
-    problems = problems_of_rules(found.alerts, brought, bare)
+    of_features = [rule.name for feature in features for rule in feature.alerts]
+    problems = problems_of_rules(found.alerts, of_features, bare)
     source = found.source_of("alerts")
     if unfit := [one.below("alerts")._replace(source=source) for one in problems]:
         raise Unfit(*unfit)
@@ -107,9 +107,9 @@ def _check_file(features: Iterable[Feature], bare: bool) -> None:
     tables = [name for name, value in file.items() if bare and isinstance(value, dict)]
     foreign = {name for name in tables if not guess(name, known, ALIKE)}
     if unknown := sorted(set(file) - known - foreign):
-        told = ", ".join(f"{name}{guess(name, known)} ({place_of((name,))})" for name in unknown)
+        listed = ", ".join(f"{name}{guess(name, known)} ({place_of((name,))})" for name in unknown)
         hint = f"{SEE}; a feature's settings are known with its application (--app)" if bare else SEE
-        raise WrongSetting(f"unknown settings: {told}", hint=hint)
+        raise WrongSetting(f"unknown settings: {listed}", hint=hint)
 
 
 # -- settings that there are not ---------------------------------------------------------------------------------------
@@ -118,10 +118,10 @@ def _check_file(features: Iterable[Feature], bare: bool) -> None:
 def misspelt(features: Iterable[Feature] | None = None) -> list[str]:
     """Returns what to say about each of them. ``features``: those of the application; all installed ones unless said
     otherwise."""
-    brought = _names(installed() if features is None else features)
+    of_features = _names(installed() if features is None else features)
     own = {*names_of(Settings), *OTHER_NAMES}
-    wrong = sorted(name for name in os.environ if name not in own | brought and _looks_like_one(name, brought))
-    return [f"{name} is set and is no setting of redrive; {_meant(name, own | brought)}" for name in wrong]
+    wrong = sorted(name for name in os.environ if name not in own | of_features and _looks_like_one(name, of_features))
+    return [f"{name} is set and is no setting of redrive; {_suggestion(name, own | of_features)}" for name in wrong]
 
 
 def _names(features: Iterable[Feature]) -> set[str]:
@@ -137,7 +137,7 @@ def _looks_like_one(name: str, others: Collection[str]) -> bool:
     return bool(difflib.get_close_matches(name, same, 1, NEARLY))
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, known: Iterable[str]) -> str:
     close = next(iter(difflib.get_close_matches(name, known, 1)), None)
     return f"did you mean {close}?" if close else "redrive settings lists those there are"
 
@@ -173,12 +173,12 @@ def _listed(settings: Values, feature: str | None = None) -> Iterator[Effective]
         value = getattr(settings, field)
         default = _text(one.default) if one.repr else ""
         # What everybody has is no secret; the URL of a connection is, whoever says it.
-        shown = _text(value) if one.repr or value is None or value == one.default else None
+        text = _text(value) if one.repr or value is None or value == one.default else None
         used = _used(settings, field)
         if used is None or used == value:
-            yield Effective(one.name, shown, settings.source_of(field), default, feature)
+            yield Effective(one.name, text, settings.source_of(field), default, feature)
         else:
-            given = None if value is None else shown
+            given = None if value is None else text
             yield Effective(one.name, _text(used), settings.source_of(field), default, feature, given)
 
 

@@ -132,9 +132,9 @@ class PollCall(Values):
         """Whether one request asks for many jobs."""
         return "ids" in names_in([self.url, self.body])
 
-    def word(self, said: str) -> str | None:
+    def word(self, text: str) -> str | None:
         """Returns the state that a provider's word means; None where nobody said."""
-        known = said.strip().lower()
+        known = text.strip().lower()
         return self.statuses.get(known) or WORDS.get(re.sub(r"[\s-]", "_", known))
 
 
@@ -194,7 +194,7 @@ class HttpProviderSettings(Values):
             ]
         if self.find is not None:
             templates += [(("find", "url"), self.find.url, ("key",)), (("find", "body"), self.find.body, ("key",))]
-        found = [Problem(place, told) for place, one, known in templates if (told := problem_of(one, known))]
+        found = [Problem(place, message) for place, one, known in templates if (message := problem_of(one, known))]
         return found or [*self._of_poll(), *self._of_cancel(), *self._of_find(), *self._of_key()]
 
     def _of_poll(self) -> list[Problem]:
@@ -220,10 +220,10 @@ class HttpProviderSettings(Values):
     def _of_key(self) -> list[Problem]:
         if self.idempotency_header or "key" in names_in([self.start.url, self.start.body]):
             return []
-        told = (
+        message = (
             "without it a start repeated after a crash starts a second job: name a header, or put {key} into the body"
         )
-        return [Problem(("idempotency_header",), told)]
+        return [Problem(("idempotency_header",), message)]
 
 
 class Providers(dict[str, HttpProviderSettings]):

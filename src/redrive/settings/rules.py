@@ -41,8 +41,9 @@ class AlertSettings:
 
     def __str__(self) -> str:
         limits = [EVERY_QUEUE] * (self.limits.every != Thresholds()) + sorted(self.limits.queues)
-        told = [f"thresholds of {', '.join(limits)}"] * bool(limits) + [f"rules {', '.join(self.own)}"] * bool(self.own)
-        return "; ".join(told)
+        parts = [f"thresholds of {', '.join(limits)}"] if limits else []
+        parts += [f"rules {', '.join(self.own)}"] if self.own else []
+        return "; ".join(parts)
 
 
 def parse_alerts(given: Any) -> AlertSettings:
@@ -107,17 +108,17 @@ def _seconds(name: str, value: Any) -> Any:
         raise Unfit(*(one.below(name) for one in error.problems)) from None
 
 
-def problems_of_rules(alerts: AlertSettings, brought: Collection[str], others: bool) -> Iterator[Problem]:
+def problems_of_rules(alerts: AlertSettings, of_features: Collection[str], others: bool) -> Iterator[Problem]:
     """Yields what is said about rules that there are not, and rules of the application that are named like one of a
-    feature's. ``brought``: the rules of features. ``others``: there may be more features, so that only what is much
+    feature's. ``of_features``: the rules of features. ``others``: there may be more features, so that only what is much
     like a known name is taken for that one, misspelt."""
-    known, limits = [*NAMES, *brought], alerts.limits
+    known, limits = [*NAMES, *of_features], alerts.limits
     for queue, own in {EVERY_QUEUE: limits.every, **limits.queues}.items():
         for rule in own.off:
             if rule not in known and (not others or difflib.get_close_matches(rule, known, 1, ALIKE)):
                 yield Problem((THRESHOLDS_TABLE, queue, "off"), _unknown(rule, known), rule)
     for name in alerts.own:
-        if name in brought:
+        if name in of_features:
             yield Problem((name,), "it is the name of a rule of a feature", name)
 
 

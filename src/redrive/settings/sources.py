@@ -37,10 +37,10 @@ def environment(kind: type[Values]) -> dict[str, Any]:
     return {field: _decoded(one, text) for field, (one, text) in found.items() if text}
 
 
-def file_values(kind: type[Values], written: Iterable[tuple[str, Any]], whose: str) -> dict[str, Any]:
+def file_values(kind: type[Values], entries: Iterable[tuple[str, Any]], whose: str) -> dict[str, Any]:
     """Returns values of the file by field: they stand there by the field's name, or by the variable's."""
     known, found = fields_by_name(kind), dict[str, Any]()
-    for name, value in written:
+    for name, value in entries:
         if known[name] in found:
             raise WrongSetting(f"{file_path()} has {known[name]} of {whose} twice", hint="remove one of them")
         found[known[name]] = value
@@ -75,8 +75,8 @@ def _decoded(one: Setting, text: str) -> Any:
         if may_be_text(one.kind):
             return text
         example = f"for example {one.name}='{one.examples[0]}'; " if one.examples else ""
-        said = _mistake(text, error, quoted=one.repr)
-        raise WrongSetting(f"settings cannot be used: {one.name} {said}", hint=f"{example}{SEE}") from None
+        problem = _mistake(text, error, quoted=one.repr)
+        raise WrongSetting(f"settings cannot be used: {one.name} {problem}", hint=f"{example}{SEE}") from None
 
 
 def _mistake(text: str, error: Exception, *, quoted: bool) -> str:
@@ -117,7 +117,7 @@ def load_feature(feature: Feature) -> FeatureSettings:
         name = name_of(kind, field).lower()
         return place_of(*((*table, one, *below) for table in ((feature.name,), ()) for one in (field, name)))
 
-    return made(kind, make, in_file)
+    return explained(kind, make, in_file)
 
 
 def check_kind(feature: Feature) -> type[FeatureSettings]:
@@ -143,11 +143,11 @@ def file_part(feature: Feature) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise WrongSetting(f"{file_path()}: {feature.name} is a table, [{feature.name}]", hint=SEE)
     if unknown := sorted(set(table) - set(known)):
-        told = ", ".join(f"{feature.name}.{name}{guess(name, known)}" for name in unknown)
-        raise WrongSetting(f"{file_path()} has unknown settings: {told}", hint=SEE)
+        listed = ", ".join(f"{feature.name}.{name}{guess(name, known)}" for name in unknown)
+        raise WrongSetting(f"{file_path()} has unknown settings: {listed}", hint=SEE)
     tops = {name.lower() for name in names_of(kind)}
-    written = [*((name, file[name]) for name in sorted(tops & set(file))), *table.items()]
-    return file_values(kind, written, feature.name)
+    entries = [*((name, file[name]) for name in sorted(tops & set(file))), *table.items()]
+    return file_values(kind, entries, feature.name)
 
 
 # -- where in the file -------------------------------------------------------------------------------------------------
@@ -194,13 +194,13 @@ def _likeness(path: Steps, wanted: Steps) -> tuple[bool, int]:
 # -- what is wrong -----------------------------------------------------------------------------------------------------
 
 
-def made(kind: type[Values], make: Callable[[], T], in_file: Callable[..., str] = lambda *_: "") -> T:
+def explained(kind: type[Values], make: Callable[[], T], in_file: Callable[..., str] = lambda *_: "") -> T:
     """Returns what ``make`` returns; what it finds wrong is said by the names that people have set. ``in_file`` says
     where a field stands, and what is below it."""
     try:
         return make()
     except Unfit as error:
-        problems = [_told(kind, problem, in_file) for problem in error.problems]
+        problems = [_describe(kind, problem, in_file) for problem in error.problems]
         hints = dict.fromkeys(problem.hint or SEE for problem in error.problems)
         raise WrongSetting("settings cannot be used: " + "; ".join(problems), hint="; ".join(hints)) from None
 
@@ -211,7 +211,7 @@ def guess(name: str, known: Iterable[str], alike: float = 0.6) -> str:
     return f" (did you mean {close}?)" if close else ""
 
 
-def _told(kind: type[Values], problem: Problem, in_file: Callable[..., str]) -> str:
+def _describe(kind: type[Values], problem: Problem, in_file: Callable[..., str]) -> str:
     field, *rest = map(str, problem.place)
     name = fields_of(kind)[field].name if field in fields_of(kind) else field
     where = in_file(field, *rest) if problem.source == "file" else ""

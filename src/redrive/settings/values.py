@@ -126,10 +126,10 @@ def _number(value: Any) -> float:
 def _yes_or_no(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    said = str(value).strip().lower() if isinstance(value, str | int) else ""
-    if said not in _TRUE | _FALSE:
+    text = str(value).strip().lower() if isinstance(value, str | int) else ""
+    if text not in _TRUE | _FALSE:
         raise refused("it has to be true or false", value)
-    return said in _TRUE
+    return text in _TRUE
 
 
 def _nothing(value: Any) -> None:
@@ -194,8 +194,8 @@ def _record(kind: Any, value: Any) -> Any:
     hints = typing.get_type_hints(kind)
     known = {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.init}
     if unknown := [name for name in value if name not in known]:
-        said = f"there is no such field; there are {', '.join(known)}"
-        raise Unfit(*(Problem((str(name),), said, value[name]) for name in unknown))
+        text = f"there is no such field; there are {', '.join(known)}"
+        raise Unfit(*(Problem((str(name),), text, value[name]) for name in unknown))
     names = [name for name in known if name in value]
     read_fields = _each((name, known[name], value[name]) for name in names)
     try:
