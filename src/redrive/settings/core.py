@@ -241,27 +241,22 @@ class Settings(Values):
         """Checks that connections, routes and groups of workers fit together. Where nobody says otherwise, the store is
         that of the default connection."""
         override = self.url if self.source_of("url") in ("environment", "given") else None
-        default, known = self.default_connection, [*self.connections]
+        default = self.default_connection
+        known = [*self.connections] or [default]
+        named = {
+            **{("alerts", name): rule.connection for name, rule in self.alerts.own.items()},
+            **{("triage", name): note.connection for name, note in self.triage.items()},
+        }
         problems = [
-            *stores.unknown_connection(self.connection, ("connection",), known or [stores.DEFAULT_CONNECTION]),
+            *stores.unknown_connection(
+                self.connection, ("connection",), [*self.connections] or [stores.DEFAULT_CONNECTION]
+            ),
             *stores.problems_of(self.connections, default, override),
-            *stores.problems_of_routes(self.routes, known or [default]),
-            *stores.problems_of_groups(self.workers, known or [default]),
-            *(
-                problem
-                for name, rule in self.alerts.own.items()
-                for problem in stores.unknown_connection(
-                    rule.connection, ("alerts", name, "connection"), known or [default]
-                )
-            ),
-            *(
-                problem
-                for name, note in self.triage.items()
-                for problem in stores.unknown_connection(
-                    note.connection, ("triage", name, "connection"), known or [default]
-                )
-            ),
+            *stores.problems_of_routes(self.routes, known),
+            *stores.problems_of_groups(self.workers, known),
         ]
+        for place, connection in named.items():
+            problems += stores.unknown_connection(connection, (*place, "connection"), known)
         if self.callback_base_url is not None and self.callback_secret is None:
             needs = "addresses for providers are signed: it needs BATCH_CALLBACK_SECRET, too"
             problems.append(Problem(("callback_base_url",), needs, hint="openssl rand -hex 32 makes one"))

@@ -1,7 +1,8 @@
 """Hands the counts of worker processes over to their supervisor, which serves them all on one port.
 
 Each child writes lines into a pipe of its own: what has changed since the last line, as it is now. So a child that is
-killed has lost the counts of a second at most, and what it had counted before stays in the sum.
+killed has lost the counts of a second at most, and what it had counted before stays in the sum. prometheus-client's own
+mode for several processes knows no collectors, and leaves a file for each process that ever was.
 """
 
 from __future__ import annotations
