@@ -17,7 +17,7 @@ from redrive.kernel.alerts.own import OwnRule
 from redrive.kernel.alerts.rules import TABLE
 from redrive.kernel.alerts.thresholds import Limits, Thresholds
 from redrive.observe.metrics import Scope, by_name
-from redrive.observe.prometheus_rules import rule_file, written
+from redrive.observe.prometheus_rules import rule_file, rules_of
 from tests.alerts.cases import CASES, Case
 from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
 
@@ -31,7 +31,7 @@ ODD = Limits(
     Thresholds(off=["surge"]), {'odd "q"\\.*': Thresholds(depth=500, depth_for=90, pending_share=0.25, off=["horizon"])}
 )
 HERE = ["main"]
-RULES = [*written(Limits(), "docs/operations.md", HERE, OWN), *written(ODD, "docs/operations.md", HERE, {})]
+RULES = [*rules_of(Limits(), "docs/operations.md", HERE, OWN), *rules_of(ODD, "docs/operations.md", HERE, {})]
 
 
 @pytest.mark.parametrize("expression", sorted({rule.expression for rule in RULES}))
@@ -53,7 +53,7 @@ def test_expressions_name_what_there_is(expression: str) -> None:
 def test_each_queue_with_thresholds_of_its_own_has_a_rule_of_its_own() -> None:
     found = [
         rule
-        for rule in written(Limits(queues={"reports": Thresholds(depth=500)}), "r", HERE, {})
+        for rule in rules_of(Limits(queues={"reports": Thresholds(depth=500)}), "r", HERE, {})
         if rule.alert == "RedriveDepth"
     ]
     assert ['queue!="reports"' in rule.expression for rule in found] == [True, False]
@@ -132,7 +132,7 @@ def test_one_connection_is_not_taken_for_another(tmp_path: Path) -> None:
 
 
 def _test(case: Case) -> dict[str, Any]:
-    rule = next(one for one in written(Limits(), "docs/operations.md", HERE, {}) if one.alert == _name(case.rule))
+    rule = next(one for one in rules_of(Limits(), "docs/operations.md", HERE, {}) if one.alert == _name(case.rule))
     series = [
         {"series": _with(name, place), "values": values}
         for name, values in case.series.items()
