@@ -10,7 +10,7 @@ import pytest
 from redrive import App
 from redrive.batches import BatchCancelled, BatchConflict, BatchState
 from redrive.batches import task_input as giving
-from redrive.batches.open_batches import mark_agreed
+from redrive.batches.batch_builder import mark_agreed
 from redrive.batches.task_batch_service import TaskBatchService
 from redrive.errors import InvalidInput, RedriveError
 from redrive.kernel.audit import AuditFilter

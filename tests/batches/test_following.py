@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redrive import Context
-from redrive.batches.follow_up import following
+from redrive.batches.batch_builder import following
 from redrive.errors import InvalidInput
 from redrive.ids import new_id
 from redrive.kernel.reads import Query

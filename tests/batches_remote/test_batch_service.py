@@ -10,7 +10,7 @@ import pytest
 from redrive import App, Context
 from redrive.batches import BatchService, BatchState
 from redrive.batches.app_batch import Batches
-from redrive.batches.batch_request import BatchRequest
+from redrive.batches.batch_service import BatchRequest
 from redrive.errors import InvalidInput
 from redrive.ops.access import Caller, Role
 from redrive.webhooks.service import Endpoints

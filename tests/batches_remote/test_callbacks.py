@@ -15,8 +15,8 @@ import uvicorn
 from redrive import App
 from redrive.api.app import make_api
 from redrive.batches.remote.application import RemoteBatches
-from redrive.batches.remote.late_results import recorded
 from redrive.batches.remote.model import RemoteBatch
+from redrive.batches.remote.reconcile import record_late
 from redrive.batches.settings import BatchSettings
 from redrive.remote import RemoteItem, Status
 from redrive.remote.callbacks import Callback, Callbacks
@@ -201,7 +201,7 @@ def simulated() -> Iterator[SimulatedProvider]:
 )
 def test_a_late_result_that_cannot_be_kept_is_recorded_as_such(result: Any, kept: str | None, lost: bool) -> None:
     row = {"job": "j", "state": "failed", "scope": None}
-    made = recorded({"batch": "b", "n": 1, "round": 1}, row, Status.succeeded(result))
+    made = record_late({"batch": "b", "n": 1, "round": 1}, row, Status.succeeded(result))
     assert made.rows[0].values[0]["result"] == kept
     assert ("not_stored" in made.audits[0].after) is lost  # type: ignore[operator]
 

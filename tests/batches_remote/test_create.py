@@ -16,8 +16,8 @@ from redrive.ledger.accounts import AccountUnknown
 from redrive.ops.access import Caller, Role
 from redrive.remote import ProviderUnknown
 from redrive.webhooks.address_guard import AddressRefused
-from redrive.webhooks.direct_urls import NoSecret
 from redrive.webhooks.service import Endpoints
+from redrive.webhooks.url_check import NoSecret
 from tests.batches_remote.conftest import ANN, Scripted, counts, made, make_app, rich, service
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import pytest
 
 from redrive import App
 from redrive.batches.batch import BatchState
-from redrive.batches.remote.doctor import examine_remote as examine
+from redrive.batches.doctor import examine_remote as examine
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.reads import Query
 from redrive.remote import ProviderError

@@ -27,7 +27,7 @@ async def cancelled_without_release(app: App, provider: Scripted) -> RemoteBatch
     provider.hold = True
     batch = await work(app, await made(app, [{}] * 10))
     store = await app.store()
-    await store.apply(replace(commits.cancelled(batch, "ann", "enough", await count_items(store, batch)), enqueues=[]))
+    await store.apply(replace(commits.cancel(batch, "ann", "enough", await count_items(store, batch)), enqueues=[]))
     provider.hold = False
     return await find_remote(store, batch.id)
 
@@ -44,7 +44,7 @@ async def test_a_release_that_lands_while_a_settlement_looks_does_not_stop_it(
         seen = await count_items(store, found)
         if len(looks) < times:
             looks.append(found.version)
-            moved = commits.released(found, seen.unreleased) if seen.unreleased else Commit(rows=[found.moved()])
+            moved = commits.release(found, seen.unreleased) if seen.unreleased else Commit(rows=[found.moved()])
             await store.apply(moved)
         return seen
 

@@ -14,8 +14,8 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from redrive.batches.batch import BatchState
 from redrive.batches.remote.application import RemoteBatches
+from redrive.batches.remote.kinds import DISPATCH, RELEASE, SETTLE
 from redrive.batches.remote.model import RemoteBatch, count_items
-from redrive.batches.remote.names import DISPATCH, RELEASE, SETTLE
 from redrive.batches.remote.service import RemoteBatchService
 from redrive.errors import RedriveError
 from redrive.kernel.audit import AuditFilter
@@ -193,7 +193,7 @@ class RemoteMachine(AppMachine):
 
     async def _check_join(self, batch: RemoteBatch, counts: Any, unstarted: Counter[str]) -> None:
         """The join has counted what the rows say: what came into being, and how it ended. Of a cancelled batch the last
-        in a lane may bring a task whose row is cancelled already, which does nothing; and so may such a task, where an
+        in a chain may bring a task whose row is cancelled already, which does nothing; and so may such a task, where an
         operator cancels it."""
         (join,) = await self.harness.store.joins([batch.join_id])
         strays = join.total - (batch.in_round - sum(unstarted.values()))

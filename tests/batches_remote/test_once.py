@@ -36,7 +36,7 @@ async def running(app: App, provider: Scripted) -> RemoteBatch:
 async def test_it_is_dispatched_once(app: App, provider: Scripted) -> None:
     await rich(app)
     batch = await made(app, [{}] * 10)
-    assert await landed(app, [commits.dispatched(batch, 3) for _ in range(3)]) == 1
+    assert await landed(app, [commits.dispatch(batch, 3) for _ in range(3)]) == 1
     assert await money(app) == (900, 100, 0)
 
 
@@ -59,9 +59,9 @@ async def test_it_is_settled_once_and_what_was_read_before_does_not_land(app: Ap
     batch = await items_ended(app, provider, await running(app, provider))
     store = await app.store()
     counts = await count_items(store, batch)
-    assert await landed(app, [commits.settled(batch, counts) for _ in range(3)]) == 1
+    assert await landed(app, [commits.settle(batch, counts) for _ in range(3)]) == 1
     assert await money(app) == (1000, 0, 0)
-    late = [commits.released(batch, 7), commits.cancelled(batch, "ann", None, counts), commits.settled(batch, counts)]
+    late = [commits.release(batch, 7), commits.cancel(batch, "ann", None, counts), commits.settle(batch, counts)]
     assert await landed(app, late) == 0
     assert (await find_remote(store, batch.id)).released == 100
 
@@ -73,11 +73,11 @@ async def test_release_and_settlement_in_any_order_give_back_once(app: App, prov
         batch = await running(app, provider)
         batch = await app.of(RemoteBatches).cancel(batch.id)
         batch = await items_ended(app, provider, batch)
-        both = [commits.released(batch, 7), commits.settled(batch, await count_items(store, batch))]
+        both = [commits.release(batch, 7), commits.settle(batch, await count_items(store, batch))]
         assert await landed(app, [both[at] for at in order]) == 1
         found = await find_remote(store, batch.id)
         if not found.settled:
-            await store.apply(commits.settled(found, await count_items(store, found)))
+            await store.apply(commits.settle(found, await count_items(store, found)))
         found = await find_remote(store, batch.id)
         assert (found.state, found.released, found.frozen) == (BatchState.CANCELLED, 100, 0)
         assert await money(app) == (1000, 0, 0)

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from redrive import App
-from redrive.batches.remote.ledger_activity import tell_ledger
-from redrive.batches.remote.overdue_items import cancel_unwanted, end_overdue
+from redrive.batches.remote.upkeep import cancel_unwanted, end_overdue, tell_ledger
 from redrive.kernel.circuit import SetCircuit
 from redrive.kernel.commit import Commit
-from redrive.ledger import at_risk
+from redrive.ledger import doctor
 from redrive.ledger.settings import LedgerSettings
 from redrive.remote import ProviderError
 from tests.batches_remote.conftest import Scripted, age, counts, made, make_app, money, rich, service, settled, work
@@ -48,7 +47,7 @@ async def test_items_behind_an_open_circuit_end(app: App, provider: Scripted) ->
     store = await app.store()
     await end_overdue(store, 3600.0, never)
     assert (await counts(app, batch)).get("failed") is None
-    while (await counts(app, batch)).get("failed", 0) < 5:  # each brings the next of its lane
+    while (await counts(app, batch)).get("failed", 0) < 5:  # each brings the next of its chain
         await end_overdue(store, 0.0, never)
     assert await money(app) == (50, 50, 0)
     items = await (await service(app)).items(batch.id)
@@ -129,10 +128,10 @@ async def test_money_of_batches_that_move_is_not_at_risk(app: App, provider: Scr
     settings = app.settings.holding(LedgerSettings(at_risk_hours=1.0))
     store = await app.store()
     await age(app, "ledger_freeze", "moved_at", 7200)
-    assert await at_risk.at_risk(store, settings) == 20.0
+    assert await doctor.at_risk(store, settings) == 20.0
     await tell_ledger(store, settings, never)  # its items were started just now
-    assert await at_risk.at_risk(store, settings) == 0.0
+    assert await doctor.at_risk(store, settings) == 0.0
     await age(app, "ledger_freeze", "moved_at", 7200)
     await age(app, "batches_item", "started_at", 5400)
     await tell_ledger(store, settings, never)
-    assert await at_risk.at_risk(store, settings) == 20.0  # an hour and a half ago
+    assert await doctor.at_risk(store, settings) == 20.0  # an hour and a half ago

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redrive.batches.remote.item_memo import ItemMemo
+from redrive.batches.remote.item_task import ItemMemo
 from redrive.batches.remote.polling_policy import (
     FailedStart,
     PollingPolicy,

@@ -25,7 +25,7 @@ from redrive.batches.batch_service import BatchService
 from redrive.cli.entry import main
 from redrive.errors import StoreError
 
-results.PIECE, read, times = 2, BatchService.items, []
+results.PAGE, read, times = 2, BatchService.items, []
 
 async def items(self, *given, **named):
     times.append(1)
@@ -41,7 +41,7 @@ main()
 async def test_three_faces_give_the_same_file(
     app: App, store_url: str, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "PIECE", 2)
+    monkeypatch.setattr(results, "PAGE", 2)
     await rich(app)
     batch = await made(app, [{"n": n} for n in range(5)])
     await work(app, batch)

@@ -8,7 +8,8 @@ import pytest
 
 from redrive import App, Context, State
 from redrive.batches.batch import BatchState
-from redrive.batches.remote import forget_failed, step_handlers
+from redrive.batches.remote import service as remote_service
+from redrive.batches.remote import step_handlers
 from redrive.batches.remote.model import RemoteBatch
 from redrive.errors import InvalidTransition
 from redrive.kernel import operation
@@ -17,6 +18,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary, Status
 from redrive.kernel.retry_guard import Guards
 from redrive.kernel.task import Task
+from redrive.ops.operations.lifecycle import How
 from redrive.ops.operator import Operator
 from tests.batches_remote.conftest import ANN, Scripted, counts, made, money, rich, service, settled, work
 from tests.batches_remote.test_faces import client_of
@@ -107,7 +109,7 @@ async def test_an_operation_skips_them(app: App, provider: Scripted, canary: Can
     service = (await operator(app)).operations
     foreseen = await service.preview(Action.RETRY, FailureFilter(queue=item.queue))
     assert (foreseen.number, list(foreseen.withheld)) == (1, [item.id])
-    begun = await service.begin(Action.RETRY, FailureFilter(since=item.failed_at), canary=canary)
+    begun = await service.begin(Action.RETRY, FailureFilter(since=item.failed_at), how=How(canary=canary))
     assert begun.approval is None
 
     async def over() -> bool:
@@ -135,7 +137,7 @@ async def test_what_was_started_again_is_failed_no_more(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Pieces of one: the first lands with the new round, the others are done by a worker.
-    monkeypatch.setattr(forget_failed, "TASKS_PER_PIECE", 1)
+    monkeypatch.setattr(remote_service, "TASKS_PER_PIECE", 1)
     monkeypatch.setattr(operation, "TASKS_PER_PIECE", 1)
     await rich(app)
     batch = await work(app, await made(app, [{}, {"fail": "bad luck", "once": True}, {"fail": "always"}]))
@@ -203,7 +205,7 @@ async def test_a_settlement_waits_for_who_was_quicker_than_the_guard(
 
 def test_a_guard_needs_its_statement() -> None:
     from redrive.batches import BATCHES
-    from redrive.batches.remote.retry_guard import GUARD
+    from redrive.batches.remote.item_task import GUARD
     from redrive.errors import ConfigError
     from redrive.stores.features import Features
 

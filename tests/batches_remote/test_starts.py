@@ -81,11 +81,11 @@ async def rounds(app: App, batch: object, times: int) -> None:
 
 
 async def test_one_that_always_fails_steps_out_of_its_lane(app: App, provider: Broken) -> None:
-    """Three lanes: behind item 1 come 4, 7, 10 …; they waited until its day was over."""
+    """Three chains: behind item 1 come 4, 7, 10 …; they waited until its day was over."""
     await rich(app)
     batch = await made(app, [{"broken": "no"}, *[{}] * 14])
     await work(app, batch)
-    assert (await counts(app, batch))["completed"] == 10, "the two other lanes"
+    assert (await counts(app, batch))["completed"] == 10, "the two other chains"
     waits = await (await service(app)).waits_for(batch.id)
     assert [one.code for one in waits] == ["start", "turn"], "each item that has not ended is accounted for"
     assert waits[0].text.startswith(
@@ -116,7 +116,7 @@ async def test_at_most_one_steps_out_of_each_lane_and_none_while_the_circuit_is_
     assert len(provider.starts) == 3
     await close_circuit(app)
     await rounds(app, batch, 1)
-    assert len(provider.starts) == 6, "each lane goes on with one more, and no further"
+    assert len(provider.starts) == 6, "each chain goes on with one more, and no further"
 
 
 async def is_open(app: App) -> bool:
@@ -170,8 +170,8 @@ async def test_a_provider_that_is_down_for_all_opens_it_soon(store_url: str) -> 
         assert (await settled(app, batch)).captured == 10
 
 
-async def test_a_probe_that_failed_lets_the_next_of_its_lane_be_one(app: App, provider: Broken) -> None:
-    """Behind an open circuit only the first of each lane are there: if none of them can be started, it never closed."""
+async def test_a_probe_that_failed_lets_the_next_of_its_chain_be_one(app: App, provider: Broken) -> None:
+    """Behind an open circuit only the first of each chain are there: if none of them starts, it never closed."""
     await rich(app)
     batch = await made(app, [*[{"broken": "no"}] * 4, *[{}] * 8])
     await work(app, batch)

@@ -14,16 +14,15 @@ import pytest
 from redrive import App
 from redrive.batches.batch import BatchPruned
 from redrive.batches.batch_service import BatchService
+from redrive.batches.doctor import examine_remote
 from redrive.batches.metrics import fleet
-from redrive.batches.remote import commits, last_look, step_handlers
+from redrive.batches.remote import commits, reconcile, step_handlers
 from redrive.batches.remote import service as remote_service
 from redrive.batches.remote.application import RemoteBatches
-from redrive.batches.remote.doctor import examine_remote
-from redrive.batches.remote.late_results import look_at_late
+from redrive.batches.remote.kinds import SETTLE
 from redrive.batches.remote.model import count_items, find_remote, items_to_retry
-from redrive.batches.remote.names import SETTLE
-from redrive.batches.remote.overdue_items import end_overdue
-from redrive.batches.remote.reconcile import ask_provider
+from redrive.batches.remote.reconcile import ask_provider, look_at_late_job
+from redrive.batches.remote.upkeep import end_overdue
 from redrive.batches.settings import BatchSettings
 from redrive.errors import RedriveError
 from redrive.feature import Applied
@@ -188,10 +187,10 @@ async def test_a_last_look_that_comes_too_late_changes_nothing(
     async def overtaken(*asked: Any) -> Any:
         found = await ask_provider(*asked)
         now = await find_remote(store, batch.id)
-        await store.apply(commits.settled(now, await count_items(store, now)))
+        await store.apply(commits.settle(now, await count_items(store, now)))
         return found
 
-    monkeypatch.setattr("redrive.batches.remote.last_look.ask_provider", overtaken)
+    monkeypatch.setattr("redrive.batches.remote.reconcile.ask_provider", overtaken)
     batch = await work(app, batch)
     assert (batch.state, batch.captured, await money(app)) == ("failed", 0, (1000, 0, 0))
     assert [(one.state, one.unknown) for one in await (await service(app)).items(batch.id)] == [("failed", True)] * 2
@@ -213,7 +212,7 @@ async def test_an_answer_that_comes_too_late_changes_nothing(
         found = await poll(ids)
         monkeypatch.setattr(provider, "poll", poll)
         place = {"batch": str(batch.id), "n": 2, "round": 1}
-        assert await look_at_late(app, store, place) == {"late": "succeeded"}
+        assert await look_at_late_job(app, store, place) == {"late": "succeeded"}
         assert (await own.retry_failed(batch.id, "again")).in_round == 1
         return found
 
@@ -275,7 +274,7 @@ async def test_errors_of_ours_settle_nothing_without_a_last_look(
     async def breaks(*_: object) -> Any:
         raise RuntimeError("the disk is full")
 
-    for module, name in ((step_handlers, "find_remote"), (step_handlers, "find_remote"), (last_look, "ask_provider")):
+    for module, name in ((step_handlers, "find_remote"), (step_handlers, "find_remote"), (reconcile, "ask_provider")):
         with monkeypatch.context() as broken:
             broken.setattr(module, name, breaks)
             await drain(app, queues=app.queues())
@@ -391,8 +390,8 @@ async def test_what_a_charge_is_about_is_read_at_once(
 async def prune_a_piece(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """Removes two rows of each sort that are past their keep, which is nearly nothing, as one piece of retention."""
     for store in ("sqlite", "postgres"):
-        monkeypatch.setattr(f"redrive.stores.{store}.prune.ROWS_PER_PIECE", 2)
-    monkeypatch.setattr("redrive.stores.pieces.MOST_PIECES_PER_PRUNE", 1)
+        monkeypatch.setattr(f"redrive.stores.{store}.upkeep.ROWS_PER_PIECE", 2)
+    monkeypatch.setattr("redrive.stores.upkeep.MOST_PIECES_PER_PRUNE", 1)
     late = retention_of(app.settings.with_values(history_days=0.000_000_1), app.features)
     await (await app.store()).upkeep("prune", late)
 

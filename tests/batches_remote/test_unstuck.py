@@ -9,12 +9,12 @@ import pytest
 
 from redrive import App
 from redrive.batches.batch import FEATURE, BatchState
+from redrive.batches.doctor import examine_remote as examine
 from redrive.batches.remote import commits
-from redrive.batches.remote.doctor import examine_remote as examine
-from redrive.batches.remote.missing_steps import bring_steps
+from redrive.batches.remote.kinds import SETTLE
 from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
-from redrive.batches.remote.names import SETTLE
-from redrive.batches.remote.reconcile import accepted
+from redrive.batches.remote.reconcile import accept
+from redrive.batches.remote.upkeep import bring_steps
 from redrive.errors import InvalidTransition, RedriveError
 from redrive.ids import new_id
 from redrive.kernel.classify import FailureType
@@ -67,11 +67,11 @@ async def sound(app: App) -> bool:
 async def test_a_settlement_that_comes_too_early_moves_no_money(app: App, provider: Scripted) -> None:
     batch = await running(app, provider)
     store = await app.store()
-    await store.apply(Commit(enqueues=[commits.phase_task(SETTLE, batch)]))
+    await store.apply(Commit(enqueues=[commits.next_step(SETTLE, batch)]))
     await drain(app, queues=["batches-settle"])
     assert await money(app) == (970, 30, 0)
     with pytest.raises(RedriveError):  # also where somebody has looked before, and an item began anew since
-        await store.apply(commits.settled(batch, await count_items(store, batch)))
+        await store.apply(commits.settle(batch, await count_items(store, batch)))
     provider.hold = False
     assert (await settled(app, batch)).captured == 30
     assert await money(app) == (970, 0, 30)
@@ -83,7 +83,7 @@ async def test_another_number_of_successes_than_was_counted_is_not_settled(app: 
     store = await app.store()
     seen = await count_items(store, batch)
     with pytest.raises(RedriveError):
-        await store.apply(commits.settled(batch, replace(seen, in_round={**seen.in_round, "completed": 2})))
+        await store.apply(commits.settle(batch, replace(seen, in_round={**seen.in_round, "completed": 2})))
     assert await money(app) == (970, 30, 0)
 
 
@@ -195,7 +195,7 @@ async def test_erasing_leaves_the_codes_by_which_items_are_accepted_and_charged(
     ran = "item set unknown = (n < 3), said = case when n = 3 then 'succeeded' end"
     await run_sql(app, f"update redrive_batches_{ran}", f"update redrive.batches_{ran}")
     store = await app.store()
-    await store.apply(accepted(batch, 2, "ann", "nobody will know"))
+    await store.apply(accept(batch, 2, "ann", "nobody will know"))
 
     async def look() -> tuple[int, int]:
         [unknown] = await store.sql.feature_rows(FEATURE, "unknown_items", None)

@@ -9,13 +9,13 @@ import pytest
 
 from redrive import App, State
 from redrive.batches.batch_service import BatchService
-from redrive.batches.remote.ledger_activity import tell_ledger
 from redrive.batches.remote.model import RemoteBatch
+from redrive.batches.remote.upkeep import tell_ledger
 from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.handler_notes import UNHANDLED_COLLECTION
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.reads import Query
-from redrive.ledger import at_risk
+from redrive.ledger import doctor
 from redrive.ledger.settings import LedgerSettings
 from tests.batches_remote.conftest import ANN, Scripted, age, counts, made, make_app, money, rich, settled, work
 from tests.batches_remote.test_faces import client_of
@@ -81,7 +81,7 @@ async def at_stake(app: App) -> float | None:
     await age(app, "ledger_freeze", "moved_at", 7200)
     await age(app, "batches_item", "started_at", 7200)
     await tell_ledger(await app.store(), settings, lambda: False)
-    return await at_risk.at_risk(await app.store(), settings)
+    return await doctor.at_risk(await app.store(), settings)
 
 
 async def test_a_paused_kind(app: App, provider: Scripted) -> None:

@@ -17,7 +17,7 @@ from redrive.errors import InvalidInput
 from redrive.handlers.signature import PayloadSpec
 from redrive.kernel.failure import Failure, Origin, failure_of
 from redrive.kernel.summary import Payload
-from redrive.worker.run import _bad_payload
+from redrive.worker.runner import _bad_payload
 from tests.failures.test_summary import caught
 
 SECRETS = ["alice_liddell", "hunter", "declined", "Tr0ub4dor"]

@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from redrive.errors import InvalidInput
-from redrive.outbox.digest import digests_of
 from redrive.outbox.event import Op, UnfitEvent, event_of, key_of, split_key
 from redrive.outbox.publish_event import event_task
+from redrive.outbox.source import digests_of
 
 DOCUMENT = {"entity_type": "note", "entity_id": "1", "op": "update", "version": 3, "payload": {"a": 1}}
 

@@ -17,14 +17,12 @@ from redrive.cli.main import run
 from redrive.errors import InvalidInput, NotAllowed, WrongSetting
 from redrive.observe.samples import Samples
 from redrive.ops.access import Caller, Role
-from redrive.outbox import sink_watch
-from redrive.outbox.alerts import failed, oldest_age, stuck
-from redrive.outbox.doctor import examine
+from redrive.outbox import projection as projection_module
+from redrive.outbox.doctor import dependencies, examine, failed, oldest_age, stuck
 from redrive.outbox.event import Event
 from redrive.outbox.event_counts import event_counts
 from redrive.outbox.metrics import LAST, fleet, process
-from redrive.outbox.readiness import dependencies
-from redrive.outbox.reclaim_log import log_reclaimed
+from redrive.outbox.projections import log_reclaimed
 from redrive.outbox.service import OutboxService
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.verdict import Verdict
@@ -140,7 +138,7 @@ def test_what_was_taken_back_is_counted_in_one_line(caplog: pytest.LogCaptureFix
 async def test_readiness_asks_the_sinks_of_a_worker_from_the_start(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink_watch, "FRESH_S", 0.0)
+    monkeypatch.setattr(projection_module, "FRESH_S", 0.0)
     store, settings = await world.app.store(), world.app.settings
     assert await dependencies(store, settings) == [], "a process without a worker depends on none"
     other = Faulty(Fts5(tmp_path / "other.db"))

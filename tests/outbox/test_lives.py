@@ -13,11 +13,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from redrive.outbox.compare import still_differs
 from redrive.outbox.relay.lives import lives_of
 from redrive.outbox.sink import Stored
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.source import Record
-from redrive.outbox.verify.result import still_differs
 from tests.outbox.conftest import World, erase_scope, make_app
 from tests.outbox.faulty import Faulty
 from tests.outbox.forgetful import ForgetfulFts5

@@ -16,8 +16,7 @@ from redrive.cli.main import run
 from redrive.errors import ConfigError, InvalidInput, NotFound
 from redrive.feature import Caller, Role
 from redrive.kernel.task import State
-from redrive.outbox.digest import digests_of
-from redrive.outbox.source import Record, Source
+from redrive.outbox.source import Record, Source, digests_of
 from redrive.outbox.table_source import Table as TableOf
 from redrive.outbox.table_source import source_for
 from redrive.outbox.triggers.service import TriggerService

@@ -7,9 +7,9 @@ from ipaddress import ip_address
 import pytest
 
 from redrive.errors import InvalidInput
-from redrive.webhooks.address_guard import AddressRefused, check_port, check_url, judged, why_refused
+from redrive.webhooks.address_guard import AddressRefused, allowed_addresses, check_port, check_url, why_refused
+from redrive.webhooks.delivery_attempt import post
 from redrive.webhooks.dns_lookups import lookups
-from redrive.webhooks.send_request import post
 from redrive.webhooks.settings import WebhookSettings
 
 PUBLIC = [
@@ -128,15 +128,15 @@ def test_other_ports_are_refused(port: int, ports: list[int]) -> None:
 async def test_whatever_a_host_is_written_like_its_address_is_judged(host: str) -> None:
     """Also one that cannot be resolved here leads nowhere."""
     with pytest.raises((AddressRefused, OSError)):
-        judged(host, await (await lookups().begin(host)).addresses(), 443, [], [])
+        allowed_addresses(host, await (await lookups().begin(host)).addresses(), 443, [], [])
 
 
 def test_of_several_addresses_only_good_ones_are_used() -> None:
     found = ["10.0.0.1", "8.8.8.8"]
-    assert judged("rebinding.example", found, 443, [], []) == ["8.8.8.8"]
-    assert judged("rebinding.example", found, 22, ["10.0.0.0/8"], [22]) == found
+    assert allowed_addresses("rebinding.example", found, 443, [], []) == ["8.8.8.8"]
+    assert allowed_addresses("rebinding.example", found, 22, ["10.0.0.0/8"], [22]) == found
     with pytest.raises(AddressRefused):
-        judged("rebinding.example", found, 22, [], [])
+        allowed_addresses("rebinding.example", found, 22, [], [])
 
 
 @pytest.mark.parametrize(

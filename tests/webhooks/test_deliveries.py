@@ -11,8 +11,7 @@ from redrive import App
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.webhooks.deliveries import DeliveryNotPossible
-from redrive.webhooks.delivery_handler import wait_after
-from redrive.webhooks.event_handler import event_task
+from redrive.webhooks.delivery_tasks import event_task, wait_after
 from tests.webhooks.conftest import added, deliveries, ended, endpoints, make_app, only, run_all
 from tests.webhooks.receiver import Receiver, Reply
 

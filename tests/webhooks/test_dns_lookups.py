@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from redrive import App
+from redrive.webhooks.delivery_attempt import post
 from redrive.webhooks.dns_lookups import MOST_AT_ONCE, MOST_HANGING_OF_ONE, LookupHangs, Lookups
-from redrive.webhooks.send_request import post
 from redrive.webhooks.settings import WebhookSettings
 from tests.webhooks.conftest import deliveries, make_app
 from tests.webhooks.receiver import Receiver
@@ -115,7 +115,7 @@ async def test_waiting_for_a_thread_is_not_the_receivers_time(
 ) -> None:
     """The one place is taken by a silent name for longer than the receiver would have been given."""
     own = Lookups(room=asyncio.Semaphore(1), give_up_s=4.0)
-    monkeypatch.setattr("redrive.webhooks.send_request.lookups", lambda: own)
+    monkeypatch.setattr("redrive.webhooks.delivery_attempt.lookups", lambda: own)
     settings = WebhookSettings(allow_networks=["127.0.0.0/8", "::1/128"], timeout_ms=3000)
     bad = asyncio.create_task(post("http://a.silent/", b"{}", {}, settings))
     await until(lambda: _begun(servers))

@@ -22,11 +22,10 @@ from redrive.stores.sql import statements
 from redrive.webhooks import WEBHOOKS, event_task
 from redrive.webhooks.address_guard import AddressRefused
 from redrive.webhooks.duties import disable_failing
-from redrive.webhooks.endpoint_reads import EndpointUnknown
 from redrive.webhooks.metrics import fleet
+from redrive.webhooks.service import EndpointUnknown
 from redrive.webhooks.settings import WebhookSettings
-from redrive.webhooks.signing import check_secret, shown_secret
-from redrive.webhooks.stored_secrets import check_keys
+from redrive.webhooks.signing import check_keys, check_secret, shown_secret
 from tests.webhooks.conftest import added, deliveries, endpoints, make_app, run_all
 from tests.webhooks.receiver import Receiver, Reply
 

@@ -9,7 +9,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from redrive.webhooks.mask_secrets import COVERED, covered
+from redrive.webhooks.delivery_attempt import COVERED, cover_secrets
 from redrive.webhooks.signing import SIGNATURE, key_of, shown_secret, signatures_in, signed_headers, without_signatures
 from tests.webhooks.conftest import added, make_app, only, run_all
 from tests.webhooks.receiver import Receiver, Reply
@@ -49,14 +49,14 @@ def test_every_spelling_is_covered(secret: str, way: str) -> None:
     if way == "key as text" and secret == MADE:
         pytest.skip("its key is no text")
     spelled = ways(secret)[way]
-    told = covered(f"[{spelled}] and [{spelled}]", [secret])
+    told = cover_secrets(f"[{spelled}] and [{spelled}]", [secret])
     assert told.count(COVERED) == 2
     assert told.replace(COVERED, "").replace("whsec_", "").replace('"', "") == "[] and []"
 
 
 def test_a_text_without_secrets_stays_as_it_is() -> None:
     plain = '{"error": "whsec_ of nobody == wrong", "n": [1, 2]}'
-    assert covered(plain, [MADE, TEXT], ["c2lnbmF0dXJl"]) == plain
+    assert cover_secrets(plain, [MADE, TEXT], ["c2lnbmF0dXJl"]) == plain
 
 
 async def test_what_a_receiver_echoes_is_not_kept(receiver: Receiver) -> None:
@@ -94,5 +94,5 @@ def test_the_format_of_signatures_is_known_in_one_place() -> None:
     headers[SIGNATURE] += " v1a,b2Y6YW5vdGhlcg=="
     assert without_signatures(headers, COVERED)[SIGNATURE] == "v1,••• v1,••• v1a,•••"
     echoed = " | ".join(signatures_in(headers)) + headers[SIGNATURE].replace("/", "\\/")
-    told = covered(echoed, [], signatures_in(headers))
+    told = cover_secrets(echoed, [], signatures_in(headers))
     assert not any(one in told.replace("\\/", "/") for one in signatures_in(headers))

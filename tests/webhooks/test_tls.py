@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
-from redrive.webhooks.send_request import Answer, post
+from redrive.webhooks.delivery_attempt import Answer, post
 from redrive.webhooks.settings import WebhookSettings
 from tests.webhooks.conftest import HERE
 from tests.webhooks.receiver import Receiver, receiving

@@ -253,7 +253,7 @@ async def test_kinds_without_a_circuit_pay_nothing(make_app: MakeApp, monkeypatc
     store = await app.store()
     asked: list[str] = []
     monkeypatch.setattr(store, "circuits", lambda: asked.append("circuits"), raising=False)
-    monkeypatch.setattr("redrive.batches.remote.overdue_items.end_overdue", nothing_is_overdue)
+    monkeypatch.setattr("redrive.batches.remote.upkeep.end_overdue", nothing_is_overdue)
     await drain(app)
     assert asked == []
     assert await app.get((await local.enqueue(n=0)).id) is not None
@@ -274,7 +274,7 @@ async def test_a_busy_kind_that_is_well_asks_the_store_once(app: App, monkeypatc
         return await real()
 
     monkeypatch.setattr(store, "circuits", counted, raising=False)
-    monkeypatch.setattr("redrive.batches.remote.overdue_items.end_overdue", nothing_is_overdue)
+    monkeypatch.setattr("redrive.batches.remote.upkeep.end_overdue", nothing_is_overdue)
     await drain(app, concurrency=1)
     assert asked == ["circuits"]
 

@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from redrive.batches.alerts import ALERTS
 from redrive.batches.duties import duties
-from redrive.batches.kinds import kinds
-from redrive.batches.remote.kinds import declare, declare_provider
-from redrive.batches.remote.lanes import belongs, react
-from redrive.batches.remote.names import CALLBACK_PATH, MAX_DEATHS, RESERVED_KINDS
-from redrive.batches.remote.retry_guard import GUARD
+from redrive.batches.kinds import declare, declare_provider, kinds
+from redrive.batches.remote.item_task import GUARD, belongs, react
+from redrive.batches.remote.kinds import CALLBACK_PATH, MAX_DEATHS, RESERVED_KINDS
 from redrive.batches.settings import BatchSettings, retention
+from redrive.kernel.alerts.brought import AlertRule
 from redrive.kernel.approved import ApprovedAction
 from redrive.kernel.feature import Belongs, Feature, Groups, Members, Need
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
     from redrive.batches.app_batch import Batches as Batches
     from redrive.batches.app_batch import NewBatch as NewBatch
+    from redrive.batches.app_batch import OwnBatch as OwnBatch
     from redrive.batches.batch import Batch as Batch
     from redrive.batches.batch import BatchCancelled as BatchCancelled
     from redrive.batches.batch import BatchConflict as BatchConflict
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from redrive.batches.batch import BatchUnknown as BatchUnknown
     from redrive.batches.batch import ItemState as ItemState
     from redrive.batches.batch_service import BatchService as BatchService
-    from redrive.batches.own_batch import OwnBatch as OwnBatch
     from redrive.kernel.approved import Asked, Land
     from redrive.kernel.diagnosis import Finding
     from redrive.kernel.ports.store import Store
@@ -41,8 +39,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "batch": ("Batch", "BatchCancelled", "BatchConflict", "BatchState", "BatchUnknown", "ItemState"),
-    "app_batch": ("Batches", "NewBatch"),
-    "own_batch": ("OwnBatch",),
+    "app_batch": ("Batches", "NewBatch", "OwnBatch"),
     "batch_service": ("BatchService",),
 }
 
@@ -56,31 +53,36 @@ async def examine(store: Store, settings: Settings) -> Sequence[Finding]:
 
 async def members(store: Store, batch: UUID) -> Members | None:
     """Returns the tasks of a remote batch; one of tasks has the id of its join."""
-    from redrive.batches.remote.members import members as of_remote
+    from redrive.batches.remote.guards import members as of_remote
 
     return await of_remote(store, batch)
 
 
-async def _cancel(session: Any, asked: Asked, land: Land) -> None:
-    """Cancels a remote batch that a second operator has agreed to."""
-    from redrive.batches.remote.approved_actions import CANCEL, ApprovedBatches
+def _approved(action: str) -> ApprovedAction:
+    """Returns what is done to a remote batch when a second operator has agreed to it."""
 
-    await ApprovedBatches(session).carry_out(CANCEL, asked, land)
+    async def carry_out(session: Any, asked: Asked, land: Land) -> None:
+        from redrive.batches.remote.service import ApprovedBatches
 
+        await ApprovedBatches(session).carry_out(action, asked, land)
 
-async def _retry_failed(session: Any, asked: Asked, land: Land) -> None:
-    """Starts what failed of a remote batch again, which a second operator has agreed to."""
-    from redrive.batches.remote.approved_actions import RETRY_FAILED, ApprovedBatches
-
-    await ApprovedBatches(session).carry_out(RETRY_FAILED, asked, land)
+    return ApprovedAction(action, carry_out)
 
 
-async def _charge(session: Any, asked: Asked, land: Land) -> None:
-    """Charges for items that ran all the same, which a second operator has agreed to."""
-    from redrive.batches.remote.approved_actions import CHARGE, ApprovedBatches
-
-    await ApprovedBatches(session).carry_out(CHARGE, asked, land)
-
+ALERTS = (
+    AlertRule(
+        "batches_forgotten",
+        "batches that are open, and that nobody adds to any more",
+        hold=300,
+        fix="redrive doctor names them; redrive batch cancel ID, or wait until they are cancelled by themselves",
+    ),
+    AlertRule(
+        "batches_stuck",
+        "remote batches that nothing moves any more",
+        hold=300,
+        fix="redrive doctor names them, and what to do with each",
+    ),
+)
 
 BATCHES = Feature(
     "batches",
@@ -111,14 +113,10 @@ BATCHES = Feature(
     retry_guard=GUARD,
     reserved_kinds=RESERVED_KINDS,
     max_deaths=MAX_DEATHS,
-    approved=(
-        ApprovedAction("cancel", _cancel),
-        ApprovedAction("retry_failed", _retry_failed),
-        ApprovedAction("charge", _charge),
-    ),
+    approved=(_approved("cancel"), _approved("retry_failed"), _approved("charge")),
     hooks={
-        "ledger": "redrive.batches.remote.ledger_checks:hook",
-        "erase": "redrive.batches.remote.ledger_checks:erasable",
+        "ledger": "redrive.batches.remote.guards:hook",
+        "erase": "redrive.batches.remote.guards:erasable",
     },
     needs=(Need.JOINS, Need.LEDGER),
 )

@@ -15,6 +15,7 @@ from redrive.kernel.microseconds import to_datetime
 from redrive.kernel.payload import decode
 
 FEATURE = "batches"
+PAGE = 500  # rows that are read at once
 STRETCHES = 30  # in which the time of a batch is told
 BATCH = "a batch"  # what an id should name that is none
 

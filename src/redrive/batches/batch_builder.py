@@ -1,29 +1,178 @@
-"""Makes batches: one Commit for a small one; for a large one, or one that is filled bit by bit, an open join that is
-closed at its end."""
+"""Makes batches of tasks: one Commit for a small one; for a large one, or one that is filled bit by bit, an open join
+that is closed at its end. Adds items to those that run, and cancels what is given up."""
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.add_items import KeysTaken, Way, add_items, check_open
 from redrive.batches.batch import FEATURE, Batch, BatchCancelled, BatchConflict, of_row
-from redrive.batches.cancel_batch import give_up
-from redrive.batches.follow_up import following
 from redrive.batches.kinds import ended
 from redrive.batches.task_input import Digest, Given, Many, as_new, in_pieces, members, with_scope
-from redrive.errors import InvalidInput, StoreError
-from redrive.feature import CloseJoin, Commit, NewJoin, NewTask, Rows, encode
+from redrive.errors import ChangedMeanwhile, InvalidInput, StoreError
+from redrive.feature import App, Applied, Audit, CloseJoin, Commit, NewJoin, NewTask, Rows, Store, encode
 from redrive.handlers.registry import Registry
+from redrive.kernel.erase import ERASED
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.operation import COLLECTION, Action, Status
 from redrive.kernel.payload import decode
 from redrive.kernel.task import check_text
 from redrive.ops import actions
+from redrive.ops.allowance import UNRESTRICTED
+from redrive.ops.operations import lifecycle
+from redrive.ops.operations.drive import step
 
+Keys = Mapping[UUID, str]  # of tasks that were there before: the keys by which they were found
+DRIVEN_FOR_S = 10.0  # by whoever gives a batch up; workers go on with the rest
 TELL_EVERY_S = 10.0  # how often a batch that is being filled hears that its maker is there
 MAX_META_BYTES = 16_384
+logger = logging.getLogger("redrive.batches")
+
+
+@dataclass(slots=True, frozen=True)
+class Way:
+    """How what a batch consists of gets into the store. ``own``: inside a transaction of the caller's. ``known``: it is
+    clear where that is; else the first items say it, by their routes."""
+
+    registry: Registry
+    apply: Callable[[Commit], Awaitable[Applied]]
+    store: Callable[[], Awaitable[Store]]
+    own: bool = False
+    known: bool = True
+
+
+def way_of(app: App, connection: Any, on: str | None) -> Way:
+    """Returns the way out of an application."""
+    return Way(
+        app.registry,
+        lambda commit: app.apply(commit, connection=connection, on=on),
+        lambda: app.at(on).store(),
+        connection is not None,
+        on is not None or len(app.connections) == 1,
+    )
+
+
+class KeysTaken(BatchConflict):
+    """Keys of items name tasks that were there before; some of these may be items of the same batch."""
+
+    def __init__(self, found: Keys) -> None:
+        task, key = next(iter(found.items()))
+        super().__init__(
+            f"the idempotency_key {key!r} of an item names task {task}, which is no item of this batch: it would not be"
+            " waited for, nor counted",
+            hint="leave the key out, or use another one; a key of the whole batch is key=",
+        )
+        self.found = found
+
+
+async def add_items(way: Way, commit: Commit, batch: UUID, before: set[UUID]) -> None:
+    """Applies a Commit whose new tasks are items of a batch; nothing of it if a key names a task that is none. A key
+    that names an item of the same batch adds nothing: so a handler that runs again adds what it added before.
+    ``before``: those with keys that were added in the caller's transaction."""
+    commit = replace(commit, all_or_none=any(task.idempotency_key is not None for task in commit.enqueues))
+    if not commit.all_or_none:
+        await way.apply(commit)
+    elif way.own:
+        # In the caller's transaction nothing can be read or undone here: it is rolled back by who gets the error.
+        _refuse(commit, await way.apply(commit), before)
+        before.update(task.id for task in commit.enqueues if task.idempotency_key is not None)
+    else:
+        await _add_keyed(way, commit, batch)
+
+
+async def _add_keyed(way: Way, commit: Commit, batch: UUID) -> None:
+    items = set[UUID]()
+
+    def conclude(done: Applied) -> list[Audit]:
+        _refuse(commit, done, items)
+        return []
+
+    while True:
+        try:
+            await way.apply(replace(commit, conclusion=conclude))
+        except KeysTaken as taken:  # and nothing has landed
+            tasks = await (await way.store()).get_many(taken.found)
+            own = {task.id for task in tasks.values() if task.join_id == batch}
+            if elsewhere := {task: key for task, key in taken.found.items() if task not in own}:
+                raise KeysTaken(elsewhere) from None
+            items |= own
+        else:
+            return
+
+
+def _refuse(commit: Commit, done: Applied, items: set[UUID]) -> None:
+    """Refuses what landed if keys name tasks that are none of these, nor new."""
+    known = items | {task.id for task in commit.enqueues}
+    pairs = zip(commit.enqueues, done.enqueued, strict=True)
+    if found := {now.id: str(task.idempotency_key) for task, now in pairs if now.id not in known}:
+        raise KeysTaken(found)
+
+
+async def check_open(store: Store, batch: UUID) -> str | None:
+    """Returns whom a batch is about; refuses items of one that was cancelled."""
+    rows = await store.sql.feature_rows(FEATURE, "by_id", str(batch))
+    if rows and rows[0]["cancelled_at"] is not None:
+        by = rows[0]["cancelled_by"]
+        raise BatchCancelled(f"batch {batch} was cancelled{f' by {by}' if by else ''}: it takes no more items")
+    scope: str | None = rows[0]["scope"] if rows else None
+    return None if scope is None or scope.startswith(f"{ERASED}:") else scope
+
+
+def marking(
+    batch: UUID, by: str, why: str | None, *, scope: str | None = None, given_up: bool = False
+) -> Callable[[str], Commit]:
+    """Returns what lands with the operation that cancels a batch: it is marked, and takes no more items. ``given_up``:
+    by its maker, who may make it anew under the same key."""
+
+    def beside(operation: str) -> Commit:
+        row = {"id": str(batch), "operation": operation, "by": by, "reason": why, "given_up": given_up}
+        said = Audit(by, "BATCH_CANCEL", why, bulk_id=operation, target=f"batch:{batch}", scope=scope)
+        return Commit(rows=[Rows(FEATURE, "cancelled", (row,))], controls=[CloseJoin(batch)], audits=[said])
+
+    return beside
+
+
+async def give_up(store: Store, batch: UUID, by: str, why: str) -> None:
+    """Cancels a batch that was not sealed, with everything that was added: at once, as far as there is time for it."""
+    operation, _ = await lifecycle.begin(
+        store,
+        Action.CANCEL,
+        FailureFilter(join=str(batch)),
+        actor=by,
+        rule=UNRESTRICTED,
+        reason=why,
+        beside=marking(batch, by, why, given_up=True),
+    )
+    ends = time.monotonic() + DRIVEN_FOR_S
+    try:
+        while time.monotonic() < ends and await step(store, operation.id, f"maker:{batch}") is not None:
+            pass
+    except ChangedMeanwhile:
+        pass  # a worker is at it
+
+
+def following(task: NewTask, batch: UUID) -> NewTask:
+    """Returns a task that follows a batch, with the id of it in its row. Facts of another feature stay as they are."""
+    if task.feature is not None or task.facts is not None:
+        return task
+    return replace(task, facts=encode({"batch": str(batch)}, "facts"))
+
+
+async def followed_by(store: Store, task_id: UUID) -> UUID:
+    """Returns the batch whose end a task follows."""
+    task = (await store.get_many([task_id], documents=0)).get(task_id)
+    batch = task.facts.get("batch") if task is not None and task.feature is None and task.facts else None
+    if not isinstance(batch, str):
+        raise InvalidInput(
+            f"task {task_id} is an item of no batch, and follows the end of none",
+            hint="items of app.batch(tasks) have one, and what its on_complete= and on_success= name",
+        )
+    return UUID(batch)
 
 
 @dataclass(slots=True, frozen=True)
@@ -214,3 +363,29 @@ class BatchBuilder:
                 f"the key {there.key!r} names a batch of other content (batch {there.id})",
                 hint="one key, one batch: use another key, or give the same tasks in the same order",
             )
+
+
+async def forgotten(store: Store, hours: float) -> list[Batch]:
+    """Returns open batches that nobody has added to for so long."""
+    return [of_row(row) for row in await store.sql.feature_rows(FEATURE, "forgotten", hours)]
+
+
+async def cancel_forgotten(store: Store, hours: float, stopping: Callable[[], bool]) -> None:
+    """Cancels batches that were left open for so long: nobody will seal them."""
+    for batch in await forgotten(store, hours):
+        if stopping():
+            return
+        await give_up(store, batch.id, "redrive", f"it was left open for more than {hours:g} h")
+        extra = {"event": "batch.forgotten", "batch_id": str(batch.id)}
+        logger.warning("batch %s was left open, and is cancelled", batch.id, extra=extra)
+
+
+async def mark_agreed(store: Store) -> None:
+    """Closes batches whose operation was agreed to, and lets go of those whose was not."""
+    asked = await store.sql.feature_rows(FEATURE, "asked_ones")
+    if not asked:
+        return
+    named = {row["cancel_operation"]: UUID(str(row["id"])) for row in asked}
+    for record in await store.records(COLLECTION, ids=list(named)):
+        if record.state in (Status.RUNNING, Status.COMPLETED, Status.PAUSED):
+            await store.apply(marking(named[record.id], record.body["actor"], record.body["reason"])(record.id))

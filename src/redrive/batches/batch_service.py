@@ -4,24 +4,21 @@ found out here, and nowhere else."""
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from redrive.batches.batch import BATCH, FEATURE, STRETCHES, Batch, BatchUnknown
-from redrive.batches.batch_request import BatchRequest
 from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_states
-from redrive.batches.remote.approved_actions import CANCEL, RETRY_FAILED, ApprovedBatches
 from redrive.batches.remote.create_batch import Payloads
 from redrive.batches.remote.model import RemoteBatch, ToRetry
 from redrive.batches.remote.reconcile import Reconciling
-from redrive.batches.remote.service import RemoteBatchService
-from redrive.batches.remote.wait_reasons import MONEY
+from redrive.batches.remote.service import CANCEL, RETRY_FAILED, ApprovedBatches, RemoteBatchService
+from redrive.batches.remote.wait_reasons import MONEY, tasks_wait_for
 from redrive.batches.task_batch_service import Failures, TaskBatchService, Trend, causes_in, check_listed
 from redrive.batches.task_input import Given, Many
-from redrive.batches.wait_reasons import tasks_wait_for
 from redrive.feature import InvalidInput, Role, Service
 from redrive.kernel.operation import Operation
 from redrive.kernel.records import Record
@@ -30,6 +27,58 @@ from redrive.ops import views
 from redrive.ops.inspect import parse_id
 from redrive.ops.operations.lifecycle import AS_EVER, How
 from redrive.ops.why import Reason
+
+_OF_JOBS = ("provider", "account", "price", "webhook_url", "max_in_flight")
+_OF_TASKS = ("on_complete", "on_success")
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class BatchRequest:
+    """What was said of a batch, besides its items; None is what was not. ``called``: what a face calls these."""
+
+    name: str | None = None
+    key: str | None = None
+    meta: Any = None
+    scope: str | None = None
+    on_complete: Given | None = None
+    on_success: Given | None = None
+    provider: str | None = None
+    account: str | None = None
+    price: int | None = None
+    webhook_url: str | None = None
+    max_in_flight: int | None = None
+    called: Callable[[str], str] = str
+
+    def check(self, tasks: bool, items: bool) -> None:
+        """Refuses what is of both sorts, or of none, by its name."""
+        if tasks == items:
+            both = "tasks and items do not go together" if tasks else "there are neither tasks nor items"
+            raise InvalidInput(f"{both}: {_SORTS}", hint=self._hint)
+        if items and self.provider is None:
+            raise InvalidInput(f"{self.called('provider')} is missing: {_SORTS}", hint=self._hint)
+        wrong = [self.called(name) for name in (_OF_JOBS if tasks else _OF_TASKS) if getattr(self, name) is not None]
+        if wrong:
+            sort = "jobs at a provider" if tasks else "tasks"
+            raise InvalidInput(f"{', '.join(wrong)}: only for batches of {sort}", hint=self._hint)
+
+    @property
+    def _hint(self) -> str:
+        return f"with {self.called('provider')} the items are jobs there, without it they are tasks"
+
+    def of_tasks(self) -> dict[str, Any]:
+        """Returns the arguments for a batch of tasks."""
+        return {name: value for name, value in self._given().items() if name not in _OF_JOBS}
+
+    def of_jobs(self) -> dict[str, Any]:
+        """Returns the arguments for a batch of jobs."""
+        given = {name: value for name, value in self._given().items() if name not in _OF_TASKS}
+        return {**given, "price": self.price or 0}
+
+    def _given(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "called"}
+
+
+_SORTS = "a batch is of tasks, or of items that are jobs at a provider"
 
 
 @dataclass(slots=True, frozen=True)

@@ -11,11 +11,9 @@ import typer
 
 from redrive.batches import cli_output
 from redrive.batches.batch import Batch
-from redrive.batches.batch_request import BatchRequest
-from redrive.batches.batch_service import BatchService
+from redrive.batches.batch_service import BatchRequest, BatchService
 from redrive.batches.documents import batch_document, waits_document
-from redrive.batches.json_lines import items_of, lines_of
-from redrive.batches.task_file import read_items
+from redrive.batches.json_lines import items_of, lines_of, read_items
 from redrive.errors import InvalidInput
 from redrive.feature import Operator
 from redrive.feature.cli import AppName, By, Create, Json, Url, operate, output

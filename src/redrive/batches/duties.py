@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from redrive.batches.remote.names import PLACES, WAITED
+from redrive.batches.remote.kinds import PLACES, WAITED
 from redrive.batches.settings import BatchSettings
 from redrive.kernel.duty import Duty
 
@@ -24,21 +24,20 @@ def duties(settings: Settings) -> list[Duty]:
     hours = own.open_hours
 
     async def look(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
-        from redrive.batches.open_batches import cancel_forgotten, mark_agreed
+        from redrive.batches.batch_builder import cancel_forgotten, mark_agreed
 
         await cancel_forgotten(store, hours, stopping)
         await mark_agreed(store)
 
     async def ends(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
-        from redrive.batches.remote.missing_steps import bring_steps
-        from redrive.batches.remote.overdue_items import cancel_unwanted, end_overdue
+        from redrive.batches.remote.upkeep import bring_steps, cancel_unwanted, end_overdue
 
         await bring_steps(store, stopping)
         await cancel_unwanted(store, stopping)
         await end_overdue(store, own.max_item_seconds, stopping, own.max_start_seconds)
 
     async def moving(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
-        from redrive.batches.remote.ledger_activity import tell_ledger
+        from redrive.batches.remote.upkeep import tell_ledger
 
         await tell_ledger(store, settings, stopping)
 

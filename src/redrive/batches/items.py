@@ -1,18 +1,21 @@
-"""Items of batches of both sorts: the same words for tasks, and for jobs at a provider."""
+"""Items of batches of both sorts in one form, and read to the end."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
-from redrive.batches.batch import ItemState
-from redrive.batches.remote.model import BatchItem
+from redrive.batches.batch import FEATURE, PAGE, ItemState
+from redrive.batches.remote.model import BatchItem, item_of
 from redrive.errors import InvalidInput
+from redrive.feature import Store, encode
 from redrive.kernel.payload import CUT, JsonText
-from redrive.kernel.task import State
+from redrive.kernel.reads import Query
+from redrive.kernel.task import State, Task
 from redrive.ops.csv_lines import csv_line
 from redrive.ops.views import View
 
@@ -131,3 +134,37 @@ def _cells(item: Item) -> Iterator[object]:
 
 def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
+
+
+async def items_of(store: Store, batch: UUID, states: Sequence[str]) -> AsyncIterator[Item]:
+    """Yields the items of a batch of either sort, with whole payloads and results: tasks the latest first, jobs in the
+    order in which they were given."""
+    wanted = task_states(states)
+    rows = await store.sql.feature_rows(FEATURE, "sort_of", str(batch))
+    if rows and rows[0]["remote"]:
+        async for job in _jobs(store, batch, states):
+            yield job
+        return
+    before: UUID | None = None
+    while True:
+        found = await store.find(Query(wanted, join=str(batch), limit=PAGE, before=before))
+        for task in found:
+            yield item_of_task({name: getattr(task, name) for name in _TASK})
+        if len(found) < PAGE:
+            return
+        before = found[-1].id
+
+
+async def _jobs(store: Store, batch: UUID, states: Sequence[str]) -> AsyncIterator[Item]:
+    wanted, after = (encode(list(states), "states") if states else None), 0
+    while True:
+        rows = await store.sql.feature_rows(FEATURE, "items_listed", str(batch), after, wanted, None, PAGE)
+        found = [item_of(row) for row in rows]
+        for item in found:
+            yield item_of_remote(item)
+        if len(found) < PAGE:
+            return
+        after = found[-1].n
+
+
+_TASK = tuple(one.name for one in fields(Task))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tempfile
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,6 +18,7 @@ from redrive.kernel.task import MAX_PAYLOAD_BYTES
 
 LONGEST_LINE = 2 * MAX_PAYLOAD_BYTES + 65_536  # a payload may be written with more characters than it is stored with
 HINT = "one JSON value a line; nothing was created"
+Named = tuple[str, dict[str, Any]]  # where it stands, and a task as enqueue's arguments
 
 
 async def lines_of(chunks: AsyncIterable[bytes]) -> AsyncIterator[Any]:
@@ -74,3 +79,45 @@ def array_of(file: BinaryIO, path: Path) -> Iterator[tuple[str, Any]]:
         ) from None
     for number, value in enumerate(found, 1):
         yield f"item {number}", value
+
+
+@contextmanager
+def read_items(path: Path, kind: str | None) -> Iterator[Callable[[], Iterator[Named]]]:
+    """Yields what reads all items from the beginning. Standard input is kept in a file meanwhile."""
+    with _opened(path) as file:
+
+        def items() -> Iterator[Named]:
+            file.seek(0)
+            for what, value in array_of(file, path) if is_array(file, path) else _lines(file):
+                where = f"{what} of {path}"
+                yield where, _item(value, where, kind)
+
+        yield items
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with tempfile.TemporaryFile() if str(path) == "-" else path.open("rb") as file:
+            if str(path) == "-":
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            yield file
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            yield f"line {number}", value_of(line, number)
+
+
+def _item(value: Any, where: str, kind: str | None) -> dict[str, Any]:
+    if kind is not None:
+        return {"kind": kind, "payload": value}
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+        raise InvalidInput(
+            f"{where} names no kind",
+            hint='{"kind": "SEND", "payload": {…}} a line, or --kind KIND and payloads; nothing was created',
+        )
+    return value

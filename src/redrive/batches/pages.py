@@ -11,9 +11,9 @@ from fastapi.responses import StreamingResponse
 from redrive.batches.batch import Batch, BatchState, ItemState
 from redrive.batches.batch_service import BatchService
 from redrive.batches.items import item_of_task, task_states
-from redrive.batches.remote.approved_actions import CANCEL, ApprovedBatches
 from redrive.batches.remote.page_regions import sample_items, sample_remote
 from redrive.batches.remote.pages import one_remote, panel
+from redrive.batches.remote.service import CANCEL, ApprovedBatches
 from redrive.batches.results import FORMS, check_form, results
 from redrive.batches.task_batch_service import TaskBatchService
 from redrive.console.filters import refuse_unknown

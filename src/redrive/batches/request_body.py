@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from redrive.api.body_limit import is_lines
 from redrive.batches.api_models import BatchIn, TaskIn
-from redrive.batches.batch_request import BatchRequest
+from redrive.batches.batch_service import BatchRequest
 from redrive.batches.json_lines import lines_of
 from redrive.batches.task_input import Many
 from redrive.errors import InvalidInput

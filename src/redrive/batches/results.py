@@ -8,11 +8,11 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from redrive.batches.batch import PAGE
 from redrive.batches.batch_service import BatchService
 from redrive.batches.items import Item, item_document, items_csv
 from redrive.errors import InvalidInput
 
-PIECE = 500  # items that are read at once
 FORMS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 
 
@@ -55,7 +55,7 @@ async def _pieces(batches: BatchService, batch: str, wanted: WantedItems) -> Asy
             states=wanted.states,
             kind=wanted.kind,
             failure_type=wanted.failure_type,
-            limit=min(PIECE, left),
+            limit=min(PAGE, left),
             after=after,
         )
         after, left = found.next_after, left - len(found.items)

@@ -9,12 +9,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.add_items import Way
-from redrive.batches.app_batch import NewBatch
+from redrive.batches.app_batch import NewBatch, find_batch
 from redrive.batches.batch import FEATURE, STRETCHES, Batch, BatchState, of_row, without_words
-from redrive.batches.batch_builder import BatchBuilder, plan
-from redrive.batches.cancel_batch import marking
-from redrive.batches.own_batch import find_batch
+from redrive.batches.batch_builder import BatchBuilder, Way, marking, plan
 from redrive.batches.task_input import Given, Many, as_new
 from redrive.errors import InvalidTransition
 from redrive.feature import Commit, Conflict, InvalidInput, Role, Rows, Service, Store, new_id

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from redrive.feature import ApprovedAction, Feature, Need
-from redrive.ledger.alerts import ALERTS
-from redrive.ledger.doctor import examine
+from redrive.feature import AlertRule, ApprovedAction, Feature, Need
+from redrive.ledger.doctor import at_risk, examine, limit
 from redrive.ledger.settings import LedgerSettings
 
 if TYPE_CHECKING:
@@ -37,6 +36,16 @@ async def _reverse(session: Any, asked: Asked, land: Land) -> None:
 
     await Reversals(session).carry_out_reverse(asked, land)
 
+
+ALERTS = (
+    AlertRule(
+        "ledger_at_risk",
+        "money that is frozen for work that does not move",
+        at_risk,
+        threshold=limit,
+        fix="redrive ledger at-risk names it; mend what it is frozen for, or release it: redrive ledger release",
+    ),
+)
 
 LEDGER = Feature(
     "ledger",

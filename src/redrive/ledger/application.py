@@ -11,8 +11,7 @@ from redrive.ledger import movements, statement
 from redrive.ledger.accounts import Account, account_of, check_account, unknown
 from redrive.ledger.movements import Movement
 from redrive.ledger.reversals import check_reversible, find_movement
-from redrive.ledger.service import check_label, check_reason, once
-from redrive.ledger.store_errors import not_frozen, refused_within
+from redrive.ledger.service import check_label, check_reason, not_frozen, once, refused_within
 
 APP = "app"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redrive.feature import Settings, Store
 from redrive.feature.metrics import FeatureMetrics, Metric, Samples, Scope, Type
-from redrive.ledger.at_risk import totals
+from redrive.ledger.doctor import totals
 
 FROZEN = Metric("redrive_ledger_frozen", Type.GAUGE, "Money that is frozen, of all accounts.", scope=Scope.FLEET)
 AT_RISK = Metric(

@@ -1,10 +1,11 @@
-"""The ledger for people: what each role may do, checked here for every face."""
+"""The ledger for people: accounts, statements and the proof, and what moves money. What each role may do is checked
+here, for every face; what the database refuses is said in words about an account."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from redrive.errors import ApprovalNeeded, Overdrawn, StoreError
 from redrive.feature import (
@@ -16,22 +17,90 @@ from redrive.feature import (
     InvalidInput,
     Land,
     PlannedAction,
+    RedriveError,
     Request,
     Role,
     Rows,
+    Service,
+    Store,
     new_id,
 )
 from redrive.features import hooks_of
+from redrive.integrations.own_commit import causes
 from redrive.kernel.records import Put, Record
-from redrive.ledger import movements
-from redrive.ledger.accounts import Account, AccountExists, Freeze, check_account
-from redrive.ledger.movements import Movement
-from redrive.ledger.reads import LedgerReads
-from redrive.ledger.store_errors import find_freeze, not_frozen, nothing_frozen
+from redrive.ledger import movements, statement, verify
+from redrive.ledger.accounts import (
+    Account,
+    AccountExists,
+    Freeze,
+    NotFrozen,
+    TooLittle,
+    account_of,
+    available,
+    check_account,
+    freeze_of,
+    frozen,
+    unknown,
+)
+from redrive.ledger.doctor import totals
+from redrive.ledger.movements import Movement, check_reference
+from redrive.ledger.settings import LedgerSettings
+from redrive.ledger.statement import Line
 from redrive.ledger.verify import HOOK
+from redrive.ops.filters import parse_moment, parse_span
 
+_NEVER_NEGATIVE = "ledger_freeze_never_negative"  # the constraint of a freeze
+_OPENED_BY = "opened_by"  # what the statement must_be_open leaves out
+MOST_LISTED = 500
 MOST_LABEL = 200
 WINDOW = timedelta(hours=24)  # over which what one person brings and moves is added up
+
+
+async def find_freeze(store: Store, account: str, reference: str) -> Freeze | None:
+    """Returns what is frozen for some work."""
+    rows = await store.sql.feature_rows("ledger", "freeze", account, reference)
+    return freeze_of(rows[0]) if rows else None
+
+
+def nothing_frozen(account: str, reference: str) -> NotFrozen:
+    return NotFrozen(
+        f"nothing of {account} is frozen for {reference!r}", hint=f"redrive ledger show {account} says what is"
+    )
+
+
+async def not_frozen(store: Store, error: Exception, account: str, moved: Movement) -> NotFrozen | None:
+    """Returns the refusal of a settlement by how much is frozen now; None where that is not why."""
+    wanted = moved.taken(frozen(account))
+    if wanted <= 0 or not (isinstance(error, Overdrawn) or _says(error, _NEVER_NEGATIVE)):
+        return None
+    reference = str(moved.rows[0].values[0]["reference"])
+    found = await find_freeze(store, account, reference)
+    if found is None:
+        return nothing_frozen(account, reference)
+    if found.amount >= wanted:
+        return None
+    return NotFrozen(f"{found.amount} of {account} are frozen for {reference}, not {wanted}")
+
+
+def refused_within(error: Exception, account: str, moved: Movement) -> RedriveError | None:
+    """Returns the refusal of a movement in the caller's own transaction, where nothing can be looked up: others do not
+    see what is in it. None where it has other reasons."""
+    if _says(error, _OPENED_BY):
+        return unknown(account)
+    if not isinstance(error, Overdrawn) and not _says(error, _NEVER_NEGATIVE):
+        return None
+    if (wanted := moved.taken(frozen(account))) > 0:
+        return NotFrozen(f"less than {wanted} of {account} are frozen for this; nothing was moved")
+    needed = moved.taken(available(account))
+    return TooLittle(f"account {account} has less to spend than the {needed} that this needs; nothing was moved")
+
+
+def _says(error: Exception, what: str) -> bool:
+    return any(what in str(cause) for cause in causes(error))
+
+
+def at_most(limit: int) -> int:
+    return max(1, min(limit, MOST_LISTED))
 
 
 class FreezeHeld(Conflict):
@@ -48,7 +117,89 @@ class Adjusted:
     approval: Record | None = None
 
 
-class Ledger(LedgerReads):
+class Ledger(Service):
+    async def accounts(self, search: str = "", after: str = "", limit: int = 100) -> list[Account]:
+        """Accounts by name, those behind ``after``; with ``search``, those whose names contain it."""
+        self._session.may(Role.VIEWER)
+        rows = await self._store.sql.feature_rows("ledger", "accounts", after, search, at_most(limit))
+        return [self._seen(account_of(row)) for row in rows]
+
+    async def show(self, name: str) -> Account:
+        """One account: what it can spend, and what is frozen."""
+        self._session.may(Role.VIEWER)
+        found = await self._find(name)
+        if found is None:
+            raise unknown(name)
+        return found
+
+    async def show_at(self, name: str, at: str) -> tuple[datetime, statement.Place]:
+        """What an account could spend at a time (``2h`` ago, or exactly), and what was frozen; with that time."""
+        await self.show(name)
+        when = parse_moment(at, "the time", await self._store.now())
+        return when, await statement.place_at(self._store, name, when)
+
+    async def statement(
+        self, name: str, before: str | None = None, limit: int = 50, reference: str | None = None
+    ) -> statement.Statement:
+        """The movements of an account, the latest first; ``before`` is ``next`` of the page before. With ``reference``
+        those for one thing, the latest of them."""
+        await self.show(name)
+        if reference is not None:
+            found = await statement.of_reference(self._store, name, check_reference(reference), at_most(limit))
+        else:
+            place = None if before is None else statement.parse_place(before)
+            found = await statement.page(self._store, name, place, at_most(limit))
+        return replace(found, lines=[self._line_seen(line) for line in found.lines])
+
+    async def export(self, name: str, since: str | None = None, until: str | None = None) -> AsyncIterator[str]:
+        """Returns the lines of a CSV of all movements, the oldest first. Refuses at once, before the first line."""
+        await self.show(name)
+        return statement.export(self._store, name, *parse_span(since, until), self._line_seen)
+
+    async def frozen(self, name: str, limit: int = 100) -> list[Freeze]:
+        """What an account has frozen, and for what; what has not moved for longest comes first."""
+        self._session.may(Role.VIEWER)
+        rows = await self._store.sql.feature_rows("ledger", "frozen", name, at_most(limit))
+        return [freeze_of(row) for row in rows]
+
+    async def at_risk(self, limit: int = 100) -> list[Freeze]:
+        """What is frozen for work that does not move, the largest amounts first."""
+        self._session.may(Role.VIEWER)
+        hours = self._own.at_risk_hours
+        rows = await self._store.sql.feature_rows("ledger", "at_risk", hours, at_most(limit))
+        return [freeze_of(row) for row in rows]
+
+    @property
+    def unit(self) -> str:
+        """What people call what is counted."""
+        return self._own.unit
+
+    @property
+    def _own(self) -> LedgerSettings:
+        return self._session.settings.of(LedgerSettings)
+
+    async def totals(self) -> dict[str, int]:
+        """How much is frozen, and how much of it is at risk."""
+        self._session.may(Role.VIEWER)
+        return await totals(self._store, self._session.settings)
+
+    async def verify(self) -> verify.Verdict:
+        """Prove that the books are right; what is wrong is named."""
+        self._session.may(Role.OPERATOR)
+        return await verify.verify(self._store, self._session.features)
+
+    async def _find(self, name: str) -> Account | None:
+        rows = await self._store.sql.feature_rows("ledger", "account", name)
+        return self._seen(account_of(rows[0])) if rows else None
+
+    def _line_seen(self, line: Line) -> Line:
+        """Returns a movement as the caller may see it."""
+        return line if self._session.caller.role >= Role.OPERATOR else statement.without_words(line)
+
+    def _seen(self, account: Account) -> Account:
+        """Returns it as the caller may see it: a label is free text, and often somebody's name."""
+        return account if self._session.caller.role >= Role.OPERATOR else replace(account, label=None)
+
     async def open(self, name: str, label: str | None = None) -> Account:
         """Open an account. It begins with nothing; ``label`` is what people call it."""
         who = self._session.may(Role.OPERATOR)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from redrive.api.models import OperationOut
 from redrive.feature.api import In, Out
-from redrive.outbox.begin_operation import MOST_ALLOWED
+from redrive.outbox.operations import MOST_ALLOWED
 from redrive.outbox.replay import DEFAULT_LIMIT
 
 

@@ -14,8 +14,8 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.operation import FINAL, Operation
 from redrive.kernel.task import NewTask
 from redrive.ops.operations.lifecycle import show as show_operation
-from redrive.outbox.begin_operation import begin_rebuild, begin_verify
 from redrive.outbox.event import QUEUE_PREFIX, Event, kind_of
+from redrive.outbox.operations import begin_rebuild, begin_verify
 from redrive.outbox.projection import Projection
 from redrive.outbox.projections import Projections
 from redrive.outbox.publish_event import event_task

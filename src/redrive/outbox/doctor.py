@@ -1,26 +1,119 @@
-"""What is wrong with projections, for doctor: events that are stuck, wait for too long, or failed, indexes that were
-lost or differ from their source, sinks that cannot be reached."""
+"""What is wrong with projections: for doctor, for alerts, and for whoever asks whether this process is ready."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from redrive.kernel.diagnosis import Finding, Level
+from redrive.kernel.alerts.brought import AlertRule
+from redrive.kernel.alerts.rules import Unit
+from redrive.kernel.diagnosis import Dependency, Finding, Level
 from redrive.outbox.event import queue_of
-from redrive.outbox.event_counts import event_counts
+from redrive.outbox.event_counts import EventCounts, event_counts
 from redrive.outbox.index_watch import index_states
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.sink import PAIRS_MISSING, PairIndex
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from redrive.kernel.ports.store import Store
     from redrive.outbox.projection import Projection
     from redrive.settings import Settings
 
-
 SINK_PATIENCE_S = 2.0
+PATIENCE_S = 1.5  # less than that of whoever asks all features: a sink that hangs is told of, and it alone
+
+
+async def stuck(store: Store, settings: Settings) -> float | None:
+    """Returns how many events are stuck in processing."""
+    found = await event_counts(store, settings)
+    return float(sum(one.stuck for one in found)) if found else None
+
+
+async def oldest_age(store: Store, settings: Settings) -> float | None:
+    """Returns the age of the oldest event that is not done."""
+    found = await event_counts(store, settings)
+    return max((one.oldest_age or 0.0 for one in found), default=None)
+
+
+async def failed(store: Store, settings: Settings) -> float | None:
+    """Returns how many events are failed."""
+    found = await event_counts(store, settings)
+    return float(sum(one.failed for one in found)) if found else None
+
+
+async def lost(store: Store, settings: Settings) -> float | None:
+    """Returns how many indexes were lost."""
+    found = await index_states(store)
+    return float(sum(one.lost_at is not None for one in found)) if found else None
+
+
+async def drift(store: Store, settings: Settings) -> float | None:
+    """Returns in how many documents indexes differ from their sources, when they were last compared."""
+    found = await index_states(store)
+    return float(sum(one.differs for one in found)) if found else None
+
+
+def oldest_limit(settings: Settings) -> float:
+    """Returns how old an event may become before somebody is told."""
+    return settings.of(OutboxSettings).oldest_alert_seconds
+
+
+def hold(usual: float) -> Callable[[Settings], float]:
+    """Returns how long something has to be wrong before its alert fires: as it is set, else as usual."""
+
+    def seconds(settings: Settings) -> float:
+        given = settings.of(OutboxSettings).alert_hold_seconds
+        return usual if given is None else given
+
+    return seconds
+
+
+ALERTS = (
+    AlertRule(
+        "outbox_stuck",
+        "events that are stuck in processing",
+        stuck,
+        level=Level.CRITICAL,
+        hold=hold(60),
+        unit=Unit.TASKS,
+        fix="redrive doctor names the projection; a worker for it takes them back: redrive outbox work",
+    ),
+    AlertRule(
+        "outbox_behind",
+        "age of the oldest event that is not in its sink",
+        oldest_age,
+        threshold=oldest_limit,
+        hold=hold(60),
+        unit=Unit.SECONDS,
+        fix="redrive outbox names the projection; is its sink reachable, and a worker at it?",
+    ),
+    AlertRule(
+        "outbox_failed",
+        "events that failed, and are missing in their sink",
+        failed,
+        hold=hold(300),
+        unit=Unit.TASKS,
+        fix="redrive failed --queue outbox:NAME says why; mend that, then redrive outbox replay NAME",
+    ),
+    AlertRule(
+        "outbox_index_lost",
+        "indexes that were lost, and made anew without what was in them",
+        lost,
+        level=Level.CRITICAL,
+        fix="redrive doctor names the projection: redrive outbox rebuild NAME",
+    ),
+    AlertRule(
+        "outbox_drift",
+        "documents in which an index differs from its source",
+        drift,
+        fix="redrive doctor names the projection: redrive outbox verify NAME --repair",
+    ),
+)
 
 
 async def examine(store: Store, settings: Settings) -> list[Finding]:
@@ -98,3 +191,54 @@ async def _finds_pairs(projection: Projection) -> bool:
             return await sink.finds_pairs()
     except Exception:  # whatever its client raises: the next look at it says what is wrong with it
         return True
+
+
+async def dependencies(store: Store, settings: Settings) -> list[Dependency]:
+    """Returns how the sinks are that this process writes to, from its start on, and whether events arrive there. One of
+    several that is down is told of, and makes nobody unready: the others are served."""
+    from redrive.outbox.projections import declared
+
+    own = settings.of(OutboxSettings)
+    served = [one for one in declared(own) if one.served]
+    if not served:
+        return []
+    counts = {one.projection: one for one in await event_counts(store, settings)}
+    states = {one.projection: one for one in await index_states(store)}
+    # The built-in one is served by every worker: most applications never publish, and depend on no sink.
+    served = [one for one in served if not one.built_in or one.alone or one.name in counts or one.name in states]
+    if not served:
+        return []
+    now = await store.now()
+    sinks = await asyncio.gather(*(_sink(one) for one in served))
+    fresh = [_freshness(one, counts.get(one.name), own.oldest_alert_seconds, now) for one in served]
+    if any(not one.ok for one in fresh):  # an operator may want it so
+        seen = await store.overview()
+        paused = {f"projection {one.name}" for one in served if seen.pause_of("queue", one.queue) is not None}
+        fresh = [replace(one, ok=one.ok or one.name in paused) for one in fresh]
+    lost = [
+        Dependency(f"index of {one.name}", False, state.problem)
+        for one in served
+        if (state := states.get(one.name)) is not None and state.lost_at is not None
+    ]
+    well = any(sink.ok and projection.ok for sink, projection in zip(sinks, fresh, strict=True))
+    return [*(replace(one, blocks=not well) for one in (*sinks, *fresh)), *(replace(one, blocks=False) for one in lost)]
+
+
+async def _sink(projection: Projection) -> Dependency:
+    found = await projection.watch.look(PATIENCE_S)
+    name = f"sink of {projection.name}"
+    if found.ok is None:
+        return Dependency(name, False, f"no answer within {PATIENCE_S:g} s", projection.watch.reached_at)
+    return Dependency(name, found.ok, found.detail, projection.watch.reached_at)
+
+
+def _freshness(projection: Projection, counts: EventCounts | None, limit: float, now: datetime) -> Dependency:
+    """Returns whether events arrive: none waits for too long, or some have arrived lately."""
+    name, last = f"projection {projection.name}", projection.projected_at
+    oldest = 0.0 if counts is None else counts.oldest_age or 0.0
+    since = oldest if last is None else (now - last).total_seconds()
+    if min(oldest, since) <= limit:
+        return Dependency(name, last_success=last)
+    return Dependency(
+        name, False, f"the oldest event waits for {oldest:.0f} s, none has arrived for {since:.0f} s", last
+    )

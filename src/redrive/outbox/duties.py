@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from redrive.errors import ChangedMeanwhile, StoreUnavailable, StoreUnusable
 from redrive.kernel.duty import Duty
-from redrive.outbox.index_job import COLLECTION
+from redrive.kernel.operation import COLLECTION as OPERATIONS
+from redrive.kernel.operation import Status
+from redrive.outbox.index_job import COLLECTION, REBUILD, VERIFY, job_of
 from redrive.outbox.index_watch import COLLECTION as INDEXES
 from redrive.outbox.index_watch import watch_index
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
+    from redrive.kernel.records import Record
     from redrive.outbox.projection import Projection
     from redrive.outbox.settings import OutboxSettings
 
@@ -44,15 +48,43 @@ def _watch(projection: Projection, settings: OutboxSettings) -> Duty:
 
 def _duty(projection: Projection, settings: OutboxSettings) -> Duty:
     async def run(store: Store, worker: str, stopping: Callable[[], bool]) -> None:
-        from redrive.outbox.open_operations import drive_all
-
         await drive_all(store, projection, settings, worker, stopping)
 
     async def has_work(store: Store, worker: str) -> object:
-        from redrive.outbox.open_operations import moving
-
-        return await moving(store, projection.name)
+        return await _moving(store, projection.name)
 
     # The state of an open job is the name of its projection.
     while_open = (COLLECTION, projection.name)
     return Duty(f"outbox:{projection.name}", LOOK_EVERY_S, run, has_work, while_record=while_open)
+
+
+async def drive_all(
+    store: Store, projection: Projection, settings: OutboxSettings, worker: str, stopping: Callable[[], bool]
+) -> None:
+    """Goes on with what is under way for a projection, for a while."""
+    from redrive.outbox.operations import Driver, drive
+    from redrive.outbox.rebuild import Rebuild
+    from redrive.outbox.verify import Verify
+
+    driver = Driver(store, projection, settings, worker, stopping)
+    await asyncio.gather(drive(driver, Rebuild(driver).step), drive(driver, Verify(driver).step))
+
+
+async def under_way(store: Store, projection: str) -> dict[str, Record | None]:
+    """Returns the operations that rebuild and compare a projection now."""
+    found: dict[str, Record | None] = {}
+    for kind in (REBUILD, VERIFY):
+        job = await job_of(store, kind, projection)
+        found[kind] = None if job.operation is None else await store.record(OPERATIONS, job.operation)
+    return found
+
+
+async def _moving(store: Store, projection: str) -> tuple[tuple[str, int], ...]:
+    """Returns what can move this moment, by id and version: who has tried, and finds the same again, has moved none."""
+    found = list[tuple[str, int]]()
+    for kind in (REBUILD, VERIFY):
+        job = await job_of(store, kind, projection)
+        record = None if job.operation is None else await store.record(OPERATIONS, job.operation)
+        if record is not None and record.state != Status.PAUSED:
+            found.append((record.id, record.version + job.version))
+    return tuple(found)

@@ -209,7 +209,7 @@ async def _reads_a_table(store: Store, projection: Projection) -> bool:
 
 
 async def _begin(store: Store, projection: Projection, *, rebuild: bool) -> None:
-    from redrive.outbox.begin_operation import begin_rebuild, begin_verify
+    from redrive.outbox.operations import begin_rebuild, begin_verify
 
     try:
         if rebuild:

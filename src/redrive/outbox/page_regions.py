@@ -13,10 +13,10 @@ from redrive.kernel.operation import Status
 from redrive.ops import views
 from redrive.ops.history import History, parse_period
 from redrive.ops.views import View
+from redrive.outbox.compare import still_differs
 from redrive.outbox.event import queue_of
 from redrive.outbox.index_job import VERIFY
 from redrive.outbox.service import OutboxService
-from redrive.outbox.verify.result import still_differs
 
 MOST_OPERATIONS, WORK_SHOWN = 50, 3
 PARTS = {

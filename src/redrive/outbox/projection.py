@@ -2,25 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+import os
+import time
+import weakref
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from redrive.errors import ChangedMeanwhile
+from redrive.errors import ChangedMeanwhile, RedriveError
 from redrive.kernel.commit import Commit
 from redrive.outbox.event import Event, kind_of, queue_of
 from redrive.outbox.index_job import REBUILD, Phase, job_of
-from redrive.outbox.loop_sinks import LoopSinks
 from redrive.outbox.sink import Sink
-from redrive.outbox.sink_watch import SinkWatch
 
 if TYPE_CHECKING:
     from redrive.kernel.circuit import Circuit
     from redrive.kernel.ports.store import Store
-    from redrive.outbox.request_size import RequestSize
     from redrive.outbox.settings import OutboxSettings
+
+GROWTH = 1.5
+QUICK = 0.5  # a request that takes less than this share of the longest time may be larger next time
+FRESH_S = 5.0  # however many look, it is asked this often
+LONGEST_S = 5.0
+PATIENCE_S = 0.5  # a page is not kept waiting by a sink that does not answer
+
+
+class LoopSinks:
+    """The sinks of one projection, by event loop: made at first use, closed when the loop ends in order."""
+
+    def __init__(self, make: Callable[[], Sink]) -> None:
+        self._make = make
+        self._sinks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[int, Sink, Any]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def get(self) -> Sink:
+        """Returns the sink of the running event loop."""
+        if (known := self.known()) is not None:
+            return known
+        sink = self._make()
+        keeper = _keep(sink)
+        self._sinks[asyncio.get_running_loop()] = (os.getpid(), sink, keeper)
+        with suppress(StopIteration):  # it waits at its yield, known to the loop from here on
+            keeper.__anext__().send(None)
+        return sink
+
+    def known(self) -> Sink | None:
+        """Returns the sink of the running event loop, if it has one by now; a forked process makes its own."""
+        found = self._sinks.get(asyncio.get_running_loop())
+        return found[1] if found is not None and found[0] == os.getpid() else None
+
+    async def close(self) -> None:
+        """Closes the sink of the running event loop."""
+        found = self._sinks.pop(asyncio.get_running_loop(), None)
+        if found is not None and found[0] == os.getpid():
+            await found[2].aclose()
+
+
+async def _keep(sink: Sink) -> AsyncGenerator[None, None]:
+    """Closes the sink at the end of the loop: open generators get their end first."""
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # nobody waits for this
+            await sink.close()
+
+
+@dataclass(slots=True, frozen=True)
+class Reached:
+    """Whether a sink answered; None while nobody knows. ``detail`` says what is wrong, without what an error quotes:
+    that may be a password."""
+
+    ok: bool | None = None
+    detail: str | None = None
+
+    @property
+    def word(self) -> str:
+        return {None: "unknown", True: "reachable", False: "not reachable"}[self.ok]
+
+
+class SinkWatch:
+    """Asks a sink now and then; in between the last answer is told."""
+
+    def __init__(self, sink: Callable[[], Sink]) -> None:
+        self._sink = sink
+        self._last = Reached()
+        self._at = float("-inf")
+        self.reached_at: datetime | None = None  # when it last was well
+        self._asking: asyncio.Task[None] | None = None
+
+    async def look(self, patience: float = PATIENCE_S) -> Reached:
+        """Returns whether the sink can be reached, as of a few seconds ago. One that does not answer at once is told of
+        by the next look."""
+        if time.monotonic() - self._at >= FRESH_S:
+            await asyncio.wait([self._ask()], timeout=patience)
+        return self._last
+
+    def _ask(self) -> asyncio.Task[None]:
+        loop = asyncio.get_running_loop()
+        if self._asking is None or self._asking.done() or self._asking.get_loop() is not loop:
+            self._asking = loop.create_task(self._check())
+        return self._asking
+
+    async def _check(self) -> None:
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                await self._sink().check()
+            self._last, self.reached_at = Reached(True), datetime.now(UTC)
+        except TimeoutError:
+            self._last = Reached(False, f"no answer within {LONGEST_S:.0f} s")
+        except RedriveError as error:  # our own words: a client that is not installed, for instance
+            self._last = Reached(False, error.message)
+        except Exception as error:  # whatever it is: nothing can be written there now
+            self._last = Reached(False, type(error).__name__)
+        self._at = time.monotonic()
+
+
+@dataclass(slots=True)
+class RequestSize:
+    """The size of requests to one sink. It shrinks when one was too large or took too long, and grows back while they
+    are quick, but not to what was too large: the sink is not asked again, it has said so."""
+
+    most_events: int
+    most_bytes: int
+    longest_s: float
+    events: int = field(init=False)
+    bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.events, self.bytes = self.most_events, self.most_bytes
+
+    def took(self, events: int, seconds: float) -> None:
+        """Counts a request that got through."""
+        if seconds > self.longest_s:
+            self.events = max(1, min(self.events, events) // 2)
+        elif seconds < self.longest_s * QUICK:
+            self.events = min(self.most_events, int(self.events * GROWTH) + 1)
+            self.bytes = min(self.most_bytes, int(self.bytes * GROWTH))
+
+    def was_too_large(self, events: int, size: int) -> None:
+        """Counts a request that was refused for its size: all others have at most half of it."""
+        self.events = max(1, min(self.events, events) // 2)
+        self.bytes = self.most_bytes = max(1, min(self.bytes, size) // 2)
+
+    def cut(self, sizes: Sequence[int]) -> int:
+        """Returns how many of the next events, of so many bytes each, go into one request: one at least."""
+        total = 0
+        for n, size in enumerate(sizes[: self.events]):
+            total += size
+            if total > self.bytes and n:
+                return n
+        return min(self.events, len(sizes))
 
 
 @dataclass(slots=True)
@@ -105,8 +240,6 @@ class Projection:
     def request_size(self, settings: OutboxSettings) -> RequestSize:
         """Returns how large requests to its sink are: one for all of this process, who remember what was refused."""
         if self._size is None:
-            from redrive.outbox.request_size import RequestSize
-
             self._size = RequestSize(self.batch, settings.batch_bytes, settings.batch_seconds)
         return self._size
 

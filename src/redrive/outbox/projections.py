@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -13,20 +15,66 @@ from urllib.parse import urlsplit
 from redrive.errors import ConfigError, InvalidInput, WrongSetting
 from redrive.kernel.circuit import Circuit
 from redrive.outbox.duties import duties_of
-from redrive.outbox.event import Event, kind_of
+from redrive.outbox.event import Event, kind_of, projection_of
+from redrive.outbox.index_watch import note_written
 from redrive.outbox.projection import Projection
-from redrive.outbox.reclaim_log import log_reclaimed
-from redrive.outbox.relay.handler import ProjectionHandler
 from redrive.outbox.settings import OutboxSettings, check_projection
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from redrive.app import App
+    from redrive.handlers.bulk import Bulk
     from redrive.handlers.registry import Registry
+    from redrive.outbox.relay.relay import Relay, SinkPruner
     from redrive.outbox.sink import Sink
 
+logger = logging.getLogger("redrive.outbox")
 BUILT_IN = "search_index_to_elastic"
+
+
+def log_reclaimed(taken: Sequence[tuple[str, bool]]) -> None:
+    """Writes one line for each projection. ``taken``: kinds of tasks, and whether each had passed its time limit."""
+    counts = Counter((projection_of(kind), late) for kind, late in taken)
+    for name in sorted({name for name, _ in counts if name is not None}):
+        lease, late = counts[name, False], counts[name, True]
+        extra = {
+            "event": "outbox.reclaimed",
+            "projection": name,
+            "reclaimed": lease + late,
+            "lease": lease,
+            "max_processing": late,
+        }
+        text = "%s: took back %d events: %d of leases that ran out, %d that took longer than the maximum"
+        logger.warning(text, name, lease + late, lease, late, extra=extra)
+
+
+class ProjectionHandler:
+    """The handler of a projection's kind. By it the projection is found wherever the application's kinds are known."""
+
+    def __init__(self, projection: Projection, settings: OutboxSettings) -> None:
+        self.projection = projection
+        self._settings = settings
+        self._relay: Relay | None = None
+        self._noted = False  # which index this process writes to
+        self._pruner: SinkPruner
+
+    async def relay(self, bulk: Bulk) -> None:
+        """Projects events."""
+        if self._relay is None:
+            from redrive.outbox.relay.lives import resolve_lives
+            from redrive.outbox.relay.policy import SinkBackoff
+            from redrive.outbox.relay.relay import Relay, SinkPruner
+
+            own = self._settings
+            size, resolve = self.projection.request_size(own), partial(resolve_lives, self.projection)
+            self._relay = Relay(self.projection, size, SinkBackoff(own.backoff), resolve)
+            self._pruner = SinkPruner(self.projection.name, own.tombstone_days)
+        # First: what is old enough to be forgotten must not refuse what comes now.
+        await self._pruner.before_request(self.projection.sink())
+        await self._relay.project(bulk)
+        if not self._noted and self.projection.projected_at is not None:
+            self._noted = await note_written(bulk[0].context.store, self.projection, self._settings)
 
 
 class Projections:

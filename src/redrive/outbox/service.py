@@ -14,9 +14,9 @@ from redrive.ops.operations.selection import planned_retry
 from redrive.ops.operator.failures import FailureService
 from redrive.ops.operator.session import Service
 from redrive.outbox import projection_figures, replay
-from redrive.outbox.begin_operation import begin_rebuild, begin_verify
+from redrive.outbox.duties import under_way
 from redrive.outbox.event_counts import event_counts
-from redrive.outbox.open_operations import under_way
+from redrive.outbox.operations import begin_rebuild, begin_verify
 from redrive.outbox.projections import projection_in, projections_of
 from redrive.outbox.replay import ReplayPlan
 from redrive.outbox.sink import PAIRS_MISSING, PairIndex, Searchable

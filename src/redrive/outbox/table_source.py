@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redrive.errors import InvalidInput
-from redrive.outbox.digest import all_ranges, thresholds
 from redrive.outbox.event import key_of, split_key
 from redrive.outbox.sink import Digest, Stored
-from redrive.outbox.source import WHOLE, Page, Range, Record, Source, Together, source_of
+from redrive.outbox.source import WHOLE, Page, Range, Record, Source, Together, all_ranges, source_of, thresholds
 from redrive.outbox.triggers import postgres, sqlite
-from redrive.outbox.triggers.quoting import name, text
-from redrive.outbox.triggers.table_mapping import SEQUENCE, TableMapping, map_table, shape_of
+from redrive.outbox.triggers.table_mapping import SEQUENCE, TableMapping, map_table, name, shape_of, text
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store

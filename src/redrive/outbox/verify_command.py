@@ -11,10 +11,9 @@ from redrive.cli.support.operation_words import operation_document
 from redrive.cli.support.options import Reason
 from redrive.feature.cli import AppName, By, Json, Url, output
 from redrive.kernel.operation import Operation, Status
+from redrive.outbox.compare import Kind, still_differs
 from redrive.outbox.rebuild_command import Detach, Name, begin_operation
 from redrive.outbox.service import OutboxService
-from redrive.outbox.verify.differences import Kind
-from redrive.outbox.verify.result import still_differs
 
 DIFFERENT = 1  # the exit code
 

@@ -2,8 +2,16 @@
 
 from redrive.remote.callbacks import Callback, CallbackRefused, Callbacks
 from redrive.remote.checked import RemoteProvider
-from redrive.remote.errors import ProviderError, ProviderUnknown
-from redrive.remote.provider import JobFailure, JobState, Polled, Provider, RemoteItem, Status
+from redrive.remote.provider import (
+    JobFailure,
+    JobState,
+    Polled,
+    Provider,
+    ProviderError,
+    ProviderUnknown,
+    RemoteItem,
+    Status,
+)
 
 __all__ = [
     "Callback",

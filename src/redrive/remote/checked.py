@@ -3,25 +3,62 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from redrive.errors import ConfigError, InvalidInput
-from redrive.kernel.classify import CODE_TYPES, NO_RULES, UNKNOWN, FailureRules, by_words, classify
+from redrive.ids import new_id
+from redrive.kernel.classify import CODE_TYPES, NO_RULES, UNKNOWN, FailureRules, FailureType, by_words, classify
 from redrive.kernel.retry_after import retry_after
 from redrive.kernel.wording import clean
-from redrive.remote.errors import NONSENSE, ProviderError
-from redrive.remote.plain import as_text, plain_code, plain_failure
-from redrive.remote.provider import JobFailure, JobState, Polled, Provider, RemoteItem, Status
+from redrive.remote.provider import NONSENSE, JobFailure, JobState, Polled, Provider, ProviderError, RemoteItem, Status
 
+NOT_SAID = "the provider does not say why"
+MAX_CODE = 100
 CALL_SECONDS = 60.0  # one call of a provider; a job itself may take as long as it likes
 MAX_ID = 500
 MAX_KEY = 200
 MAX_MESSAGE = 2_000
 SHOWN = 200  # characters of what came that a message quotes
 UNSAID = JobFailure("")
+BETWEEN_SECONDS = 1.0
+
+
+def plain_failure(failure: JobFailure) -> JobFailure:
+    """Returns why a job failed with what can be used of it. That it failed is said clearly: the rest is not worth
+    asking again."""
+    return replace(
+        failure,
+        message=NOT_SAID if failure.message is None else as_text(failure.message).strip() or NOT_SAID,
+        status_code=failure.status_code if type(failure.status_code) is int else None,
+        code=plain_code(failure.code),
+        failure_type=_failure_type(failure.failure_type),
+        reason=failure.reason if isinstance(failure.reason, str) else None,
+        retryable=failure.retryable if isinstance(failure.retryable, bool) else None,
+    )
+
+
+def plain_code(given: Any) -> str | None:
+    """Returns a provider's own code as text; numbers are codes, too."""
+    known = isinstance(given, str | int) and not isinstance(given, bool)
+    return as_text(given)[:MAX_CODE] if known else None
+
+
+def as_text(given: Any, how: Callable[[Any], str] = str) -> str:
+    """Returns anything as text: whose own code for it raises is named by its type."""
+    try:
+        return how(given)
+    except Exception:
+        return f"<{type(given).__name__}>"
+
+
+def _failure_type(given: Any) -> FailureType | None:
+    try:
+        return None if given is None else FailureType(given)
+    except ValueError:
+        return None
 
 
 class RemoteProvider:
@@ -202,3 +239,25 @@ def _max_seconds(name: str, provider: object, otherwise: float) -> float:
     if not isinstance(found, int | float) or isinstance(found, bool) or not 0 < found <= 3600:
         raise ConfigError(f"max_seconds of the provider {name} is {found!r}, and has to be above 0, and 3600 at most")
     return float(found)
+
+
+async def try_job(
+    provider: RemoteProvider, payload: Any, key: str, between: float = BETWEEN_SECONDS
+) -> AsyncIterator[tuple[str, Status | None]]:
+    """Starts a job and yields its id, with nothing at first, then with each status that differs from the last one. What
+    goes wrong on the way is raised, as it came."""
+    job = await provider.start(RemoteItem(str(new_id()), payload), key)
+    yield job, None
+    last: Status | None = None
+    while last is None or not last.state.ended:
+        found = (await provider.poll([job])).get(job)
+        if found is None:
+            told = f"{provider.name}: poll knows nothing of {job}, which start has named"
+            raise ProviderError(told, provider=provider.name, classification=NONSENSE)
+        if isinstance(found, ProviderError):
+            raise found
+        if found != last:
+            yield job, found
+        last = found
+        if not found.state.ended:
+            await asyncio.sleep(between)

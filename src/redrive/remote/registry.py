@@ -10,8 +10,7 @@ from typing import Any
 from redrive.errors import ConfigError
 from redrive.kernel.classify import FailureRules
 from redrive.remote.checked import CALL_SECONDS, RemoteProvider
-from redrive.remote.errors import ProviderUnknown
-from redrive.remote.provider import Provider
+from redrive.remote.provider import Provider, ProviderUnknown
 from redrive.settings.providers import HttpProviderSettings
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")

@@ -164,7 +164,9 @@ def check_port(port: int, ports: Sequence[int]) -> None:
         raise AddressRefused(f"port {port} is not one that webhooks are sent to", hint=f"WEBHOOKS_PORTS allows {told}")
 
 
-def judged(host: str, addresses: Sequence[str], port: int, allowed: Sequence[str], ports: Sequence[int]) -> list[str]:
+def allowed_addresses(
+    host: str, addresses: Sequence[str], port: int, allowed: Sequence[str], ports: Sequence[int]
+) -> list[str]:
     """Returns those addresses of a host that may be connected to; raises AddressRefused where none is. In networks
     that are allowed expressly any port is."""
     found = [ip_address(one) for one in addresses]

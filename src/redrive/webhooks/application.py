@@ -8,12 +8,11 @@ from typing import Any
 from redrive.app import App
 from redrive.kernel.task import NewTask
 from redrive.ops.access import Caller, Role
-from redrive.webhooks.direct_urls import check_signed
-from redrive.webhooks.event_handler import event_task
+from redrive.webhooks.delivery_tasks import event_result, event_task, fan_out
 from redrive.webhooks.events import DEFAULT_ACCOUNT, Event
-from redrive.webhooks.fan_out import fan_out, told
 from redrive.webhooks.service import Endpoints
 from redrive.webhooks.settings import WebhookSettings
+from redrive.webhooks.url_check import check_signed
 
 THE_APPLICATION = Caller("app", Role.ADMIN)
 
@@ -46,7 +45,7 @@ class Webhooks:
         endpoints, commit = await fan_out(store, own, event, url=url, secret=secret)
         if not endpoints:
             return {"event": event.id, "type": event.type, "account": account, "deliveries": []}
-        return told(event, endpoints, await self._app.apply(commit, connection=connection))
+        return event_result(event, endpoints, await self._app.apply(commit, connection=connection))
 
     @staticmethod
     def event_task(

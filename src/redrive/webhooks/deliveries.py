@@ -20,14 +20,12 @@ from redrive.ops.allowance import PlannedAction
 from redrive.ops.inspect import parse_id
 from redrive.ops.operator.session import Service
 from redrive.ops.operator.tasks import TaskService
-from redrive.webhooks.delivery_handler import body_of, moment_of
-from redrive.webhooks.delivery_tasks import deliveries, delivery, made_rows
-from redrive.webhooks.direct_urls import check_signed
+from redrive.webhooks.delivery_tasks import body_of, deliveries, delivery, event_result, fan_out, made_rows, moment_of
 from redrive.webhooks.documents import attempt_view, delivery_view
-from redrive.webhooks.endpoint_reads import EndpointUnknown
 from redrive.webhooks.events import DEFAULT_ACCOUNT, FEATURE, PING, Event
-from redrive.webhooks.fan_out import fan_out, told
+from redrive.webhooks.service import EndpointUnknown
 from redrive.webhooks.settings import WebhookSettings
+from redrive.webhooks.url_check import check_signed
 
 MOST_AT_ONCE = 500
 STATES = ("pending", "completed", "failed", "cancelled")
@@ -142,7 +140,7 @@ class Deliveries(Service):
         endpoints, commit = await fan_out(self._store, self._own, event, url=url, secret=secret)
         after = {"type": event.type, "deliveries": len(endpoints)}
         commit.audits = [Audit(who, "WEBHOOK_EVENT_SENT", target=f"event:{event.id}", scope=account, after=after)]
-        return told(event, endpoints, await self._store.apply(commit))
+        return event_result(event, endpoints, await self._store.apply(commit))
 
     @property
     def _own(self) -> WebhookSettings:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.kernel.diagnosis import Dependency, Finding, Level
 from redrive.webhooks.settings import WebhookSettings
-from redrive.webhooks.stored_secrets import NO_KEY
+from redrive.webhooks.signing import NO_KEY
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store

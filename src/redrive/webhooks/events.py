@@ -72,7 +72,7 @@ def direct_endpoint(account: str, url: str, secret: str | None) -> dict[str, Any
     return {"id": f"ep_{hashlib.sha256(named.encode()).hexdigest()[:20]}", "account": account, "url": url}
 
 
-def chosen(event: Event, targets: Sequence[Mapping[str, Any]]) -> list[str]:
+def endpoints_wanting(event: Event, targets: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns the endpoints, of those of an account, that want an event."""
     if len(targets) > MOST_ENDPOINTS:
         raise InvalidInput(f"the account {event.account!r} has more than {MOST_ENDPOINTS:,} endpoints")

@@ -44,7 +44,7 @@ def _secret(value: str | None) -> str | None:
 
 
 def _keys(value: Any) -> list[str]:
-    from redrive.webhooks.stored_secrets import check_keys
+    from redrive.webhooks.signing import check_keys
 
     return check_keys([str(one) for one in _listed(value)])
 

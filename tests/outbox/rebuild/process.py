@@ -15,15 +15,13 @@ from typing import Any
 
 from redrive import App
 from redrive.observe.logs import configure
-from redrive.outbox import operation_driver
-from redrive.outbox.operation_driver import Driver
+from redrive.outbox import operations, rebuild, verify
+from redrive.outbox.operations import Driver
 from redrive.outbox.projection import Projection
-from redrive.outbox.rebuild import steps as rebuild_steps
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.sinks.postgres_text import PostgresText
 from redrive.outbox.table_source import TableSource
-from redrive.outbox.verify import steps as verify_steps
 from redrive.settings import load_settings
 
 STEPS = ("fence", "scan", "swap:before", "swap:after")
@@ -105,9 +103,9 @@ async def main(how: str) -> None:
     if how == "freeze":
         freeze_before_writing(url)
     elif how.startswith("die:"):
-        operation_driver.DRIVER_GONE_AFTER_S = 0.5
-        rebuild_steps.PAGE = 3
-        verify_steps.KEYS_AT_ONCE = 3
+        operations.DRIVER_GONE_AFTER_S = 0.5
+        rebuild.PAGE = 3
+        verify.KEYS_AT_ONCE = 3
         TableSource.digests = without_digests  # type: ignore[method-assign]
         die_at(how.removeprefix("die:"))
     await app.worker(queues="outbox:notes").run()

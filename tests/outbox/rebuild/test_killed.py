@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from redrive.kernel.operation import Operation, Status
-from redrive.outbox import operation_driver
+from redrive.outbox import operations
 from redrive.outbox.index_job import Phase
-from redrive.outbox.rebuild.source_events import delete_of
+from redrive.outbox.rebuild import delete_of
 from tests.outbox.rebuild.conftest import Notes
 from tests.outbox.rebuild.process import STEPS
 from tests.outbox.rebuild.test_fence import ON_POSTGRES_FIRST, process
@@ -45,7 +45,7 @@ async def over(notes: Notes, begun: Operation) -> Operation:
 
 
 async def test_a_rebuild_goes_on(notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operation_driver, "DRIVER_GONE_AFTER_S", 0.5)
+    monkeypatch.setattr(operations, "DRIVER_GONE_AFTER_S", 0.5)
     notes.add(1, 20)
     await notes.work()
     begun = await (await notes.service()).rebuild("notes")
@@ -69,7 +69,7 @@ async def test_a_rebuild_goes_on(notes: Notes, tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.thorough
 async def test_a_comparison_goes_on(notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operation_driver, "DRIVER_GONE_AFTER_S", 0.5)
+    monkeypatch.setattr(operations, "DRIVER_GONE_AFTER_S", 0.5)
     notes.add(1, 20)
     await notes.work()
     version = (await notes.source())["notes:5"][0]

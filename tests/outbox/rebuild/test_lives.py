@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from redrive.ids import new_id
 from redrive.kernel.operation import Operation, Status
 from redrive.ops.access import Caller, Role
+from redrive.outbox import rebuild as rebuild_module
+from redrive.outbox import verify as verify_module
+from redrive.outbox.compare import still_differs
 from redrive.outbox.event import Event, Op, split_key
-from redrive.outbox.rebuild import steps
 from redrive.outbox.triggers.service import TriggerService
-from redrive.outbox.verify import steps as verify_steps
-from redrive.outbox.verify.result import still_differs
 from tests.effort import tries
 from tests.outbox.conftest import erase_scope
 from tests.outbox.rebuild.conftest import Notes
@@ -93,12 +93,12 @@ async def test_a_rebuild_brings_it_back_or_fails(notes: Notes, monkeypatch: pyte
     await lose(notes)
     service = await notes.service()
 
-    async def forgets(self: steps.Rebuild, job: object, records: list[object]) -> tuple[int, list[str]]:
+    async def forgets(self: rebuild_module.Rebuild, job: object, records: list[object]) -> tuple[int, list[str]]:
         return await write(self, job, [one for one in records if one.key != "items:1"])  # type: ignore[attr-defined]
 
-    write = steps.Rebuild._write
+    write = rebuild_module.Rebuild._write
     with monkeypatch.context() as patched:
-        patched.setattr(steps.Rebuild, "_write", forgets)
+        patched.setattr(rebuild_module.Rebuild, "_write", forgets)
         failed = await notes.work(await service.rebuild("notes", reason="look"))
     assert failed is not None and failed.status is Status.STOPPED and failed.done == 6
     assert failed.note == "the new index differs from the source in 1 document: items:1 (missing)"
@@ -127,7 +127,7 @@ async def test_an_index_from_an_earlier_life_is_found_and_repaired(
     notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its document has the same version as the new life's: order is by life and version."""
-    monkeypatch.setattr(verify_steps, "LEAST_IN_A_PIECE", 2)
+    monkeypatch.setattr(verify_module, "LEAST_IN_A_PIECE", 2)
     await begin(notes)
     notes.run("insert into items values (1, 'again', 1)")
     notes.run("update items set title = 'first life', version = 2 where id = 2")

@@ -14,13 +14,11 @@ import pytest
 from redrive.ids import new_id
 from redrive.kernel.diagnosis import Dependency
 from redrive.kernel.operation import Status
-from redrive.outbox.alerts import drift, lost
-from redrive.outbox.doctor import examine
+from redrive.outbox.doctor import dependencies, drift, examine, lost
 from redrive.outbox.duties import duties_of
 from redrive.outbox.event import Event, Op
 from redrive.outbox.index_job import REBUILD, VERIFY, job_of
 from redrive.outbox.index_watch import IndexState, change_state, index_state, is_due, watch_index
-from redrive.outbox.readiness import dependencies
 from redrive.outbox.settings import OutboxSettings
 from tests.outbox.conftest import make_app
 from tests.outbox.rebuild.conftest import Notes

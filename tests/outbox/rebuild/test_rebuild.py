@@ -16,10 +16,10 @@ from redrive.errors import Conflict, InvalidInput, NotAllowed
 from redrive.kernel.operation import Status
 from redrive.ops import views
 from redrive.ops.access import Caller, Role
+from redrive.outbox import rebuild as rebuild_module
 from redrive.outbox.index_job import Phase
-from redrive.outbox.operation_driver import Driver
-from redrive.outbox.rebuild import steps as rebuild_steps
-from redrive.outbox.rebuild.source_events import delete_of, event_of_record
+from redrive.outbox.operations import Driver
+from redrive.outbox.rebuild import delete_of, event_of_record
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.source import Page, Record
 from redrive.outbox.table_source import TableSource
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_what_was_lost_is_there_afterwards(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rebuild_steps, "PAGE", 4)
+    monkeypatch.setattr(rebuild_module, "PAGE", 4)
     asked: list[int] = []
     page = TableSource.page
 
@@ -61,7 +61,7 @@ async def test_what_was_lost_is_there_afterwards(notes: Notes, monkeypatch: pyte
 
 async def test_changes_during_a_rebuild(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random creates, updates and deletes between the pages, whose events arrive before and after their pages."""
-    monkeypatch.setattr(rebuild_steps, "PAGE", 7)
+    monkeypatch.setattr(rebuild_module, "PAGE", 7)
     chosen, page = random.Random(15), TableSource.page
     notes.add(1, 60)
     await notes.work()

@@ -15,17 +15,15 @@ from redrive.errors import NotAllowed
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.ports.store import Store
 from redrive.ops.access import Caller, Role
-from redrive.outbox import begin_operation, table_source
+from redrive.outbox import compare, operations, table_source
+from redrive.outbox import verify as verify_module
+from redrive.outbox.compare import behind, merge_keys, still_differs
 from redrive.outbox.event import Event
 from redrive.outbox.index_job import IndexJob
-from redrive.outbox.rebuild.source_events import delete_of, event_of_record
+from redrive.outbox.rebuild import delete_of, event_of_record
 from redrive.outbox.sink import Remembering, Stored
 from redrive.outbox.sinks import fts5, postgres_text, search_index
 from redrive.outbox.source import Record
-from redrive.outbox.verify import differences
-from redrive.outbox.verify import steps as verify_steps
-from redrive.outbox.verify.merge_keys import behind, merge_keys
-from redrive.outbox.verify.result import still_differs
 from tests.outbox.rebuild.conftest import Notes
 
 pytestmark = pytest.mark.anyio
@@ -55,10 +53,10 @@ async def plant(notes: Notes) -> None:
 
 
 async def test_planted_differences_are_found_and_mended(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_steps, "KEYS_AT_ONCE", 6)
-    monkeypatch.setattr(verify_steps, "LEAST_IN_A_PIECE", 3)
-    monkeypatch.setattr(verify_steps, "RANGES_AT_ONCE", 2)
-    monkeypatch.setattr(differences, "FETCHED_AT_ONCE", 2)
+    monkeypatch.setattr(verify_module, "KEYS_AT_ONCE", 6)
+    monkeypatch.setattr(verify_module, "LEAST_IN_A_PIECE", 3)
+    monkeypatch.setattr(verify_module, "RANGES_AT_ONCE", 2)
+    monkeypatch.setattr(compare, "FETCHED_AT_ONCE", 2)
     notes.add(1, 20)
     await notes.work()
     service = await notes.service(Role.OPERATOR)
@@ -85,7 +83,7 @@ async def test_planted_differences_are_found_and_mended(notes: Notes, monkeypatc
 
 
 async def test_events_on_their_way_are_no_differences(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_steps, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(verify_module, "PATIENCE_S", 0.0)
     notes.add(1, 6)
     await notes.work()
     notes.run("update notes set title = 'new' where id < 3", "delete from notes where id = 5")
@@ -102,22 +100,22 @@ async def test_events_on_their_way_are_no_differences(notes: Notes, monkeypatch:
 
 async def test_more_keys_on_their_way_than_are_remembered(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events are on their way when they are compared, and lost a moment later: each of them is missed."""
-    monkeypatch.setattr(verify_steps, "MOST_REMEMBERED", 3)
-    monkeypatch.setattr(verify_steps, "DIFFERING_AT_ONCE", 2)
+    monkeypatch.setattr(verify_module, "MOST_REMEMBERED", 3)
+    monkeypatch.setattr(verify_module, "DIFFERING_AT_ONCE", 2)
     notes.add(0, 0)
     await notes.work()
     notes.add(1, 11)
     looks: list[int] = []
 
     async def lost_after_the_third(*given: Any) -> Any:
-        found = await differences.look_again(*given)
+        found = await compare.look_again(*given)
         looks.append(len(found.moving))
         if len(looks) == 3:
             table = "redrive.task" if notes.url.startswith("postgres") else "redrive_task"
             notes.run(f"delete from {table} where queue = 'outbox:notes'")
         return found
 
-    monkeypatch.setattr(verify_steps, "look_again", lost_after_the_third)
+    monkeypatch.setattr(verify_module, "look_again", lost_after_the_third)
     found = result_of(await notes.work_without_relay(await (await notes.service()).verify("notes")))
     assert looks[:3] == [2, 2, 4]
     assert (found["missing"], found["on_their_way"]) == (11, 0)
@@ -125,8 +123,8 @@ async def test_more_keys_on_their_way_than_are_remembered(notes: Notes, monkeypa
 
 async def test_more_keys_that_are_mended_than_are_remembered(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Newer versions were deleted, of which only some sinks can tell: what cannot be mended is counted."""
-    monkeypatch.setattr(verify_steps, "MOST_REMEMBERED", 3)
-    monkeypatch.setattr(verify_steps, "DIFFERING_AT_ONCE", 2)
+    monkeypatch.setattr(verify_module, "MOST_REMEMBERED", 3)
+    monkeypatch.setattr(verify_module, "DIFFERING_AT_ONCE", 2)
     notes.add(1, 11)
     await notes.work()
     await notes.sink.write([delete_of(f"notes:{n}", 2**60) for n in range(1, 10)])
@@ -138,7 +136,7 @@ async def test_more_keys_that_are_mended_than_are_remembered(notes: Notes, monke
 
 
 async def test_a_table_is_read_as_often_for_many_differences(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_steps, "LEAST_IN_A_PIECE", 2)
+    monkeypatch.setattr(verify_module, "LEAST_IN_A_PIECE", 2)
     notes.add(1, 40)
     await notes.work()
     read: list[str] = []
@@ -278,7 +276,7 @@ async def test_one_begins_while_a_worker_clears_a_cancelled_one_away(
     service = await notes.service()
     first = await service.verify("notes")
     await (await notes.app.operator(Caller("ann", Role.ADMIN))).operations.cancel(first.id)
-    look = begin_operation._refuse_second
+    look = operations._refuse_second
     meanwhile = [notes.work]
 
     async def and_then(store: Store, job: IndexJob) -> None:
@@ -286,6 +284,6 @@ async def test_one_begins_while_a_worker_clears_a_cancelled_one_away(
         if meanwhile:
             await meanwhile.pop(0)()
 
-    monkeypatch.setattr(begin_operation, "_refuse_second", and_then)
+    monkeypatch.setattr(operations, "_refuse_second", and_then)
     second = await service.verify("notes")
     assert second.id != first.id and not meanwhile

@@ -18,7 +18,7 @@ from redrive.kernel.commit import Commit
 from redrive.observe.logs import configure
 from redrive.outbox.relay import sink_writer
 from redrive.outbox.settings import OutboxSettings
-from redrive.outbox.sinks.fts5_indexes import Fts5Indexes
+from redrive.outbox.sinks.fts5 import Fts5Indexes
 from redrive.settings import load_settings
 from redrive.stores.postgres.store import PostgresStore
 from redrive.stores.sqlite.store import SqliteStore

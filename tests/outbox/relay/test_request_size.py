@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from redrive.kernel.backoff import Backoff
-from redrive.outbox.relay.sink_backoff import SinkBackoff
-from redrive.outbox.request_size import RequestSize
+from redrive.outbox.projection import RequestSize
+from redrive.outbox.relay.policy import SinkBackoff
 
 
 def test_requests_shrink_and_grow_back() -> None:

@@ -11,9 +11,9 @@ import pytest
 from redrive.errors import ConfigError
 from redrive.outbox.projections import Projections
 from redrive.outbox.sinks import sink_from_url
-from redrive.outbox.sinks.bulk_answers import all_of, verdicts
 from redrive.outbox.sinks.elasticsearch import Elasticsearch
 from redrive.outbox.sinks.opensearch import OpenSearch
+from redrive.outbox.sinks.search_index import all_of, verdicts
 from redrive.outbox.sinks.search_server import Refused, access_of, refused
 from redrive.outbox.verdict import Done, Failed, Retry
 from redrive.worker.prepare import named

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from redrive.errors import ConfigError
-from redrive.outbox.digest import digests_of
 from redrive.outbox.sink import Rebuildable, Searchable
 from redrive.outbox.sinks import sink_from_url
+from redrive.outbox.source import digests_of
 from redrive.outbox.verdict import Done, Failed, Superseded
 from tests.outbox.sinks.events import delete, upsert
 

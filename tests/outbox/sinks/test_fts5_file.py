@@ -10,7 +10,7 @@ import pytest
 
 from redrive.ids import new_id
 from redrive.outbox.event import Event, Op
-from redrive.outbox.relay.prune_sink import AT_ONCE, EVERY_S, SinkPruner
+from redrive.outbox.relay.relay import AT_ONCE, EVERY_S, SinkPruner
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.verdict import Superseded
 from tests.outbox.conftest import make_app

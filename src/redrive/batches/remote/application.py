@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from uuid import UUID
 
+from redrive.batches.batch import PAGE
 from redrive.batches.remote.create_batch import Payloads
 from redrive.batches.remote.model import BatchItem, RemoteBatch
 from redrive.batches.remote.service import RemoteBatchService
 from redrive.feature import App, Caller, Role
 
 APP = Caller("app", Role.OPERATOR)
-PAGE = 500  # items that are read at once
 
 
 class RemoteBatches:

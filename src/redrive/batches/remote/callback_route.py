@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from redrive.api.access import TheApp, wrong_tokens
 from redrive.batches.remote.callbacks import ProviderCallbacks
-from redrive.batches.remote.names import CALLBACK_PATH
+from redrive.batches.remote.kinds import CALLBACK_PATH
 from redrive.feature.api import PROBLEMS
 from redrive.remote.callbacks import CallbackRefused
 

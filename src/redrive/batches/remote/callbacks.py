@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE, ItemState
-from redrive.batches.remote.names import CALLBACK_PATH, LATE, LATE_KEY, SETTLE_QUEUE, STEP_ATTEMPTS
+from redrive.batches.remote.kinds import CALLBACK_PATH, LATE, LATE_KEY, SETTLE_QUEUE, STEP_ATTEMPTS
 from redrive.errors import ConnectionUnknown, RedriveError
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit

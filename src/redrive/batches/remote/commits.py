@@ -1,5 +1,5 @@
-"""The Commits of a remote batch: dispatched, failed for want of money, settled, released, cancelled, retried,
-charged for afterwards.
+"""The Commits of a remote batch: dispatched, failed for want of money, settled, released, cancelled, retried, charged
+for afterwards.
 
 Pure: each is made of a batch as it was read, and lands only if nobody has changed that batch since
 (``RemoteBatch.moved``). So each happens once, whoever tries, and money and state are never apart."""
@@ -13,10 +13,8 @@ from typing import Any
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE, BatchState, ItemState
-from redrive.batches.remote.end_items import counted, ended, lost_items, unstarted, without_lost
-from redrive.batches.remote.lanes import Lane, brought
-from redrive.batches.remote.model import NO_MONEY, Counts, RemoteBatch
-from redrive.batches.remote.names import (
+from redrive.batches.remote.item_task import ItemTask, task_rows
+from redrive.batches.remote.kinds import (
     DISPATCH,
     DISPATCH_QUEUE,
     RELEASE,
@@ -25,20 +23,95 @@ from redrive.batches.remote.names import (
     STEP_ATTEMPTS,
     item_kind,
 )
-from redrive.batches.remote.webhook_notice import notice
+from redrive.batches.remote.model import NO_MONEY, Counts, RemoteBatch, no_items
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
+from redrive.kernel.erase import ERASED
 from redrive.kernel.joins import NewJoin
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.reactions import Rows
 from redrive.kernel.task import NewTask, State
 from redrive.ledger import movements
+from redrive.webhooks import event_task
+from redrive.webhooks.events import DEFAULT_ACCOUNT
 
+UNENDED = (ItemState.PENDING, ItemState.PROCESSING)
+ITEM_LOST = "BATCH_ITEM_LOST"
+ITEM_LOST_WHY = "its task was gone before it had ended, so nobody knows what became of it"
 WORKER = "worker"
 
 
-def phase_task(kind: str, batch: RemoteBatch, round: int | None = None) -> NewTask:
+def unstarted_items(batch: RemoteBatch, change: dict[str, Any]) -> Rows:
+    """Returns what becomes of items whose turn has not come."""
+    return Rows(FEATURE, "items_unstarted", ({"batch": str(batch.id), "round": batch.round, **change},))
+
+
+def lost_items(batch: RemoteBatch, lost: int) -> list[Rows]:
+    """Returns what fails the items that have not ended, and whose tasks will not end them."""
+    place = {"batch": str(batch.id), "round": batch.round, "code": ITEM_LOST, "message": ITEM_LOST_WHY}
+    return [Rows(FEATURE, "items_lost", (place,))] if lost else []
+
+
+def all_ended(batch: RemoteBatch, counts: Counts) -> Rows:
+    """Returns what lets nothing land unless all items of the round have ended, and so many have succeeded."""
+    place = {"id": str(batch.id), "round": batch.round, "completed": counts.in_round[ItemState.COMPLETED]}
+    return Rows(FEATURE, "remote_round_ended", (place,))
+
+
+def item_counts(batch: RemoteBatch) -> Rows:
+    """Returns what keeps how many items ended how, so that lists need not count them: last, when all have."""
+    return Rows(FEATURE, "remote_counted", ({"id": str(batch.id)},))
+
+
+def lost_as_failed(counts: Counts) -> tuple[Counts, int]:
+    """Returns the counts with what has not ended as failed, and how many these are."""
+    lost = sum(counts.in_round[state] for state in UNENDED)
+    if not lost:
+        return counts, 0
+    gone = dict.fromkeys(UNENDED, 0)
+    states = {**counts.states, **gone, ItemState.FAILED: counts.states[ItemState.FAILED] + lost}
+    in_round = {**counts.in_round, **gone, ItemState.FAILED: counts.in_round[ItemState.FAILED] + lost}
+    return replace(counts, states=states, in_round=in_round, unknown=counts.unknown + counts.begun, begun=0), lost
+
+
+def notice(
+    batch: RemoteBatch,
+    state: BatchState,
+    items: Mapping[ItemState, int],
+    captured: int,
+    released: int,
+    reason: str | None = None,
+    unknown: int = 0,
+) -> NewTask:
+    """Returns the task that tells the customer what became of a batch: once for each round, by its id. ``items`` always
+    has every state: whoever reads it need not ask which are there. ``unknown``: those of them that ended without the
+    provider's word."""
+    data = {
+        "batch": str(batch.id),
+        "name": batch.name,
+        "key": batch.key,
+        "meta": batch.meta,
+        "state": state.value,  # plain JSON, which is written without Pydantic
+        "round": batch.round,
+        "items": {item.value: n for item, n in (no_items() | dict(items)).items()},
+        "unknown": unknown,
+        "account": batch.account,
+        "captured": captured,
+        "released": released,
+        "reason": reason or batch.reason,
+    }
+    return event_task(
+        f"batch.{state}",
+        data,
+        batch.account or DEFAULT_ACCOUNT,
+        f"batch-{batch.id}-{batch.round}",
+        batch.webhook_url,
+        None if (batch.scope or "").startswith(f"{ERASED}:") else batch.scope,
+    )
+
+
+def next_step(kind: str, batch: RemoteBatch, round: int | None = None) -> NewTask:
     """Returns the task that takes a batch a step further. It has no scope, since it holds nothing personal and money
     waits for it: an erasure leaves it alone."""
     return step_task(kind, str(batch.id), batch.round if round is None else round)
@@ -52,43 +125,42 @@ def step_task(kind: str, batch: str, round: int) -> NewTask:
     return NewTask(new_id(), kind, queue, payload, max_attempts=STEP_ATTEMPTS, own=True)
 
 
-def dispatched(batch: RemoteBatch, lanes: int) -> Commit:
-    """Freezes the price of all items, opens the join that ends in the settlement, and brings the first items. That of a
-    later round is frozen already."""
-    settle = phase_task(SETTLE, batch)
-    join = NewJoin(new_id(), on_complete=settle)
+def dispatch(batch: RemoteBatch, chains: int) -> Commit:
+    """Freezes the price of all items, opens the join that ends in the settlement, and brings the first items, each of
+    which begins a chain. The price of a later round is frozen already."""
+    settlement = next_step(SETTLE, batch)
+    join = NewJoin(new_id(), on_complete=settlement)
     first = [
-        Lane(str(batch.id), batch.round, at, batch.in_round, lanes, item_kind(batch.provider))
-        for at in range(1, min(lanes, batch.in_round) + 1)
+        ItemTask(str(batch.id), batch.round, at, batch.in_round, chains, item_kind(batch.provider))
+        for at in range(1, min(chains, batch.in_round) + 1)
     ]
-    tasks = [lane.task(join.id, batch.scope) for lane in first]
+    tasks = [one.task(join.id, batch.scope) for one in first]
     total = batch.price_of(batch.in_round)
-    money = None if batch.frozen else charged(batch)
+    money = None if batch.frozen else freeze_price(batch)
     moved = batch.moved(
         state=BatchState.PROCESSING,
         join_id=str(join.id),
-        step_task=str(settle.id),
+        step_task=str(settlement.id),
         frozen=total,
         dispatched="now",
     )
-    return Commit(
+    after = {"round": batch.round, "items": batch.in_round, "frozen": total}
+    commit = Commit(
         joins=[join],
         enqueues=tasks,
-        postings=() if money is None else money.postings,
-        rows=[moved, brought(list(zip(first, tasks, strict=True))), *(() if money is None else money.rows)],
-        audits=[
-            _said(batch, "BATCH_DISPATCHED", after={"round": batch.round, "items": batch.in_round, "frozen": total})
-        ],
+        rows=[moved, task_rows(list(zip(first, tasks, strict=True)))],
+        audits=[_audit(batch, "BATCH_DISPATCHED", after=after)],
     )
+    return _with_money(commit, money)
 
 
-def charged(batch: RemoteBatch) -> movements.Movement | None:
+def freeze_price(batch: RemoteBatch) -> movements.Movement | None:
     """Returns what freezes the price of the items of a batch's round; None of what costs nothing."""
     total = batch.price_of(batch.in_round)
     return movements.freeze(batch.account, total, batch.reference, batch.charge) if batch.account and total else None
 
 
-def unaffordable(batch: RemoteBatch, available: int) -> Commit:
+def fail_unpaid(batch: RemoteBatch, available: int) -> Commit:
     """Fails a batch before anything of it was started: its account has too little."""
     total = batch.price_of(batch.in_round)
     why = f"account {batch.account} has {available}, and {batch.in_round} items at {batch.price} need {total}"
@@ -97,17 +169,17 @@ def unaffordable(batch: RemoteBatch, available: int) -> Commit:
         enqueues=[notice(batch, BatchState.FAILED, {ItemState.FAILED: batch.in_round}, 0, 0, why)],
         rows=[
             batch.moved(state=BatchState.FAILED, reason=why, ended="now"),
-            unstarted(batch, changed),
-            counted(batch),
+            unstarted_items(batch, changed),
+            item_counts(batch),
         ],
-        audits=[_said(batch, "BATCH_FAILED", why)],
+        audits=[_audit(batch, "BATCH_FAILED", why)],
     )
 
 
-def settled(batch: RemoteBatch, counts: Counts) -> Commit:
+def settle(batch: RemoteBatch, counts: Counts) -> Commit:
     """Captures the price of what succeeded, gives the rest back, and tells the customer. Nothing of it lands while an
     item may still succeed. What nobody will ever run is failed with it, and can be retried."""
-    counts, lost = without_lost(counts)
+    counts, lost = lost_as_failed(counts)
     captured = min(batch.price_of(counts.in_round[ItemState.COMPLETED]), batch.frozen)
     released = batch.frozen - captured
     state = _final(batch, counts)
@@ -123,42 +195,28 @@ def settled(batch: RemoteBatch, counts: Counts) -> Commit:
         settled="now",
     )
     after = {"state": state, "round": batch.round, "captured": captured, "released": released}
-    return Commit(
-        enqueues=[
-            notice(
-                batch,
-                state,
-                counts.states,
-                batch.captured + captured,
-                batch.released + released,
-                unknown=counts.unknown,
-            )
-        ],
-        postings=() if money is None else money.postings,
-        rows=[
-            moved,
-            *lost_items(batch, lost),
-            ended(batch, counts),
-            counted(batch),
-            *(() if money is None else money.rows),
-        ],
-        audits=[_said(batch, "BATCH_SETTLED", after={**after, "lost": lost} if lost else after)],
+    sums = (batch.captured + captured, batch.released + released)
+    commit = Commit(
+        enqueues=[notice(batch, state, counts.states, *sums, unknown=counts.unknown)],
+        rows=[moved, *lost_items(batch, lost), all_ended(batch, counts), item_counts(batch)],
+        audits=[_audit(batch, "BATCH_SETTLED", after={**after, "lost": lost} if lost else after)],
     )
+    return _with_money(commit, money)
 
 
-def resumed(batch: RemoteBatch) -> Commit:
+def resume(batch: RemoteBatch) -> Commit:
     """Brings the next step of a batch whose own task for it is gone."""
-    step = phase_task(DISPATCH if batch.state is BatchState.QUEUED else SETTLE, batch)
+    step = next_step(DISPATCH if batch.state is BatchState.QUEUED else SETTLE, batch)
     after = {"round": batch.round, "kind": step.kind, "frozen": batch.frozen}
     why = "the task of its next step was gone"
     return Commit(
         enqueues=[step],
         rows=[batch.moved(step_task=str(step.id))],
-        audits=[_said(batch, "BATCH_RESUMED", why, after=after)],
+        audits=[_audit(batch, "BATCH_RESUMED", why, after=after)],
     )
 
 
-def released(batch: RemoteBatch, items: int) -> Commit:
+def release(batch: RemoteBatch, items: int) -> Commit:
     """Gives back the price of cancelled items whose turn never came, before the others have ended."""
     back = min(batch.price_of(items), batch.frozen)
     money = None
@@ -167,20 +225,20 @@ def released(batch: RemoteBatch, items: int) -> Commit:
         money = movements.settle(batch.account, batch.reference, key, released=back)
     place = {"batch": str(batch.id), "round": batch.round}
     moved = batch.moved(frozen=batch.frozen - back, released=batch.released + back)
-    return Commit(
-        postings=() if money is None else money.postings,
-        rows=[moved, Rows(FEATURE, "items_released", (place,)), *(() if money is None else money.rows)],
-        audits=[_said(batch, "BATCH_RELEASED", after={"items": items, "released": back})],
+    commit = Commit(
+        rows=[moved, Rows(FEATURE, "items_released", (place,))],
+        audits=[_audit(batch, "BATCH_RELEASED", after={"items": items, "released": back})],
     )
+    return _with_money(commit, money)
 
 
-def cancelled(batch: RemoteBatch, who: str, reason: str | None, counts: Counts) -> Commit:
+def cancel(batch: RemoteBatch, who: str, reason: str | None, counts: Counts) -> Commit:
     """Cancels what was not started. A batch that runs is settled when the others have ended."""
     audit = Audit(who, "BATCH_CANCEL", reason, target=batch.reference, scope=batch.scope)
-    rest = unstarted(batch, {"state": ItemState.CANCELLED})
+    rest = unstarted_items(batch, {"state": ItemState.CANCELLED})
     if batch.state is BatchState.PROCESSING:
         moved = batch.moved(reason=reason, cancelled="now", cancelled_by=who)
-        return Commit(enqueues=[phase_task(RELEASE, batch)], rows=[moved, rest], audits=[audit])
+        return Commit(enqueues=[next_step(RELEASE, batch)], rows=[moved, rest], audits=[audit])
     back = batch.released + batch.frozen
     money = None
     if batch.account and batch.frozen:
@@ -200,28 +258,23 @@ def cancelled(batch: RemoteBatch, who: str, reason: str | None, counts: Counts) 
         ItemState.PENDING: 0,
         ItemState.CANCELLED: counts.states[ItemState.CANCELLED] + waited,
     }
-    told = notice(batch, BatchState.CANCELLED, states, batch.captured, back, reason, unknown=counts.unknown)
-    return Commit(
-        enqueues=[told],
-        postings=() if money is None else money.postings,
-        rows=[moved, rest, counted(batch), *(() if money is None else money.rows)],
-        audits=[audit],
-    )
+    event = notice(batch, BatchState.CANCELLED, states, batch.captured, back, reason, unknown=counts.unknown)
+    return _with_money(Commit(enqueues=[event], rows=[moved, rest, item_counts(batch)], audits=[audit]), money)
 
 
-def retried(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_away: Commit) -> Commit:
+def retry(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_away: Commit) -> Commit:
     """Puts so many failed items of a settled batch into a new round, and freezes their price: with too little nothing
     of it lands, nor where a provider's word about one of them has come meanwhile. What failed in the last round is put
     away with it."""
     round = batch.round + 1
-    dispatch = phase_task(DISPATCH, batch, round)
-    money = charged(replace(batch, round=round, in_round=failed))
+    step = next_step(DISPATCH, batch, round)
+    money = freeze_price(replace(batch, round=round, in_round=failed))
     moved = batch.moved(
         state=BatchState.QUEUED,
         reason=None,
         round=round,
         in_round=failed,
-        step_task=str(dispatch.id),
+        step_task=str(step.id),
         frozen=0 if money is None else batch.price_of(failed),
         dispatched="no",
         settled="no",
@@ -238,29 +291,20 @@ def retried(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_a
         scope=batch.scope,
         after={"round": round, "items": failed, "frozen": 0 if money is None else batch.price_of(failed)},
     )
-    return replace(
-        put_away,
-        enqueues=[dispatch],
-        postings=() if money is None else money.postings,
-        rows=[moved, *again, *(() if money is None else money.rows)],
-        audits=[audit, *put_away.audits],
-    )
+    commit = replace(put_away, enqueues=[step], rows=[moved, *again], audits=[audit, *put_away.audits])
+    return _with_money(commit, money)
 
 
-def charged_late(
-    batch: RemoteBatch, items: Sequence[Mapping[str, Any]], who: str, reason: str, counts: Counts
-) -> Commit:
+def charge(batch: RemoteBatch, items: Sequence[Mapping[str, Any]], who: str, reason: str, counts: Counts) -> Commit:
     """Charges for items of a settled batch that ended here, and whose jobs ran all the same: from now on they are
     completed, in a round of their own, whose price is frozen and captured at once. The customer is told. With too
     little nothing of it lands, nor where one of them was paid for meanwhile."""
     now = replace(batch, round=batch.round + 1, in_round=len(items))
     amount = batch.price_of(len(items))
-    money: tuple[movements.Movement, ...] = ()
+    frozen = captured = None
     if batch.account and amount:
-        money = (
-            movements.freeze(batch.account, amount, now.reference, now.charge, reason=reason),
-            movements.settle(batch.account, now.reference, now.charge, captured=amount, reason=reason),
-        )
+        frozen = movements.freeze(batch.account, amount, now.reference, now.charge, reason=reason)
+        captured = movements.settle(batch.account, now.reference, now.charge, captured=amount, reason=reason)
     states = dict(counts.states)
     for item in items:
         states[ItemState(item["state"])] -= 1
@@ -279,25 +323,20 @@ def charged_late(
     )
     after = {"round": now.round, "items": [item["n"] for item in items], "captured": amount}
     audit = Audit(who, "BATCH_CHARGE", reason, target=batch.reference, scope=batch.scope, after=after)
-    return Commit(
+    why = f"its job ran all the same: charged in round {now.round} of batch {batch.id}"
+    commit = Commit(
         enqueues=[notice(now, state, states, batch.captured + amount, batch.released, unknown=counts.unknown)],
         transitions=[
-            _put_away(item["task"], batch, who) for item in items if item["state"] == ItemState.FAILED and item["task"]
+            forget_task(item["task"], why, who) for item in items if item["state"] == ItemState.FAILED and item["task"]
         ],
-        postings=[posting for one in money for posting in one.postings],
-        rows=[
-            moved,
-            Rows(FEATURE, "items_charged", places),
-            counted(batch),
-            *(rows for one in money for rows in one.rows),
-        ],
+        rows=[moved, Rows(FEATURE, "items_charged", places), item_counts(batch)],
         audits=[audit],
     )
+    return _with_money(commit, frozen, captured)
 
 
-def _put_away(task: object, batch: RemoteBatch, who: str) -> Transition:
-    """Returns what takes the task of an item that is completed after all from those that are failed."""
-    why = f"its job ran all the same: charged in round {batch.round + 1} of batch {batch.id}"
+def forget_task(task: object, why: str, who: str = WORKER) -> Transition:
+    """Returns what takes the task of an item that has not failed after all from those that are failed."""
     return Transition(
         UUID(str(task)),
         Event.CANCEL,
@@ -310,11 +349,18 @@ def _put_away(task: object, batch: RemoteBatch, who: str) -> Transition:
     )
 
 
+def _with_money(commit: Commit, *money: movements.Movement | None) -> Commit:
+    """Returns a Commit that moves this money, too; None is none."""
+    moved = [one for one in money if one is not None]
+    postings = [posting for one in moved for posting in one.postings]
+    return replace(commit, postings=postings, rows=[*commit.rows, *(rows for one in moved for rows in one.rows)])
+
+
 def _final(batch: RemoteBatch, counts: Counts) -> BatchState:
     if batch.cancelled_at is not None:
         return BatchState.CANCELLED
     return BatchState.COMPLETED if counts.states[ItemState.COMPLETED] else BatchState.FAILED
 
 
-def _said(batch: RemoteBatch, action: str, reason: str | None = None, after: Any = None) -> Audit:
+def _audit(batch: RemoteBatch, action: str, reason: str | None = None, after: Any = None) -> Audit:
     return Audit(WORKER, action, reason, target=batch.reference, scope=batch.scope, after=after)

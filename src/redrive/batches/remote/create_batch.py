@@ -15,8 +15,8 @@ from uuid import UUID
 
 from redrive.batches.batch import FEATURE, BadItem, BatchConflict
 from redrive.batches.remote.commits import step_task
+from redrive.batches.remote.kinds import DISPATCH
 from redrive.batches.remote.model import RemoteBatch, find_remote, remote_of
-from redrive.batches.remote.names import DISPATCH
 from redrive.errors import InvalidInput, RedriveError
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE
-from redrive.batches.remote.names import PLACES, WAITED
+from redrive.batches.remote.kinds import PLACES, WAITED
 from redrive.errors import ChangedMeanwhile
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event, Transition

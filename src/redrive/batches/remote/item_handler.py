@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,11 +13,9 @@ from urllib.parse import quote
 from redrive.batches.batch import FEATURE, BatchState, ItemState
 from redrive.batches.remote import polling_policy
 from redrive.batches.remote.in_flight import Start, take_places
-from redrive.batches.remote.item_memo import ItemMemo
-from redrive.batches.remote.lanes import BATCH_CANCELLED, BATCH_SETTLED
-from redrive.batches.remote.names import CALLBACK_PATH, item_kind
+from redrive.batches.remote.item_task import BATCH_CANCELLED, BATCH_SETTLED, ItemMemo
+from redrive.batches.remote.kinds import CALLBACK_PATH, item_kind
 from redrive.batches.remote.passes import Pass, Passes
-from redrive.batches.remote.uncertain_starts import may_have_started
 from redrive.batches.settings import BatchSettings
 from redrive.kernel.outcome import Cancel, Retry, StopReason
 from redrive.kernel.payload import decode
@@ -30,7 +29,35 @@ if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
     from redrive.remote import RemoteProvider
 
+REFUSED_FOR_NOW = (429, 503)  # the provider answers that it did not take the request
+# What clients raise when there was no connection over which a request could have gone; by name, so that none of them
+# has to be installed.
+UNCONNECTED = frozenset(
+    {
+        "ConnectError",
+        "ConnectTimeout",
+        "PoolTimeout",
+        "ClientConnectorError",
+        "NewConnectionError",
+        "ConnectTimeoutError",
+    }
+)
+MOST_CAUSES = 10
 PAYLOAD_ERASED = "its payload was erased"
+
+
+def may_have_started(error: ProviderError) -> bool:
+    """Returns whether a start that failed so may have reached the provider all the same."""
+    if error.status_code in REFUSED_FOR_NOW:
+        return False
+    found: BaseException | None = error
+    for _ in range(MOST_CAUSES):
+        if found is None:
+            break
+        if isinstance(found, ConnectionRefusedError | socket.gaierror) or type(found).__name__ in UNCONNECTED:
+            return False
+        found = found.__cause__ or found.__context__
+    return True
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,8 +83,8 @@ class Row:
     in_flight: bool  # it has a place
     start_key: str | None  # of a start that may have reached the provider
     bounded: bool  # its batch says how many of its jobs may run at once
-    in_lane: bool  # of a task of the version before, nobody knows its lane
-    may_step: bool  # no other item has stepped out of its lane either
+    in_chain: bool  # of a task of the version before, nobody knows its chain
+    may_step: bool  # no other item has stepped out of its chain either
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Row:
@@ -82,7 +109,7 @@ class Row:
             row["start_key"],
             row["max_in_flight"] is not None,
             bool(row["lanes"]) and not row["stepped"],
-            bool(row["lanes"]) and not row["stepped"] and _lane_is_free(row),
+            bool(row["lanes"]) and not row["stepped"] and _chain_is_free(row),
         )
 
     def key(self, retries: int) -> str:
@@ -97,8 +124,8 @@ class Row:
         )
 
 
-def _lane_is_free(row: Mapping[str, Any]) -> bool:
-    """Returns whether no other item has stepped out of this one's lane."""
+def _chain_is_free(row: Mapping[str, Any]) -> bool:
+    """Returns whether no other item has stepped out of this one's chain."""
     return all((other - row["ordinal"]) % row["lanes"] for other in json.loads(row["aside"] or "[]"))
 
 
@@ -215,7 +242,7 @@ class ItemHandler:
                 known or may_have_started(error),
                 not shut,
                 row.may_step,
-                row.in_lane and (task.id, task.token) in probes,
+                row.in_chain and (task.id, task.token) in probes,
             )
             if not row.wanted and not error.transient and not known:
                 item.answer(Cancel(BATCH_CANCELLED))

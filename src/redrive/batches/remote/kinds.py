@@ -1,103 +1,23 @@
-"""The kinds of remote batches: the steps of a batch, and items of each provider of the application. Every process
-declares them; what they do is imported when they run."""
+"""The kinds of remote batches with their queues, keys and bounds: the steps of a batch, and items of each provider."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
-
-from redrive.batches.remote.names import (
-    DISPATCH,
-    DISPATCH_QUEUE,
-    FEATURE,
-    ITEM_ATTEMPTS,
-    LATE,
-    QUEUE,
-    RECONCILE,
-    RELEASE,
-    SETTLE,
-    SETTLE_QUEUE,
-    STEP_ATTEMPTS,
-    item_kind,
-)
-from redrive.batches.settings import BatchSettings
-from redrive.handlers.bulk import Bulk
-from redrive.kernel.circuit import Circuit
-
-if TYPE_CHECKING:
-    from redrive.app import App
-    from redrive.batches.remote.item_handler import ItemHandler
-
-_HERE = "redrive.batches.remote"
-# Imported by a worker before it claims: what the steps, the duties of the feature, and items do.
-STEPS = (
-    *(
-        f"{_HERE}.{name}"
-        for name in ("step_handlers", "overdue_items", "ledger_activity", "missing_steps", "in_flight")
-    ),
-    "redrive.batches.open_batches",
-    "redrive.batches.doctor",
-)
-ITEMS = (f"{_HERE}.item_handler", f"{_HERE}.callbacks")
-
-CALLS_BESIDE = 3  # starts, cancels and something to spare: those of all items go out together
+DISPATCH, SETTLE, RELEASE, LATE = "BATCH_DISPATCH", "BATCH_SETTLE", "BATCH_RELEASE", "BATCH_LATE"
+RECONCILE = "BATCH_RECONCILE"
+DISPATCH_QUEUE, QUEUE, SETTLE_QUEUE = "batches-dispatch", "batches", "batches-settle"
+TOO_LONG = "BATCH_MAX_ITEM_SECONDS"  # the code of what takes too long
+CALLBACK_PATH = "api/batches/callback"
+# A document that is there once an item has waited for a place: before, nobody has to look for such items.
+PLACES, WAITED = "batch_places", "waited"
+STEP_ATTEMPTS = 25  # none of the steps depends on anybody but the store
+ITEM_ATTEMPTS = 100_000  # what bounds an item is time, and the provider: a job that runs is not given up for our errors
+ITEM_KIND = "BATCH_ITEM_"
+ITEM_KEY, LATE_KEY = "redrive:batch:", "redrive:batch-late:"
+RESERVED_KINDS = (DISPATCH, SETTLE, RELEASE, LATE, RECONCILE, ITEM_KIND, "BATCHES_ENDED")
+# Workers in a row that may die of a step; an item is bounded by BATCH_MAX_ITEM_SECONDS.
+MAX_DEATHS = {**dict.fromkeys((DISPATCH, SETTLE, RELEASE, LATE, RECONCILE), STEP_ATTEMPTS), ITEM_KIND: None}
 
 
-def declare(app: App) -> None:
-    """Registers the steps, in sizes that the settings say."""
-    own = app.settings.of(BatchSettings)
-    for kind, queue, size in (
-        (DISPATCH, DISPATCH_QUEUE, own.max_claim),
-        (SETTLE, SETTLE_QUEUE, own.max_settle),
-        (RELEASE, SETTLE_QUEUE, own.max_settle),
-        (LATE, SETTLE_QUEUE, own.max_settle),
-        (RECONCILE, SETTLE_QUEUE, 1),
-    ):
-        options = {
-            "queue": queue,
-            "bulk": size,
-            "max_attempts": STEP_ATTEMPTS,
-            "public": ("batch", "round"),
-            "preload": STEPS,
-        }
-        app.register_for(FEATURE, kind, _step(app, kind), options)
-
-
-def declare_provider(app: App, provider: str) -> None:
-    """Registers the kind of items of a provider."""
-    size = app.settings.of(BatchSettings).max_poll
-    known = app.settings.providers.get(provider)
-    call = app.settings.provider_call_seconds if known is None else known.timeout
-    options = {
-        "queue": QUEUE,
-        "timeout": CALLS_BESIDE * call + size * call,  # polls may go out one by one, each with a limit of its own
-        "bulk": size,
-        "max_attempts": ITEM_ATTEMPTS,
-        "public": ("batch", "round", "ordinal"),
-        "circuit": Circuit(name=provider),
-        "preload": ITEMS,
-    }
-    app.register_for(FEATURE, item_kind(provider), _items(app, provider), options)
-
-
-def _step(app: App, kind: str) -> Callable[[Bulk], Awaitable[None]]:
-    async def step(bulk: Bulk) -> None:
-        from redrive.batches.remote.step_handlers import StepHandlers
-
-        steps = app.of(StepHandlers)
-        await steps.of(kind)(bulk)
-
-    return step
-
-
-def _items(app: App, provider: str) -> Callable[[Bulk], Awaitable[None]]:
-    made: list[ItemHandler] = []
-
-    async def items(bulk: Bulk) -> None:
-        if not made:
-            from redrive.batches.remote.item_handler import ItemHandler
-
-            made.append(ItemHandler(app, provider))
-        await made[0].run(bulk)
-
-    return items
+def item_kind(provider: str) -> str:
+    """Returns the kind of items of a provider: each has its own, so that one that is down holds up no other."""
+    return f"{ITEM_KIND}{provider.upper()}"

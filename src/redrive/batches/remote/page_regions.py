@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redrive.batches.batch import ItemState
-from redrive.batches.remote.history import History
-from redrive.batches.remote.reads import Progress
+from redrive.batches.remote.reads import History, Progress
 from redrive.batches.remote.service import RemoteBatchService
 from redrive.batches.remote.wait_reasons import ORDINARY
 from redrive.console.live import Sample

@@ -5,11 +5,10 @@ from __future__ import annotations
 from fastapi import Response
 
 from redrive.batches.batch import ItemState
-from redrive.batches.remote.approved_actions import CANCEL, RETRY_FAILED, ApprovedBatches
 from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.page_regions import ROWS, shown
 from redrive.batches.remote.reads import Progress
-from redrive.batches.remote.service import MOST_CHARGED, RemoteBatchService
+from redrive.batches.remote.service import CANCEL, MOST_CHARGED, RETRY_FAILED, ApprovedBatches, RemoteBatchService
 from redrive.console.filters import refuse_unknown
 from redrive.errors import InvalidInput
 from redrive.feature import Operator, Task

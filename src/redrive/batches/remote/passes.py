@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE
-from redrive.batches.remote.names import DISPATCH_QUEUE, QUEUE, SETTLE_QUEUE
+from redrive.batches.remote.kinds import DISPATCH_QUEUE, QUEUE, SETTLE_QUEUE
 from redrive.batches.settings import BatchSettings
 from redrive.kernel.task import State
 from redrive.settings import Options

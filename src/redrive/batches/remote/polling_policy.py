@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from redrive.batches.remote.item_memo import ItemMemo
-from redrive.batches.remote.job_result import kept_result
-from redrive.batches.remote.lanes import BY_PROVIDER
-from redrive.batches.remote.names import TOO_LONG
-from redrive.errors import InvalidInput
+from redrive.batches.remote.item_task import BY_PROVIDER, ItemMemo
+from redrive.batches.remote.kinds import TOO_LONG
+from redrive.errors import InvalidInput, PayloadInvalid
 from redrive.kernel.circuit import DOWN_REASONS, DOWN_TYPES
 from redrive.kernel.classify import FailureType
 from redrive.kernel.outcome import Cancel, Fail, Snooze
+from redrive.kernel.payload import encode
 from redrive.kernel.retry_after import parse_retry_after
 from redrive.kernel.task import check_name
+from redrive.kernel.wording import clean
 from redrive.remote import JobFailure, JobState, ProviderError, Status
 
+NOT_STORED = "RESULT_NOT_STORED"
 ALL_DONE = 100.0
 FEW, SOME = 1, 3  # polls after which the next waits longer
 MOST_BACKOFF = 300.0
@@ -25,8 +26,38 @@ MOST_WORDS = 500
 JOB_FAILED, JOB_SHARED = "PROVIDER_JOB_FAILED", "PROVIDER_JOB_SHARED"
 START_REFUSED, START_FAILED = "PROVIDER_START_REFUSED", "PROVIDER_START_FAILED"
 BUSY = 429  # the provider wants to be left alone for a while: that says nothing about an item
-STUCK = 2  # starts of an item that failed, after which its lane goes on without it
+STUCK = 2  # starts of an item that failed, after which its chain goes on without it
 UNKNOWN = ItemMemo(unknown=True).state()
+
+
+def kept_result(job: str, result: Any) -> Any:
+    """Returns a result as it can be kept, characters that no store holds written out; else a failure that says where
+    the result is."""
+    try:
+        encode(result, "its result")
+        return result
+    except PayloadInvalid:
+        pass
+    try:
+        cleaned = _cleaned(result)
+        encode(cleaned, "its result")
+        return cleaned
+    except PayloadInvalid as error:
+        told = error.message
+    except RecursionError:
+        told = "its result is nested too deep"
+    message = f"job {job} succeeded, and is not charged: {told}. The provider has it"
+    return Fail(NOT_STORED, message)
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(one) for one in value]
+    return value
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,7 +87,7 @@ class Seen:
     age: float = 0.0  # seconds since its start
     asked: bool = False  # its end was asked for
     called: bool = False  # its provider has said that it has ended
-    new: bool = False  # its job is of an earlier start: with this look the next item of its lane may come
+    new: bool = False  # its job is of an earlier start: with this look the next item of its chain may come
     now: float = 0.0  # by the store's clock
     since: float | None = None  # when the first of the looks failed that have failed since the last good one
 
@@ -71,8 +102,8 @@ class FailedStart:
     age: float = 0.0  # seconds since its turn came
     unsure: bool = False  # this start, or an earlier one, may have come about
     up: bool = True  # its provider's circuit is closed: others are started
-    may_step: bool = False  # no other item has stepped out of its lane
-    probe: bool = False  # it was the probe of its provider's open circuit, and is in its lane
+    may_step: bool = False  # no other item has stepped out of its chain
+    probe: bool = False  # it was the probe of its provider's open circuit, and is in its chain
 
     @property
     def counts(self) -> bool:
@@ -85,7 +116,7 @@ class FailedStart:
 
     @property
     def steps(self) -> bool:
-        """Whether its lane goes on without it: it fails again and again, or nobody else may be there to be the next
+        """Whether its chain goes on without it: it fails again and again, or nobody else may be there to be the next
         probe."""
         return self.probe or (self.counts and self.tries >= STUCK and self.may_step)
 
@@ -130,7 +161,7 @@ def interrupted(memo: ItemMemo) -> Snooze:
 
 def start_again(failed: FailedStart, policy: PollingPolicy) -> Snooze:
     """Returns what follows from a start that failed, where the same call may succeed later: it is repeated with the
-    same key, and uses up no attempt. One that fails again and again steps out of its lane."""
+    same key, and uses up no attempt. One that fails again and again steps out of its chain."""
     error = failed.error
     wait = _wish(error) or min(max(policy.first, 1.0) * 2.0 ** min(failed.memo.tries, 10), MOST_BACKOFF)
     of = f" (attempt {failed.tries} of {policy.max_starts})" if failed.tries else ""

@@ -1,4 +1,4 @@
-"""Remote batches as everybody with a role may look at them: lists, one batch, its progress, its items."""
+"""Remote batches as everybody with a role may look at them: lists, one batch, its progress and its pace, its items."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import builtins
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import BATCH, ENDED_ITEMS, FEATURE, Batch, BatchUnknown, ItemState, without_words
-from redrive.batches.remote import history
+from redrive.batches.batch import BATCH, ENDED_ITEMS, FEATURE, STRETCHES, Batch, BatchUnknown, ItemState, without_words
 from redrive.batches.remote.model import (
     NOTHING_TO_RETRY,
     BatchItem,
@@ -27,13 +27,54 @@ from redrive.batches.remote.model import (
 from redrive.batches.remote.wait_reasons import remote_waits_for
 from redrive.feature import InvalidInput, Role, Service
 from redrive.kernel.classify import FailureType
+from redrive.kernel.ports.store import Store
 from redrive.kernel.task import check_int
 from redrive.ledger.settings import LedgerSettings
 from redrive.ops.inspect import parse_id
 from redrive.ops.why import Reason
 from redrive.webhooks.documents import origin
 
+LATELY = 5  # stretches: the last sixth of its time says how fast it is now
+SHORTEST_S = 30.0  # of a round: before that there is no pace
 MOST_ITEMS = 1001  # a page of 1,000, and one more that says whether it goes on
+
+
+@dataclass(slots=True, frozen=True)
+class History:
+    """Items that ended in each of thirty equal stretches of a round; ``failed`` by type."""
+
+    seconds: float  # of all stretches
+    completed: list[int]
+    failed: Mapping[str, list[int]]
+
+    @property
+    def per_second(self) -> float:
+        """Returns how many items have ended in a second, lately."""
+        ended = [self.completed, *self.failed.values()]
+        return sum(sum(one[-LATELY:]) for one in ended) / (self.seconds * LATELY / STRETCHES)
+
+    def seconds_left(self, items: int) -> float | None:
+        """Returns how long so many items take at this pace; None where it is too early to say, or nothing ends."""
+        pace = self.per_second if self.seconds >= SHORTEST_S else 0.0
+        return items / pace if pace else None
+
+
+async def item_history(store: Store, batch: RemoteBatch, now: datetime) -> History | None:
+    """Returns the history of the last round of a batch; None while it has not begun."""
+    if batch.dispatched_at is None:
+        return None
+    since = batch.dispatched_at.timestamp()
+    seconds = max((batch.settled_at or now).timestamp() - since, 1.0)
+    rows = await store.sql.feature_rows(FEATURE, "remote_ended", str(batch.id), since, seconds / STRETCHES)
+    completed, failed = [0] * STRETCHES, dict[str, list[int]]()
+    for row in rows:
+        counted = failed.setdefault(row["failure_type"] or "unknown", [0] * STRETCHES) if _is_failed(row) else completed
+        counted[min(max(int(row["stretch"]), 0), STRETCHES - 1)] += row["n"]
+    return History(seconds, completed, failed)
+
+
+def _is_failed(row: Mapping[str, Any]) -> bool:
+    return bool(row["state"] == ItemState.FAILED)
 
 
 @dataclass(slots=True, frozen=True)
@@ -137,10 +178,10 @@ class RemoteBatchReads(Service):
         words = self._session.caller.role >= Role.OPERATOR
         return await remote_waits_for(self._store, await self.show(batch), words=words)
 
-    async def history(self, batch: RemoteBatch) -> history.History | None:
+    async def history(self, batch: RemoteBatch) -> History | None:
         """Returns how the items of its last round ended over time; None while that has not begun."""
         self._session.may(Role.VIEWER)
-        return await history.look(self._store, batch, await self._store.now())
+        return await item_history(self._store, batch, await self._store.now())
 
     async def item_of_task(self, task: UUID) -> BatchItem | None:
         """Returns the item that a task is for, without what is personal; None where it has another task since."""

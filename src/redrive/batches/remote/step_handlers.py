@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.batches.batch import FEATURE, BatchState, BatchUnknown
 from redrive.batches.remote import commits
-from redrive.batches.remote.last_look import last_look
-from redrive.batches.remote.late_results import look_at_late
+from redrive.batches.remote.kinds import DISPATCH, LATE, RECONCILE, RELEASE, SETTLE
 from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
-from redrive.batches.remote.names import DISPATCH, LATE, RECONCILE, RELEASE, SETTLE
-from redrive.batches.remote.overdue_items import cancel_unwanted
 from redrive.batches.remote.passes import Passes
-from redrive.batches.remote.reconcile import reconcile_page
+from redrive.batches.remote.reconcile import last_look, look_at_late_job, reconcile_page
+from redrive.batches.remote.upkeep import cancel_unwanted
 from redrive.batches.settings import BatchSettings
 from redrive.errors import ChangedMeanwhile, InvalidInput, RedriveError
 from redrive.kernel.outcome import Snooze
@@ -67,7 +65,7 @@ class StepHandlers:
         for item in bulk:
             try:
                 store = await self._app.at(item.context.connection).store()
-                item.answer(await look_at_late(self._app, store, item.payload))
+                item.answer(await look_at_late_job(self._app, store, item.payload))
             except Exception as error:
                 item.answer(error)
 
@@ -103,13 +101,13 @@ class StepHandlers:
         short = await self._too_little(store, batch)
         if short is None:
             try:
-                await store.apply(commits.dispatched(batch, self._settings.max_start))
+                await store.apply(commits.dispatch(batch, self._settings.max_start))
                 return {"state": BatchState.PROCESSING}
             except InvalidInput:  # perhaps somebody else spent it in between
                 short = await self._too_little(store, batch)
                 if short is None:
                     raise
-        await store.apply(commits.unaffordable(batch, short))
+        await store.apply(commits.fail_unpaid(batch, short))
         return {"state": BatchState.FAILED}
 
     async def _too_little(self, store: Store, batch: RemoteBatch) -> int | None:
@@ -132,7 +130,7 @@ class StepHandlers:
             if waits is not None:
                 return waits
         counts = await count_items(store, batch)
-        await store.apply(commits.settled(batch, counts))
+        await store.apply(commits.settle(batch, counts))
         return {state.value: n for state, n in counts.states.items()}
 
     async def _release(self, store: Store, batch: RemoteBatch, context: Context) -> dict[str, Any]:
@@ -140,7 +138,7 @@ class StepHandlers:
         await cancel_unwanted(store, lambda: False, batch.id)
         counts = await count_items(store, batch)
         if counts.unreleased:
-            await store.apply(commits.released(batch, counts.unreleased))
+            await store.apply(commits.release(batch, counts.unreleased))
         return {"released": counts.unreleased}
 
 

@@ -1,27 +1,43 @@
-"""Says what keeps a remote batch from going on."""
+"""Says what keeps a batch from going on: a pause, an open circuit, no worker; at a provider its money, and each of its
+items."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redrive.batches.batch import FEATURE, BatchState
 from redrive.batches.remote.in_flight import in_flight
-from redrive.batches.remote.last_look import last_look_until
+from redrive.batches.remote.kinds import DISPATCH, RELEASE, SETTLE, item_kind
 from redrive.batches.remote.model import RemoteBatch
-from redrive.batches.remote.names import DISPATCH, RELEASE, SETTLE, item_kind
-from redrive.batches.wait_reasons import WAITING, reasons_of
-from redrive.feature import Store
+from redrive.batches.remote.reconcile import last_look_until
+from redrive.feature import State, Store, Task
 from redrive.kernel.ports.reads import get_task
 from redrive.kernel.reads import Query
 from redrive.ledger.accounts import available
-from redrive.ops.why import Reason
+from redrive.ops.why import Reason, why
 
+# Reasons that time alone does not cure. What waits for its turn, its next poll or a limit is on its way.
+LASTING = ("paused", "circuit", "no_worker", "unknown_feature", "handed_back", "unhandled")
+WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
+LOOKED_AT = 50  # waiting tasks; those of one kind and queue wait for the same
 MONEY = "money"  # the code of the reason that the account has too little
 START, UNSEEN, IN_FLIGHT, TURN, JOB = "start", "poll", "in_flight", "turn", "job"
 LAST_LOOK = "last_look"
 ORDINARY = (TURN, JOB)  # what time alone cures
+
+
+async def tasks_wait_for(store: Store, join: object) -> list[Reason]:
+    """Returns what the waiting tasks of a join wait for, by the latest of them."""
+    return await reasons_of(store, await store.find(Query(WAITING, join=str(join), limit=LOOKED_AT, documents=0)))
+
+
+async def reasons_of(store: Store, tasks: Sequence[Task]) -> list[Reason]:
+    """Returns the lasting reasons of these tasks, each once."""
+    alike = {(task.kind, task.queue, task.group): task for task in tasks}
+    found = [reason for task in alike.values() for reason in await why(store, task) if reason.code in LASTING]
+    return list({reason.text: reason for reason in found}.values())
 
 
 async def remote_waits_for(store: Store, batch: RemoteBatch, *, words: bool) -> list[Reason]:

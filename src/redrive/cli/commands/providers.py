@@ -16,8 +16,8 @@ from redrive.cli.support.options import AppName, Json
 from redrive.errors import ConfigError, InvalidInput, Unavailable
 from redrive.ids import new_id
 from redrive.remote import ProviderError, Status
-from redrive.remote.errors import NONSENSE
-from redrive.remote.trying import tried
+from redrive.remote.checked import try_job
+from redrive.remote.provider import NONSENSE
 
 HELP = "Providers of remote jobs: list them, try one out."
 providers_cli = typer.Typer(help=HELP, invoke_without_command=True)
@@ -94,7 +94,7 @@ async def _try(known: App, name: str, payload: Any, key: str, wait: float, json:
     job, last = None, None
     try:
         async with asyncio.timeout(wait):
-            async for job, status in tried(provider, payload, key):
+            async for job, status in try_job(provider, payload, key):
                 last = status or last
                 if not json:
                     _say(job, status)

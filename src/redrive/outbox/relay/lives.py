@@ -4,8 +4,7 @@ Who publishes "create" begins a life (a trigger of the store's, see the migratio
 knows: what it has now is alive. A life is begun here only if nothing was published for its key since it was looked up.
 
 Who erases a scope erases the lives of that key. What indexes have of it stays as new as it was, so its life goes on
-under a digest of the key: events that are published later count from its base, which the relay adds to theirs.
-"""
+under a digest of the key: events that are published later count from its base, which the relay adds to theirs."""
 
 from __future__ import annotations
 
@@ -20,7 +19,6 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.erase import digest_of
 from redrive.kernel.reactions import Rows
 from redrive.outbox.event import MOST_VERSION, Event, Op
-from redrive.outbox.relay.tombstones import buried
 from redrive.outbox.sink import Remembering, Sink
 from redrive.outbox.source import Range, Record, Source
 
@@ -33,6 +31,26 @@ ERASED = "erased "
 ERASED_KEYS: Range = (ERASED, "erased!")
 MOST_BASE = MOST_VERSION // 2  # there is no room for another life behind this
 TRIES = 3  # a key for which somebody publishes all the time is left to those events
+
+
+async def bury(store: Store, projection: str, events: Sequence[Event]) -> None:
+    """Notes what is about to be deleted: before the sink is told, so that nothing comes in between."""
+    rows = tuple(
+        {"projection": projection, "key": digest_of(event.key), "version": event.order}
+        for event in events
+        if event.op is Op.DELETE
+    )
+    if rows:
+        await store.apply(Commit(rows=[Rows("outbox", "bury", rows)]))
+
+
+async def buried(store: Store, projection: str, keys: Sequence[str]) -> Mapping[str, int]:
+    """Returns the orders at which those of these documents were deleted that were, by key."""
+    digests = {digest_of(key): key for key in keys}
+    if not digests:
+        return {}
+    rows = await store.sql.feature_rows("outbox", "buried", projection, json.dumps([*digests]))
+    return {digests[row["key_digest"]]: int(row["version"]) for row in rows}
 
 
 @dataclass(slots=True, frozen=True)

@@ -1,4 +1,8 @@
-"""The relay: projects many events to a sink in one call, and gives each its own outcome."""
+"""The relay: projects many events to a sink in one call, and gives each its own outcome.
+
+Sinks that keep versions of deleted documents are pruned between two requests by whoever writes to them: the file of a
+full-text sink may be one that no other worker can reach. Those that forget deletions have tombstones in the store,
+which its own upkeep prunes."""
 
 from __future__ import annotations
 
@@ -15,10 +19,11 @@ from uuid import UUID
 from redrive.kernel.outcome import Completed
 from redrive.kernel.payload import encode
 from redrive.outbox.event import Event, Op, UnfitEvent, event_of
-from redrive.outbox.relay.sink_backoff import SinkBackoff
-from redrive.outbox.relay.sink_errors import EventRefused, SinkFailed
+from redrive.outbox.projection import RequestSize
+from redrive.outbox.relay.policy import EventRefused, SinkBackoff, SinkFailed
 from redrive.outbox.relay.sink_writer import SinkWriter, Target, TurnedAway
-from redrive.outbox.request_size import RequestSize
+from redrive.outbox.settings import DAY_S
+from redrive.outbox.sink import Pruned, Sink
 from redrive.outbox.verdict import DETERMINISTIC, Done, Failed, Superseded, Verdict
 
 if TYPE_CHECKING:
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("redrive.outbox")
 LOOK_EVERY_S = 0.2  # whether the worker stops
 Resolve = Callable[["Store", Sequence[Event]], Awaitable[Sequence[Event]]]
+EVERY_S = 600.0
+AT_ONCE = 1_000  # so that no request waits for long
 
 
 class Relay:
@@ -137,3 +144,26 @@ def _answer(bulk: Bulk, outcomes: Mapping[UUID, Any]) -> None:
             item.answer(outcome)
     if common is not None:
         raise common
+
+
+class SinkPruner:
+    """Prunes the sink of one projection every ten minutes while it is written to, in pieces."""
+
+    def __init__(self, name: str, keep_days: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._keep_s = keep_days * DAY_S
+        self._clock = clock
+        self._next = 0.0
+
+    async def before_request(self, sink: Sink) -> None:
+        """Prunes a piece if it is time. What goes wrong is tried again later: events go on all the same."""
+        now = self._clock()
+        if now < self._next or not isinstance(sink, Pruned):
+            return
+        self._next = now + EVERY_S
+        try:
+            if await sink.prune(self._keep_s, AT_ONCE) >= AT_ONCE:
+                self._next = now  # there may be more: before the next request
+        except Exception as error:
+            text = "%s: versions of deleted documents could not be pruned: %r"
+            logger.warning(text, self._name, error, extra={"event": "outbox.prune_failed", "projection": self._name})

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from redrive.outbox.event import Event, Op
-from redrive.outbox.relay.coalesce import Entity, by_entity, worst
-from redrive.outbox.relay.sink_errors import is_of_the_sink
-from redrive.outbox.relay.tombstones import buried, bury
-from redrive.outbox.request_size import RequestSize
+from redrive.outbox.projection import RequestSize
+from redrive.outbox.relay.lives import buried, bury
+from redrive.outbox.relay.policy import Entity, by_entity, is_of_the_sink, worst
 from redrive.outbox.sink import Sink, TooLarge
 from redrive.outbox.verdict import Done, Failed, Retry, Superseded, Verdict
 

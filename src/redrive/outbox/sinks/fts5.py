@@ -1,28 +1,244 @@
 """SQLite FTS5: full text in a file, the sink for which nothing has to be installed.
 
 Each document is a row with its version, and deleted ones stay as theirs: the newest version wins, whatever comes when.
-Several processes may write to one file.
-"""
+Several processes may write to one file."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import re
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from redrive.errors import ConfigError
-from redrive.outbox.digest import digests_of
-from redrive.outbox.event import Event
-from redrive.outbox.sink import Digest, Hit, Stored
-from redrive.outbox.sinks.fts5_file import Fts5File, transaction
-from redrive.outbox.sinks.fts5_indexes import Fts5Indexes, checked
-from redrive.outbox.sinks.text_words import Query, pairs_of, query_of
-from redrive.outbox.verdict import Verdict
+from redrive.files import create_private
+from redrive.outbox.event import Event, Op
+from redrive.outbox.sink import Digest, Hit, NoSuchIndex, Stored
+from redrive.outbox.sinks.text_words import Query, indexed_text, pairs_of, query_of
+from redrive.outbox.source import digests_of
+from redrive.outbox.verdict import Done, Superseded, Verdict
+from redrive.stores.sql import statements
 
+T = TypeVar("T")
+BUSY_S = 30.0
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # one, not one for each document
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
+FIRST = "live"
 PAGE = 1000
+
+
+class Fts5File:
+    """One file, opened at first use. ``prepare`` is called with each new connection."""
+
+    def __init__(self, path: str | Path, prepare: Callable[[sqlite3.Connection], None]) -> None:
+        self._path = str(path)
+        self._prepare = prepare
+        self._process = 0
+        self._connection: sqlite3.Connection | None = None
+        self._opened: tuple[int, int] | None = None  # which file the connection has open
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Returns what ``work`` returns, which is called in the thread with the connection."""
+        if self._thread is None or self._process != os.getpid():  # a forked process has a thread of its own
+            self._process, self._connection = os.getpid(), None
+            self._thread = ThreadPoolExecutor(1, "redrive-fts5")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(self._open()))
+
+    async def close(self) -> None:
+        """Closes the connection and ends the thread."""
+        thread, self._thread = self._thread, None
+        if thread is not None and self._process == os.getpid():
+            await asyncio.wrap_future(thread.submit(self._close))
+            thread.shutdown(wait=False)
+
+    def is_there(self) -> bool:
+        """Returns whether the file is there; refused where its folder is not."""
+        file = Path(self._path)
+        if not file.absolute().parent.is_dir():
+            raise ConfigError(f"there is no folder for {self._path}", hint="make it, or name another file")
+        return file.exists()
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is not None and self._opened != _identity(Path(self._path)):
+            self._close()  # it was removed or replaced: SQLite would go on with the old one, which nobody else sees
+        if self._connection is None:
+            create_private(Path(self._path))  # documents hold what payloads hold
+            self._opened = _identity(Path(self._path))
+            db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+            db.execute("pragma journal_mode = wal")
+            db.execute("pragma synchronous = normal")
+            self._prepare(db)
+            self._connection = db
+        return self._connection
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Returns what tells a file from another of the same name; None where there is none."""
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Makes what is done within one transaction, or a part of the one that there is."""
+    if db.in_transaction:
+        yield
+        return
+    db.execute("begin immediate")
+    try:
+        yield
+    except BaseException:
+        db.execute("rollback")
+        raise
+    db.execute("commit")
+
+
+def row_of(event: Event) -> tuple[str, int, int, str | None, str, str | None, int]:
+    """Returns key, version, whether it is deleted, routing, text, document and base."""
+    if event.op is Op.DELETE:
+        return event.key, event.version, 1, event.routing, "", None, event.base
+    document = _encode(event.payload)
+    words = indexed_text("\n".join(_texts(event.payload)))
+    return event.key, event.version, 0, event.routing, words, document, event.base
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yields the texts and numbers of a document: what it can be found by."""
+    if isinstance(value, dict):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
+    elif isinstance(value, str):
+        yield value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value)
+
+
+def checked(name: str) -> str:
+    """Returns the name of an index, if it can be one."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"a full-text index cannot be named {name!r}", hint="small letters, digits and _")
+    return name
+
+
+@cache
+def _sql(name: str, documents: str) -> str:
+    text = statements("redrive.outbox.sinks", "fts5.sql")[name]
+    return text.replace("{docs}", f"{documents}_docs").replace("{text}", f"{documents}_text")
+
+
+class Fts5Indexes:
+    """The indexes of one name: several sinks may share a file."""
+
+    def __init__(self, name: str) -> None:
+        self._name = checked(name)
+        self._made: set[str] = set()
+
+    def prepare(self, db: sqlite3.Connection) -> None:
+        """Makes the table that says which index is live. A new connection may be to a new file."""
+        self._made.clear()
+        db.execute(_sql("settings", ""))
+
+    def live(self, db: sqlite3.Connection) -> str:
+        """Returns the live index; the first one is made when somebody asks for it."""
+        row = db.execute(_sql("live", ""), (self._name,)).fetchone()
+        name = FIRST if row is None else str(row[0])
+        if name not in self._made:
+            self.make(db, name)
+        return name
+
+    def identity(self, db: sqlite3.Connection) -> str:
+        """Returns what the file is known by; it is drawn when somebody first asks."""
+        name = f"{self._name}:identity"
+        with transaction(db):
+            db.execute(_sql("draw_identity", ""), (name,))
+            return str(db.execute(_sql("live", ""), (name,)).fetchone()[0])
+
+    def make(self, db: sqlite3.Connection, index: str) -> None:
+        """Makes the tables of an index, as far as they are not there."""
+        with transaction(db):
+            db.execute(self._sql("docs", index))
+            db.execute(self._sql("text", index))
+            columns = [name for (name,) in db.execute(_sql("columns", ""), (f"{self._name}_{index}_docs",))]
+            if "deleted_at" not in columns:
+                db.execute(self._sql("add_deleted_at", index))
+                db.execute(self._sql("date_deleted", index))
+            if "base" not in columns:
+                db.execute(self._sql("add_base", index))
+            db.execute(self._sql("deleted_index", index))
+        self._made.add(index)
+
+    def has_pairs(self, db: sqlite3.Connection) -> bool:
+        """Returns whether all that the live index has was written as pairs of characters."""
+        row = db.execute(_sql("pairs", ""), (f"{self._name}_{self.live(db)}_docs",)).fetchone()
+        return row is not None and bool(row[0])
+
+    def execute(self, db: sqlite3.Connection, statement: str, index: str | None, *args: Any) -> sqlite3.Cursor:
+        """Runs a statement about an index; None: the live one."""
+        return db.execute(self._sql(statement, self._chosen(db, index)), args)
+
+    def remove(self, db: sqlite3.Connection, index: str) -> None:
+        """Removes the tables of an index that is not the live one."""
+        with transaction(db):
+            if self.live(db) != checked(index):
+                self._drop(db, index)
+
+    def switch(self, db: sqlite3.Connection, index: str) -> None:
+        """Makes an index the live one, and drops the old one."""
+        with transaction(db):
+            old = self.live(db)
+            if db.execute(_sql("there", ""), (f"{self._name}_{checked(index)}_docs",)).fetchone() is None:
+                raise NoSuchIndex(index)
+            db.execute(_sql("set_live", ""), (self._name, checked(index)))
+            if old != index:
+                self._drop(db, old)
+
+    def write(self, db: sqlite3.Connection, events: Sequence[Event], index: str | None) -> list[Verdict]:
+        """Writes what is newer than what is there; returns one verdict for each event."""
+        with transaction(db):
+            name = self._chosen(db, index)
+            keys = json.dumps([event.key for event in events])
+            known = {key: found for key, *found in db.execute(self._sql("known", name), (keys,))}
+            newer = [event for event in events if event.key not in known or known[event.key][1] < event.order]
+            old = [known[event.key] for event in newer if event.key in known]
+            words = ((row, body) for row, _, deleted, body in old if not deleted)
+            db.executemany(self._sql("forget_words", name), words)
+            db.executemany(self._sql("add", name), (row_of(event) for event in newer if event.key not in known))
+            changed = [event for event in newer if event.key in known]
+            db.executemany(self._sql("change", name), ((*row_of(event)[1:], known[event.key][0]) for event in changed))
+            db.execute(self._sql("learn_words", name), (json.dumps([event.key for event in newer]),))
+        written = {event.id for event in newer}
+        return [Done() if event.id in written else Superseded() for event in events]
+
+    def _chosen(self, db: sqlite3.Connection, index: str | None) -> str:
+        return self.live(db) if index is None else checked(index)
+
+    def _sql(self, statement: str, index: str) -> str:
+        return _sql(statement, f"{self._name}_{index}")
+
+    def _drop(self, db: sqlite3.Connection, index: str) -> None:
+        db.execute(self._sql("drop_text", index))
+        db.execute(self._sql("drop_docs", index))
+        self._made.discard(index)
 
 
 def from_url(url: str) -> Fts5:

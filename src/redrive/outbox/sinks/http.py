@@ -22,8 +22,7 @@ from redrive.kernel.classify import by_status
 from redrive.kernel.retry_after import retry_after_of
 from redrive.outbox.event import Event
 from redrive.outbox.sink import TooLarge
-from redrive.outbox.sinks.find_refused import Unfit, find_refused
-from redrive.outbox.sinks.search_server import Clients
+from redrive.outbox.sinks.search_server import Clients, Unfit, find_refused
 from redrive.outbox.verdict import Done, Failed, Retry, Superseded, Verdict
 
 TIMEOUT_S = 30.0

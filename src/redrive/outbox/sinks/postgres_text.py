@@ -16,12 +16,11 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import asyncpg
 
 from redrive.errors import ConfigError
-from redrive.outbox.digest import all_ranges, thresholds
 from redrive.outbox.event import Event, Op
 from redrive.outbox.sink import Digest, Hit, NoSuchIndex, Stored
-from redrive.outbox.sinks.find_refused import Unfit, find_refused
-from redrive.outbox.sinks.search_server import Clients
+from redrive.outbox.sinks.search_server import Clients, Unfit, find_refused
 from redrive.outbox.sinks.text_words import indexed_document, pairs_of, query_of
+from redrive.outbox.source import all_ranges, thresholds
 from redrive.outbox.verdict import Done, Superseded, Verdict
 from redrive.stores.sql import statements
 

@@ -1,8 +1,7 @@
 """What the sinks of Elasticsearch and OpenSearch need of a client, and how a server is reached.
 
 Both servers speak the same HTTP for everything that a sink does. Their clients differ, so each has a file with a
-``SearchServer`` over it; what is written and how answers are read is in ``search_index.py`` and ``bulk_answers.py``.
-"""
+``SearchServer`` over it; what is written and how answers are read is in ``search_index.py`` and ``bulk_answers.py``."""
 
 from __future__ import annotations
 
@@ -10,13 +9,15 @@ import asyncio
 import json
 import os
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from redrive.errors import ConfigError, RedriveError
 from redrive.kernel.classify import by_status
+from redrive.outbox.event import Event
+from redrive.outbox.verdict import DETERMINISTIC, Failed, Verdict
 
 C = TypeVar("C")
 OPTIONS = ("api_key", "ca", "verify", "timeout")
@@ -167,3 +168,24 @@ def _seconds(given: str | None) -> float:
     if not 0 < found <= 3600:
         raise ConfigError("timeout of a search sink is a number of seconds, at most 3600", hint="timeout=10")
     return found
+
+
+class Unfit(Exception):
+    """Something in these events was refused. ``reason`` is kept as ``error_reason`` of the one that it is."""
+
+    def __init__(self, message: str, reason: str = DETERMINISTIC) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+async def find_refused(
+    events: Sequence[Event], send: Callable[[Sequence[Event]], Awaitable[Sequence[Verdict]]]
+) -> list[Verdict]:
+    """Returns the verdicts of ``send``; where it raises Unfit, of both halves, until the culprit is alone."""
+    try:
+        return list(await send(events))
+    except Unfit as error:
+        if len(events) == 1:
+            return [Failed(error.reason, str(error))]
+    middle = len(events) // 2
+    return [*await find_refused(events[:middle], send), *await find_refused(events[middle:], send)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from redrive.outbox.triggers.quoting import dollar, mark, name, own_name, remark, text
-from redrive.outbox.triggers.table_mapping import TableMapping
+from redrive.outbox.triggers.table_mapping import TableMapping, dollar, mark, name, own_name, remark, text
 
 HEAD = """\
 -- Projects {table} to {projection}: each insert, update and delete becomes an event of the same transaction.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from redrive.outbox.triggers.quoting import mark, name, own_name, remark, text
-from redrive.outbox.triggers.table_mapping import TableMapping
+from redrive.outbox.triggers.table_mapping import TableMapping, mark, name, own_name, remark, text
 
 HEAD = """\
 -- Projects {table} to {projection}: each insert, update and delete becomes an event of the same transaction.

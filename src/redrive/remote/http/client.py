@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import weakref
+import zlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,15 +15,135 @@ import httpx
 
 from redrive.errors import ConfigError
 from redrive.kernel.classify import TIMEOUT
+from redrive.kernel.placeholders import Missing, find
 from redrive.kernel.retry_after import retry_after_of
-from redrive.remote.errors import ProviderError
-from redrive.remote.http.fields import error_text, nonsense, optional, shown
-from redrive.remote.http.packed import PackedAnswer, unpacked
-from redrive.settings.providers import HttpProviderSettings
+from redrive.kernel.wording import clean
+from redrive.remote.provider import NONSENSE, JobFailure, JobState, ProviderError, Status
+from redrive.settings.providers import HttpProviderSettings, PollCall
 from redrive.version import __version__
 
+_PLAIN = ("", "identity")
+_GZIP = ("gzip", "x-gzip")
+_WITH_GZIP_HEADER = 16 + zlib.MAX_WBITS
+SHOWN = 200  # characters of what came that a message quotes
+MAX_ERROR = 2_000
 _ERROR_PATHS = ("error", "message", "detail", "errors")
 _CODE_PATHS = ("error.code", "code", "error_code")
+
+
+class PackedAnswer(ValueError):
+    """What came cannot be unpacked, or not within the bound."""
+
+
+def unpacked(content: bytes, encoding: str, most: int) -> bytes:
+    """Returns the content of an answer whose Content-Encoding is ``encoding``; raises PackedAnswer."""
+    named = encoding.strip().lower()
+    if named in _PLAIN or not content:
+        return content
+    if named not in _GZIP:
+        raise PackedAnswer(f"answered packed as {encoding[:60]!r}, which was not asked for")
+    unpacking = zlib.decompressobj(_WITH_GZIP_HEADER)
+    try:
+        found = unpacking.decompress(content, most + 1)
+    except zlib.error as error:
+        raise PackedAnswer(f"answered what is called gzip and is none: {error}") from None
+    if len(found) > most:
+        raise PackedAnswer(f"answered with more than {most:,} bytes, packed into {len(content):,}")
+    if not unpacking.eof:
+        raise PackedAnswer("answered with gzip that is cut short")
+    return found
+
+
+def needed(document: Any, path: str, where: str) -> Any:
+    """Returns what stands at a path; what is not there is said with what came instead."""
+    try:
+        return find(document, path)
+    except Missing as error:
+        below = f"at {error.at!r} there is" if error.at else "it is"
+        raise nonsense(f"{where} has no {path!r}: {below} {shown(find(document, error.at))}") from None
+
+
+def optional(document: Any, path: str) -> Any:
+    """Returns what stands at a path, or None."""
+    try:
+        return find(document, path) if path else None
+    except Missing:
+        return None
+
+
+def job_id(document: Any, path: str, where: str) -> str:
+    """Returns a job's id. Numbers are ids, too."""
+    found = needed(document, path, where)
+    if isinstance(found, int) and not isinstance(found, bool):
+        return str(found)
+    if isinstance(found, str) and found:
+        return found
+    raise nonsense(f"{where} has no id at {path!r}, but {shown(found)}")
+
+
+def status_of(job: Any, call: PollCall, where: str) -> Status:
+    """Returns what an answer says about one job."""
+    word = needed(job, call.status, where)
+    state = call.word(word) if isinstance(word, str) else None
+    if state is None:
+        raise nonsense(
+            f"{where} says {shown(word)} at {call.status!r}, which is not known; "
+            "the table statuses of its poll says what words mean"
+        )
+    if state == JobState.SUCCEEDED:
+        return Status.succeeded(optional(job, call.result))
+    if state == JobState.FAILED:
+        return Status(JobState.FAILED, failure=_failure(job, call, str(word)))
+    return Status(JobState(state), _progress(optional(job, call.progress), call.progress_of))
+
+
+def error_text(found: Any) -> str:
+    """Returns an error as text: its message where it is a table of several things."""
+    if isinstance(found, dict):
+        found = next((found[name] for name in ("message", "detail", "title", "error") if found.get(name)), found)
+    text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
+    return clean(text[:MAX_ERROR])
+
+
+def _failure(job: Any, call: PollCall, word: str) -> JobFailure:
+    said, code, status = (optional(job, path) for path in (call.error, call.error_code, call.error_status))
+    if isinstance(said, dict):  # as many have it: the error is a table of its own
+        code = said.get("code") if code is None else code
+        status = said.get("status") if status is None else status
+    return JobFailure(
+        f"the provider says {word}" if said is None or said == "" else error_text(said),
+        _http_status(status),
+        str(code)[:100] if isinstance(code, str | int) and not isinstance(code, bool) else None,
+    )
+
+
+def _http_status(found: Any) -> int | None:
+    if isinstance(found, str) and found.isdecimal():
+        found = int(found[:4])
+    return found if isinstance(found, int) and not isinstance(found, bool) and 400 <= found <= 599 else None
+
+
+def _progress(found: Any, whole: float) -> float | None:
+    """Returns the progress from 0 to 100. What is no number is unknown: a job is not held up for it."""
+    if isinstance(found, str):
+        try:
+            found = float(found.strip().removesuffix("%"))
+        except ValueError:
+            return None
+    if isinstance(found, bool) or not isinstance(found, int | float) or found != found:
+        return None
+    # Bounded first: a number of hundreds of digits is no float.
+    return min(max(found, 0), whole) * 100 / whole
+
+
+def shown(found: Any) -> str:
+    """Returns a little of what came, for a message."""
+    text = repr(found)
+    return clean(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
+
+
+def nonsense(text: str) -> ProviderError:
+    return ProviderError(text, classification=NONSENSE)
 
 
 class Client:

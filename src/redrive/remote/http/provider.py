@@ -9,10 +9,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from redrive.kernel.classify import classify
 from redrive.kernel.placeholders import Missing, StraysFromPath, filled, filled_url
-from redrive.remote.errors import UNFIT_ITEM, ProviderError
-from redrive.remote.http.client import Client
-from redrive.remote.http.fields import job_id, needed, nonsense, optional, shown, status_of
-from redrive.remote.provider import Polled, RemoteItem, Status
+from redrive.remote.http.client import Client, job_id, needed, nonsense, optional, shown, status_of
+from redrive.remote.provider import UNFIT_ITEM, Polled, ProviderError, RemoteItem, Status
 from redrive.settings.providers import HttpProviderSettings
 
 GONE = (404, 410)  # a provider that does not know a job

@@ -19,18 +19,28 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from redrive.kernel.operation import Operation, Status, moment
+from redrive.outbox.compare import (
+    Difference,
+    Kind,
+    Looked,
+    behind,
+    close_all,
+    count_of_differences,
+    look_again,
+    merge_keys,
+    result_words,
+    scan_ranges,
+    with_bases,
+)
 from redrive.outbox.event import MOST_VERSION, split_key
 from redrive.outbox.index_job import VERIFY, IndexJob, job_of
 from redrive.outbox.index_watch import note_verified
-from redrive.outbox.operation_driver import Driver, count_of, is_over, rebuildable, state_of
+from redrive.outbox.operations import Driver, count_of, is_over, rebuildable, state_of
 from redrive.outbox.publish_event import event_task
 from redrive.outbox.relay.lives import ERASED_KEYS, later_lives, with_lives
 from redrive.outbox.sink import Divisible, Rebuildable
 from redrive.outbox.source import WHOLE, Range, Source
 from redrive.outbox.table_source import source_for
-from redrive.outbox.verify.differences import Difference, Kind, Looked, look_again
-from redrive.outbox.verify.merge_keys import behind, close_all, merge_keys, scan_ranges, with_bases
-from redrive.outbox.verify.result import count_of_differences, result_words
 
 if TYPE_CHECKING:
     from redrive.kernel.task import NewTask

@@ -1,59 +1,97 @@
-"""Lanes: how the items of a batch come to be tasks, and what their moves leave in their rows.
+"""The task of an item: its place in its batch, what its handler leaves in it, and what lands with its moves.
 
-A batch begins with as many tasks as may be started at once. When the start of the item at place ``i`` has landed, or it
-has ended before that, its settlement brings the one at ``i + lanes``: so never more than that wait to be started, other
-batches come in between, and of 100,000 items only those that run are tasks. One whose start fails again and again steps
-out of its lane, and brings the next as well. Pure: all of it is in the task's facts.
-"""
+A batch begins with as many tasks as may be started at once, and each is the first of a chain. When the start of the
+item at place ``i`` has landed, or it has ended before that, its settlement brings the one at ``i + chains``: so never
+more than that wait to be started, other batches come in between, and of 100,000 items only those that run are tasks.
+One whose start fails again and again steps out of its chain, and brings the next as well. Pure: all of it is in the
+task's facts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields, replace
 from typing import Any
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE, ItemState
-from redrive.batches.remote.item_memo import ItemMemo
-from redrive.batches.remote.names import ITEM_ATTEMPTS, ITEM_KEY, QUEUE, TOO_LONG
+from redrive.batches.remote.kinds import ITEM_ATTEMPTS, ITEM_KEY, QUEUE, TOO_LONG
 from redrive.errors import ErrorCode
 from redrive.ids import new_id
 from redrive.kernel.feature import Belongs
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.reactions import Effects, Landed, Rows
+from redrive.kernel.retry_guard import RetryGuard, Withheld
 from redrive.kernel.task import NewTask, State
 
 BATCH_CANCELLED = "its batch was cancelled"
 BY_PROVIDER = "the provider cancelled the job"
 BATCH_SETTLED = "its batch is settled: its failed items are started again with redrive batch retry-failed"
 MOST_MESSAGE = 2_000
+# The fields of ItemTask, as they are stored: "lanes" are its chains.
+FACTS = ("batch", "round", "ordinal", "total", "lanes", "kind")
 
 
 @dataclass(slots=True, frozen=True)
-class Lane:
+class ItemMemo:
+    """How far an item is with its provider. ``new``, ``polled``, ``heard`` and ``stepped`` are about the call that was
+    just made."""
+
+    job: str | None = None  # the provider's id, once it was started
+    new: bool = False  # it was started now: the next item of its chain may come
+    polls: int | None = None  # that have told something about the job
+    polled: bool = False  # it was looked at now
+    heard: bool = False  # that look followed a call of the provider
+    progress: float | None = None
+    asked: bool = False  # the provider was asked to end it
+    tries: int = 0  # starts that failed while the provider was there for others
+    since: float | None = None  # when the first of its starts, or of its last looks, failed, by the store's clock
+    code: str | None = None  # what the provider called the last one, and what it counts as
+    type: str | None = None
+    stepped: bool = False  # it steps out of its chain now, which goes on without it
+    flight: bool = False  # it waits for a place: as many jobs run as may
+    why: str | None = None  # what it waits for, in words
+    unsure: bool = False  # a start may have reached the provider, though no job came back
+    unknown: bool = False  # it ends without the provider's word
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any] | None) -> ItemMemo:
+        """Returns what was left; of nothing, that nothing was done. What another version has left besides is passed
+        over."""
+        return cls(**{name: value for name, value in (state or {}).items() if name in _USUAL})
+
+    def state(self) -> dict[str, Any]:
+        """Returns it as JSON, without what goes without saying."""
+        return {name: value for name, usual in _USUAL.items() if (value := getattr(self, name)) != usual}
+
+
+_USUAL = {one.name: one.default for one in fields(ItemMemo)}
+
+
+@dataclass(slots=True, frozen=True)
+class ItemTask:
     """Where a task stands among the items of its batch: what its facts say."""
 
     batch: str
     round: int
     ordinal: int
     total: int
-    lanes: int
+    chains: int
     kind: str
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Lane:
-        return cls(**{name: facts[name] for name in cls.__slots__})
+    def of(cls, facts: Mapping[str, Any]) -> ItemTask:
+        return cls(*(facts[name] for name in FACTS))
 
     @property
     def place(self) -> dict[str, Any]:
         """Where its row is."""
         return {"batch": self.batch, "round": self.round, "ordinal": self.ordinal}
 
-    def next(self) -> Lane | None:
-        """Returns the place that follows in this lane."""
-        at = self.ordinal + self.lanes
-        return None if at > self.total else Lane(self.batch, self.round, at, self.total, self.lanes, self.kind)
+    def next(self) -> ItemTask | None:
+        """Returns the place that follows in this chain."""
+        at = self.ordinal + self.chains
+        return replace(self, ordinal=at) if at <= self.total else None
 
     def task(self, join: UUID | None, scope: str | None) -> NewTask:
         """Returns the task of this item. By its key it is enqueued once, however often it is brought."""
@@ -66,34 +104,34 @@ class Lane:
             scope=scope,
             idempotency_key=f"{ITEM_KEY}{self.batch}:{self.round}:{self.ordinal}",
             feature=FEATURE,
-            facts=json.dumps({name: getattr(self, name) for name in self.__slots__}),
+            facts=json.dumps(dict(zip(FACTS, astuple(self), strict=True))),
             join=join,
             own=True,
         )
 
 
-def brought(lanes: list[tuple[Lane, NewTask]]) -> Rows:
+def task_rows(items: list[tuple[ItemTask, NewTask]]) -> Rows:
     """Returns the rows that say which tasks items have from now on."""
-    return Rows(FEATURE, "items_brought", tuple({**lane.place, "task": str(task.id)} for lane, task in lanes))
+    return Rows(FEATURE, "items_brought", tuple({**item.place, "task": str(task.id)} for item, task in items))
 
 
 def react(transition: Transition, landed: Landed) -> Effects | None:
-    """Returns what lands with a move of an item's task: its row, and the next item of its lane."""
+    """Returns what lands with a move of an item's task: its row, and the next item of its chain."""
     if "ordinal" not in landed.facts:
         return None
-    lane = Lane.of(landed.facts)
+    item = ItemTask.of(landed.facts)
     if landed.state is State.CANCELLED and transition.reason == BATCH_SETTLED:
-        return Effects(rows=[Rows(FEATURE, "items_left", (lane.place,))])
+        return Effects(rows=[Rows(FEATURE, "items_left", (item.place,))])
     memo = ItemMemo.of(json.loads(transition.memo) if transition.event in _SAYS and transition.memo else None)
     change = _change(transition, landed, memo)
     if change is None:
         return None
-    rows = [Rows(FEATURE, "items_moved", ({**lane.place, **change},))]
-    following = lane.next() if _goes_on(transition, landed, memo) else None
+    rows = [Rows(FEATURE, "items_moved", ({**item.place, **change},))]
+    following = item.next() if _goes_on(transition, landed, memo) else None
     if following is None:
         return Effects(rows=rows)
     task = following.task(landed.join, landed.scope)
-    return Effects(tasks=[task], rows=[*rows, brought([(following, task)])])
+    return Effects(tasks=[task], rows=[*rows, task_rows([(following, task)])])
 
 
 def belongs(facts: Mapping[str, Any]) -> Belongs | None:
@@ -164,3 +202,26 @@ def _error(transition: Transition) -> dict[str, Any]:
     # took too long: polls that fail are not counted.
     said = {"last": True} if failure.reason == "handler_failed" and failure.code != TOO_LONG else {}
     return {**said, "code": str(failure.code), "message": failure.message[:MOST_MESSAGE], "type": str(failure.type)}
+
+
+def about(facts: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Returns the batch and the round of an item; None of another task."""
+    return {"batch": facts["batch"], "round": facts["round"]} if "ordinal" in facts else None
+
+
+def why_withheld(row: Mapping[str, Any]) -> Withheld:
+    """Returns why an item is not retried, and what to do instead."""
+    batch, state = row["batch"], row["state"]
+    if state is None:
+        return Withheld(f"its batch {batch} is not kept any more", "create a new batch of what is still wanted")
+    if row["round"] != row["meant"]:
+        why = f"its batch {batch} has started it again, in round {row['round']}"
+        return Withheld(why, f"redrive batch items {batch} shows what became of it")
+    if state == "processing":
+        why = f"its batch {batch} is about to be settled"
+        return Withheld(why, f"then redrive batch retry-failed {batch} starts its failed items again")
+    why = f"its batch {batch} is settled ({state})"
+    return Withheld(why, f"redrive batch retry-failed {batch} starts its failed items again, as a new charge")
+
+
+GUARD = RetryGuard("remote_closed", about, why_withheld)

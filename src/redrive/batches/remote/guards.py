@@ -1,4 +1,5 @@
-"""What ``redrive ledger verify`` proves of remote batches: their money is what the books say, and settled once."""
+"""What remote batches answer to others before something is done with their money, their data or their tasks, and what
+``redrive ledger verify`` proves of them: their money is what the books say, and settled once."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, SETTLED
+from redrive.batches.batch import FEATURE, PAGE, SETTLED, BatchConflict
+from redrive.batches.remote.model import remote_of
 from redrive.feature import Rows, Store
+from redrive.kernel.feature import Members
 from redrive.kernel.retry_guard import Withheld
 from redrive.ledger.verify import LedgerHook, Problem, pieces
 
-PIECE = 500
 MOST_NAMED = 5
 
 
@@ -60,13 +62,13 @@ async def check(store: Store) -> AsyncIterator[Problem]:
     """Compares each batch that is paid for with its postings and its items, and looks for postings of batches which
     there never were. A piece is one statement, so writers go on meanwhile."""
     after = str(UUID(int=0))
-    while rows := await store.sql.feature_rows(FEATURE, "remote_books", after, PIECE):
+    while rows := await store.sql.feature_rows(FEATURE, "remote_books", after, PAGE):
         for row in rows:
             if (text := _wrong(row)) is not None:
                 yield Problem("batch", str(row["id"]), text)
         after = str(rows[-1]["id"])
     async for first, last, _ in pieces(store, FEATURE, "movements_piece"):
-        for row in await store.sql.feature_rows(FEATURE, "nobodys_movements", first, last, PIECE):
+        for row in await store.sql.feature_rows(FEATURE, "nobodys_movements", first, last, PAGE):
             yield Problem(
                 "posting",
                 row["posting"],
@@ -100,3 +102,17 @@ def _wrong(row: dict[str, Any]) -> str | None:
 
 
 hook = LedgerHook(check, holds, refuse)
+
+
+async def members(store: Store, batch: UUID) -> Members | None:
+    """Returns the members of a remote batch; None where there is no such batch."""
+    rows = await store.sql.feature_rows(FEATURE, "remote_by_id", str(batch))
+    if not rows:
+        return None
+    found = remote_of(rows[0])
+    if found.join_id is None:
+        raise BatchConflict(
+            f"batch {batch} is {found.state}, and has no tasks: its items become tasks when a worker begins it",
+            hint=f"redrive batch items {batch} shows its items",
+        )
+    return Members(found.join_id, f"redrive batch cancel {batch}, or POST /api/batches/{batch}/cancel")

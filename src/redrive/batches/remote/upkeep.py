@@ -1,33 +1,76 @@
-"""Items that nobody would end: those behind an open circuit are not claimed, so their handler cannot say that their
-time is over, nor that their batch was cancelled; and those of which worker after worker dies never come to it. A duty
-does both, by the store's clock and through the machine."""
+"""What nobody would do otherwise for remote batches, done by duties, by the store's clock and through the machine.
+
+Remote batches whose next step is gone (its task was
+cancelled, erased, or never made) get another one, so that money is not frozen for good. Items are ended behind an open
+circuit, where they are not claimed and their handler cannot say that their time is over, and those of which worker
+after worker dies. And the ledger is told which batches move: money that is frozen for the others is at risk."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from redrive.batches.batch import FEATURE
-from redrive.batches.remote.item_memo import ItemMemo
-from redrive.batches.remote.lanes import BATCH_CANCELLED
-from redrive.batches.remote.names import TOO_LONG
+from redrive.batches.remote.commits import resume
+from redrive.batches.remote.item_task import BATCH_CANCELLED, ItemMemo
+from redrive.batches.remote.kinds import TOO_LONG
+from redrive.batches.remote.model import find_remote
 from redrive.batches.remote.polling_policy import START_FAILED, provider_code
 from redrive.errors import RedriveError
+from redrive.feature import Store
 from redrive.kernel.classify import FailureType
 from redrive.kernel.commit import Commit
 from redrive.kernel.failure import failure
 from redrive.kernel.machine import DeadReason, Event, Transition
-from redrive.kernel.ports.store import Store
 from redrive.kernel.reactions import Rows
 from redrive.kernel.task import State
+from redrive.ledger import movements
+from redrive.ledger.settings import LedgerSettings
+
+if TYPE_CHECKING:
+    from redrive.settings import Settings
 
 logger = logging.getLogger("redrive.batches")
 PAGE = 200
 UNENDED_ATTEMPTS = 2  # in a row, after which an item that is overdue is not left to another one
 WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
+PREFIX = "batch:"
+
+
+async def bring_steps(store: Store, stopping: Callable[[], bool]) -> None:
+    """Brings the next step of each batch that waits for one and has no task for it. One that is failed is left to
+    operators: doctor names it."""
+    async for row in steps(store):
+        if stopping():
+            return
+        if row["gone"]:
+            await _bring(store, row["id"])
+
+
+async def steps(store: Store) -> AsyncIterator[dict[str, Any]]:
+    """Yields each batch that is not settled, with what became of the task of its next step."""
+    after = str(UUID(int=0))
+    while rows := await store.sql.feature_rows(FEATURE, "remote_steps", after, PAGE):
+        for row in rows:
+            yield row
+        if len(rows) < PAGE:
+            return
+        after = str(rows[-1]["id"])
+
+
+async def _bring(store: Store, batch: object) -> None:
+    try:
+        found = await find_remote(store, batch)
+        if found.settled:
+            return
+        await store.apply(resume(found))
+    except RedriveError as error:  # somebody has moved it meanwhile, or removed it; else the next look brings it
+        logger.info("batch %s was not resumed: %s", batch, error, extra={"event": "batch.not_resumed"})
+        return
+    logger.warning("batch %s had no task for its next step; it has one now", batch, extra={"event": "batch.resumed"})
 
 
 async def end_overdue(
@@ -117,3 +160,25 @@ def _cancelled(row: Mapping[str, Any]) -> Transition:
         reason=BATCH_CANCELLED,
         sources=(State.QUEUED, State.DELAYED),
     )
+
+
+async def tell_ledger(store: Store, settings: Settings, stopping: Callable[[], bool]) -> None:
+    """Says of each batch that the ledger takes for still when it moved last."""
+    hours, after = settings.of(LedgerSettings).at_risk_hours / 2, ""
+    while not stopping():
+        still = await store.sql.feature_rows("ledger", "still", hours, PREFIX, after, PAGE)
+        if not still:
+            return
+        known = {str(row["reference"]): int(row["moved_at"]) for row in still}
+        ids = json.dumps([reference.removeprefix(PREFIX) for reference in known])
+        found = {
+            f"{PREFIX}{row['id']}": int(row["moved_at"])
+            for row in await store.sql.feature_rows(FEATURE, "remote_last_moves", ids)
+            if row["moved_at"] is not None
+        }
+        moved = {reference: at for reference, at in found.items() if at > known[reference]}
+        if moved:
+            await store.apply(Commit(rows=[movements.moved_at(moved)]))
+        if len(still) < PAGE:
+            return
+        after = str(still[-1]["reference"])

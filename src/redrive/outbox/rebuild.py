@@ -20,24 +20,30 @@ No update is lost, because from before the first page is read until the new inde
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redrive.errors import ChangedMeanwhile
+from redrive.ids import new_id
 from redrive.kernel.operation import Operation, Status, moment
+from redrive.outbox.compare import Kind, Looked, close_all, look_again, merge_keys, with_bases
+from redrive.outbox.event import Event, Op, split_key
 from redrive.outbox.index_job import REBUILD, IndexJob, Phase, job_of
 from redrive.outbox.index_watch import note_rebuilt
-from redrive.outbox.operation_driver import Driver, count_of, is_over, rebuildable, state_of
-from redrive.outbox.rebuild.index_writer import IndexWriter, RefusedDocument
-from redrive.outbox.rebuild.source_events import delete_of, events_of_records
-from redrive.outbox.relay.lives import with_lives
+from redrive.outbox.operations import Driver, count_of, is_over, rebuildable, state_of
+from redrive.outbox.relay.lives import event_of_record, with_lives
+from redrive.outbox.relay.sink_writer import SinkWriter
 from redrive.outbox.sink import NoSuchIndex, Rebuildable, Remembering, Sink
 from redrive.outbox.source import Record, Source
 from redrive.outbox.table_source import source_for
-from redrive.outbox.verify.differences import Kind, Looked, look_again
-from redrive.outbox.verify.merge_keys import close_all, merge_keys, with_bases
+from redrive.outbox.verdict import Done, Failed, Superseded
+
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
+    from redrive.outbox.projection import Projection
 
 logger = logging.getLogger("redrive.outbox")
 BEGIN, FENCE, DELETED, SCAN, COMPARE, SWITCH = "begin", "fence", "deleted", "scan", "compare", "switch"
@@ -49,6 +55,91 @@ PATIENCE_S = 60.0  # for events that are on their way when everything else was c
 LOOK_AGAIN_S = 0.2
 CLOCK_MARGIN_US = 1000  # times are rounded on their way
 MOST_SHOWN = 10
+
+
+def events_of_records(projection: Projection, records: Sequence[tuple[Record, int]]) -> tuple[list[Event], list[str]]:
+    """Returns the events of records with the bases of their lives, and those of their keys of which the application's
+    document= makes none, with why."""
+    events, unfit = list[Event](), list[str]()
+    for record, base in records:
+        try:
+            events.append(event_of_record(projection, record, base))
+        except Exception as error:
+            unfit.append(f"{record.key}: {type(error).__name__}: {error}"[:300])
+    return events, unfit
+
+
+def delete_of(key: str, version: int, base: int = 0) -> Event:
+    """Returns the event that deletes a document by its key."""
+    return Event(new_id(), *split_key(key), Op.DELETE, version, base=base)
+
+
+class NotNow(Exception):
+    """The sink did not take all of a page: it is written again."""
+
+
+class RefusedDocument(Exception):
+    """Documents that the sink never will take, more than are allowed."""
+
+    def __init__(self, refused: Sequence[str]) -> None:
+        some = "a document" if len(refused) == 1 else f"{len(refused)} documents"
+        super().__init__(f"the new index does not take {some} of a page")
+        self.refused = refused
+
+
+class _OneIndex:
+    """A projection with one index: that of a rebuild."""
+
+    document = None
+
+    def __init__(self, projection: Projection, index: str) -> None:
+        self.name = projection.name
+        self._projection, self._index = projection, index
+
+    def sink(self) -> Sink:
+        return self._projection.sink()
+
+    async def indexes(self, store: Store) -> Sequence[str | None]:
+        return (self._index,)
+
+    def arrived(self) -> None: ...
+
+    async def given_up(self, store: Store, index: str) -> bool:
+        return False
+
+    async def refused(self, store: Store, index: str, found: Mapping[str, str]) -> bool:
+        return False
+
+
+class IndexWriter:
+    """Writes to one index. Deletes that redrive remembers for its sink are looked up here, too: after the page was
+    read, so that one which was deleted since is not brought back."""
+
+    def __init__(self, driver: Driver, index: str) -> None:
+        own, self._projection = driver.settings, driver.projection
+        self._store, self._stopping = driver.store, driver.stopping
+        self._target = _OneIndex(driver.projection, index)
+        self._size = driver.projection.request_size(own)
+
+    async def write(self, events: Sequence[Event]) -> list[str]:
+        """Writes events; returns which of them the sink never will take, and why. What it does not take now is raised:
+        all of it is written again."""
+        if not events:
+            return []
+        writer = SinkWriter(self._target, self._size, self._store, self._stopping)
+        await writer.write(events, {event.id: _size(event.payload) for event in events})
+        refused = list[str]()
+        for event in events:
+            verdict = writer.verdicts.get(event.id)
+            if isinstance(verdict, Failed):
+                refused.append(f"{event.key}: {verdict.reason}: {verdict.message}"[:300])
+            elif not isinstance(verdict, Done | Superseded):
+                raise NotNow(f"{event.key}: {'the worker stops' if verdict is None else verdict.message}")
+        return refused
+
+
+def _size(payload: Any) -> int:
+    return len(json.dumps(payload, ensure_ascii=False, default=str))
 
 
 class Rebuild:

@@ -1,1 +1,0 @@
-"""Rebuilds a projection's index from its source, while events go on."""

@@ -1,1 +1,0 @@
-"""Compares a projection's index with its source, and repairs what differs."""
