@@ -1,4 +1,5 @@
-"""Approvals: a second person agrees to what cannot be taken back easily, or rejects it."""
+"""Approvals: a second person agrees to what cannot be taken back easily, or rejects it: operations, and actions of
+features, which are carried out with the approval."""
 
 from __future__ import annotations
 

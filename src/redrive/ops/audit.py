@@ -1,4 +1,4 @@
-"""The audit log: query, export, prune."""
+"""The audit log: query, export, prune, and its filters as people give them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reads what sealed rows say about removals (prunes and erasures), believed only as far as their seals prove them."""
+"""Reads what sealed rows say about removals (prunes and erasures), believed only as far as their seals prove them, and
+the archive in step with them."""
 
 from __future__ import annotations
 
@@ -197,7 +198,7 @@ def _time(text: Any) -> datetime:
     return found
 
 
-# -- reads the archive in step with the chain of the audit log ---------------------------------------------------------
+# -- the archive, in step with the chain of the audit log --------------------------------------------------------------
 
 
 class ArchiveWalk:
@@ -244,7 +245,7 @@ class ArchiveWalk:
             self._next = None
 
 
-# -- keeps what only later rows of the audit log explain ---------------------------------------------------------------
+# -- what only later rows of the audit log explain ---------------------------------------------------------------------
 
 
 MOST_UNEXPLAINED_ROWS = 1_000_000

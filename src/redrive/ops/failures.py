@@ -1,4 +1,4 @@
-"""Failed tasks: list, count, and the filters that people give."""
+"""Failed tasks: list, count, figures by type, and the filters that people give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Defines the filters by which tasks are chosen. Each has one name on every face."""
+"""Defines the filters by which tasks are chosen, each with one name on every face, and reads the times that people
+give."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Gathers the facts that rules are judged by: one statement while all is well, a few more where something failed or
-waits for long."""
+waits for long; how queues stand against their objectives; and what operators have silenced."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-# -- the command that starts a worker for a queue, as this application is configured -----------------------------------
+# -- the command that starts a worker for a queue --------------------------------------------------------------------
 
 
 def start_command(settings: Settings, connection: str, queue: str, app: str = "module:app") -> str:

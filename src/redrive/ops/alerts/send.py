@@ -1,5 +1,5 @@
 """Sends messages about alerts: directly, in a thread of its own, each within a few seconds. Never as a task: it would
-stand in the queue that it reports."""
+stand in the queue that it reports. Also one by hand, to see whether the destinations are right."""
 
 from __future__ import annotations
 
