@@ -103,7 +103,7 @@ async def test_one_connection_that_is_made_serves_all_who_want_one(monkeypatch: 
 
 
 async def test_a_connection_that_is_not_coming_holds_up_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.stores.postgres.idle.PATIENCE_S", 0.05)
+    monkeypatch.setattr("redrive.stores.postgres.pool.PATIENCE_S", 0.05)
     hangs = asyncio.Event()
     made: list[Wire] = []
 
