@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from redrive import App, Context, Fail
+from redrive.kernel.reads import CauseQuery
 from redrive.observe.logs import TaskLog
 from redrive.settings import Options
 from tests.api.conftest import served
@@ -71,7 +72,7 @@ async def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> App:
 
 
 async def cause_of(app: App) -> str:
-    [row] = await (await app.store()).causes(1)
+    [row] = await (await app.store()).causes(CauseQuery(1))
     return row.fingerprint
 
 

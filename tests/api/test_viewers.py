@@ -42,6 +42,7 @@ FORMS = {
     "glued": lambda s: f"connection{s}refused timeout_{s} {s}-invalid",
     "long": lambda s: "not found " * 600 + s,
 }
+NAMES = ("ACT", "default")  # of accounts, kinds, queues
 FOR_OPERATORS = ("payload", "result", "/ledger/verify", "/search")
 WAYS = ("raise", "chain", "key", "number", "fail", "retry", "attribute", "os", "result", "progress", "memo")
 SHAPES = st.recursive(
@@ -158,7 +159,7 @@ class World:
         """The same by what comes with redrive: batches, jobs of a provider, money, webhooks."""
 
         async def use() -> None:
-            for name in ("ACT", "default"):
+            for name in NAMES:
                 await self.app.ledger.open(name)
                 await self.app.ledger.credit(name, 5, f"key-{secret}-{name}-{self.planted}", reason=f"for {secret}")
             self.batch = (await self.app.batch([("ELSEWHERE", {"token": secret})], meta={"token": secret})).id
@@ -187,11 +188,17 @@ class World:
         document = self.viewer.get("/openapi.json").ok()
         groups = self.viewer.get("/api/failure-groups").ok()["groups"]
         operations = self.viewer.get("/api/operations").ok()["operations"]
+
+        def listed(path: str) -> list[str]:
+            """Those of a list whose things can be asked for one by one."""
+            return [one.get("name") or one["id"] for one in self.viewer.get(path.rpartition("/")[0]).ok()]
+
         values = {
             "task_id": lambda _: ids,
             "fingerprint": lambda _: [group["fingerprint"] for group in groups],
             "operation_id": lambda _: [one["id"] for one in operations],
-            "name": lambda _: ["ACT", "default"],
+            "name": lambda path: listed(path) if path.startswith(("/api/circuits", "/api/schedules")) else NAMES,
+            "worker": listed,
             "batch": lambda _: [self.batch, self.remote],
             "endpoint": lambda _: [self.endpoint],
             "delivery": lambda _: [self.delivery],

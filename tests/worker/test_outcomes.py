@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from redrive import App, Bulk, Cancel, Context, Fail, Retry, Snooze, State
+from redrive.kernel.reads import CauseQuery
 from redrive.ops import inspect
 from redrive.worker.config import build_of
 
@@ -46,7 +47,7 @@ async def test_an_exception_is_retried_until_attempts_are_used_up(app: App) -> N
     story = await inspect.show(await app.store(), task.id)
     assert [attempt.message for attempt in story.attempts] == [f"ConnectionError: attempt {n}" for n in (1, 2, 3)]
     assert [letter.reason for letter in story.dead_letters] == ["max_attempts_exceeded"]
-    [cause] = await (await app.store()).causes(10)
+    [cause] = await (await app.store()).causes(CauseQuery(10))
     assert cause.count == 3
 
 

@@ -40,6 +40,8 @@ _REFUSED = {
 _PLAIN = frozenset({str, int, bool, bytes, type(None), UUID, Decimal})
 # What an instance of a subclass may come back as (a StrEnum as text, a pendulum time as a datetime).
 _STANDARD = {"builtins", "datetime", "decimal", "uuid", "pathlib", "ipaddress"}
+# Pydantic imports a part of itself with its first reader: now, and not when the first task is read.
+TypeAdapter(int)
 
 
 class TypedPayload:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import encodings.utf_16_be  # noqa: F401 (found by its name below, which would import it in the middle of a delivery)
 import html
 import json
 import logging
