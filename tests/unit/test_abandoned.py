@@ -67,7 +67,7 @@ async def test_what_its_handler_raised_is_told(app: App) -> None:
     said = io.StringIO()
     worker, run = await overdue(app, TaskLog(said, style="json"))
     worker.attempts.abandon(run)
-    run.context._told = True
+    run.context._asked_to_stop = True
     assert run.handler is not None
     outcome = worker.attempts._runner._raised(run, OSError("the disk is gone"), run.handler)
     worker.attempts.finish(run, outcome)
