@@ -44,7 +44,7 @@ def test_a_killed_worker_leaves_nothing_half_erased(store: World, tmp_path: Path
     small = {"redrive.ops.operations.erase.TASKS_PER_PIECE": 3}
     for number, phase in enumerate(("tasks", "archive")):
         worker = store.worker(f"w{number}", constants=small)
-        until(lambda phase=phase: now().done > 30 and str(now().cursor).startswith(phase), f"it is at the {phase}")  # type: ignore[misc]
+        until(lambda phase=phase: now().done > 30 and now().what.phase == phase, f"it is at the {phase}")  # type: ignore[misc]
         worker.kill()
         assert now().status is Status.RUNNING
     store.worker("last")
