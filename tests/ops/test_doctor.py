@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from redrive.kernel.commit import Target
-from redrive.kernel.diagnosis import Level
+from redrive.kernel.diagnosis import Diagnosis, Level
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary
 from redrive.kernel.outcome import Fail
@@ -299,8 +301,13 @@ class TestTrends:
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch, *values: dict[str, int]
     ) -> dict[str, Level]:
         """One sample every ten minutes, the last one now."""
+        look = type(harness.store).diagnose
         for nth, value in enumerate(values):
-            monkeypatch.setattr(type(harness.store), "vitals", lambda _, value=value: _answer(value))
+
+            async def with_vitals(store: Any, value: dict[str, int] = value, **how: Any) -> Diagnosis:
+                return replace(await look(store, **how), vitals=value)
+
+            monkeypatch.setattr(type(harness.store), "diagnose", with_vitals)
             if nth < len(values) - 1:
                 await growth.write_sample(harness.store)
                 await harness.advance(600)
@@ -336,10 +343,6 @@ class TestTrends:
         await growth.write_sample(harness.store)
         [record] = await harness.store.records(growth.COLLECTION)
         assert record.body["values"]["size"] > 10_000
-
-
-async def _answer(value: dict[str, int]) -> dict[str, int]:
-    return value
 
 
 async def test_tasks_of_a_feature_that_nobody_knows(harness: Harness) -> None:
