@@ -89,14 +89,14 @@ def test_pages_of_proxies_are_read_too() -> None:
 def test_a_worker_imports_the_client_before_it_claims(tmp_path: Path) -> None:
     app = make_app(f"sqlite:///{tmp_path}/redrive.db", elastic_url="opensearch+http://host:9200?timeout=5")
     app.outbox.projection("notes", sink="elasticsearch+http://host/notes")
-    assert named(app.registry, ["outbox:notes"]) == ["redrive.outbox.sinks.elasticsearch"]
+    assert "redrive.outbox.sinks.elasticsearch" in named(app.registry, ["outbox:notes"])
 
 
 def test_the_built_in_projection_takes_options_of_its_url(tmp_path: Path) -> None:
     app = make_app(f"sqlite:///{tmp_path}/redrive.db", elastic_url="opensearch+http://host:9200/?timeout=5")
     built_in = "search_index_to_elastic"
     assert app.of(Projections).built_in_url() == "opensearch+http://host:9200/search?timeout=5"
-    assert named(app.registry, [f"outbox:{built_in}"]) == ["redrive.outbox.sinks.opensearch"]
+    assert "redrive.outbox.sinks.opensearch" in named(app.registry, [f"outbox:{built_in}"])
 
 
 def test_an_unfit_url_stops_nobody_who_does_not_use_it(tmp_path: Path) -> None:

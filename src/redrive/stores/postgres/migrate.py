@@ -47,6 +47,7 @@ on conflict (feature) do update set number = excluded.number, loaded_at = clock_
 BEFORE_FUNCTIONS = "set local check_function_bodies = off;\n"
 AFTER_FUNCTIONS = "revoke all on all functions in schema redrive from public;\n"
 # Who else is connected to this database.
+LEAVING_LOOKS, LEAVING_S = 5, 0.2
 OTHERS = """
 select concat_ws(' ', a.usename, nullif(a.application_name, ''), 'from', coalesce(a.client_addr::text, 'this host'))
   as who
@@ -174,8 +175,12 @@ class PostgresMigrations:
         return done + await self._down(self._lines[0], to)
 
     async def _refuse_others(self) -> None:
-        async with self._pool.connection() as connection:
-            others = [row["who"] for row in await connection.fetch(OTHERS, self._pool.server_pids())]
+        for left in range(LEAVING_LOOKS, -1, -1):
+            async with self._pool.connection() as connection:
+                others = [row["who"] for row in await connection.fetch(OTHERS, self._pool.server_pids())]
+            if not others or not left:
+                break
+            await asyncio.sleep(LEAVING_S)  # a server lists who has just left for a moment more
         if others:
             named = ", ".join(dict.fromkeys(others))
             raise SchemaError(
