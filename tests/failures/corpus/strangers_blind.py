@@ -1,4 +1,4 @@
-"""Causes that were written when the rules were done, and measured once."""
+"""Causes that were written when the rules were nearly done: see docs/internals.md."""
 
 from __future__ import annotations
 
