@@ -13,7 +13,7 @@ from redrive.batches.app_batch import Batches
 from redrive.batches.batch import BatchConflict
 from redrive.batches.remote.application import RemoteBatches
 from redrive.errors import BatchUnknown, Conflict
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State

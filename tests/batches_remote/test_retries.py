@@ -14,7 +14,7 @@ from redrive.batches.remote.model import RemoteBatch
 from redrive.errors import InvalidTransition
 from redrive.kernel import operation
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action, Canary, Status
 from redrive.kernel.retry_guard import Guards
 from redrive.kernel.task import Task

@@ -14,7 +14,7 @@ from redrive.cli.main import run
 from redrive.cli.root import root
 from redrive.cli.support import output
 from redrive.features import installed
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.reads import Query
 from redrive.ops.filters import FAILURE_FILTERS, FILTERS, TIMES
 

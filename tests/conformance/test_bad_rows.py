@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from redrive.kernel.commit import Commit, Target
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, HandedBack, Outcome

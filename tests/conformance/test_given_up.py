@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.stores.sqlite import reads
 from redrive_kit.conformance.failed import TestGivenUp as _TestGivenUp
 from tests.conformance.harness_sqlite import SqliteHarness

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.ops import causes, failures
 from redrive_kit.conformance.harness import TERMINAL, Harness
 from tests.conformance import harness_postgres

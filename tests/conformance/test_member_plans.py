@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.ids import new_id
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.reads import Query
 from redrive.kernel.task import HISTORY, State
 from redrive.stores.postgres import filters as postgres

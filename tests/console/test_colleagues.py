@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 
 from redrive import App
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.ports.store import Heartbeat
 from redrive.ops import access

@@ -15,7 +15,7 @@ from redrive import App, Context, Fail
 from redrive.console.live import sampler
 from redrive.console.mount import TOPICS
 from redrive.console.pages import failures
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.observe.logs import TaskLog
 from redrive.ops import access, causes
 from redrive.ops.access import Caller, Role

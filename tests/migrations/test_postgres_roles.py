@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from redrive.kernel.commit import Target
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.outcome import Completed
 from redrive.kernel.retention import Retention
 from redrive.stores.postgres.store import PostgresStore

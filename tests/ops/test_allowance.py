@@ -12,7 +12,7 @@ from redrive.app.failed_tasks import FailedTasks
 from redrive.errors import ApprovalNeeded, InvalidInput, RedriveError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.operation import Action, Canary, Status, Then
 from redrive.kernel.records import Put

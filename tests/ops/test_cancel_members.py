@@ -8,7 +8,7 @@ from redrive.errors import InvalidInput
 from redrive.ids import new_id
 from redrive.kernel import operation as kernel
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.joins import NewJoin
 from redrive.kernel.machine import Event
 from redrive.kernel.operation import Action, Status

@@ -16,7 +16,7 @@ import pytest
 from redrive.errors import CauseUnknown, InvalidInput, InvalidTransition, StoreUnavailable
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit, Target
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.outcome import Fail, Failed
 from redrive.kernel.ports.store import Heartbeat

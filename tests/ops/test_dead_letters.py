@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from redrive.kernel.circuit import SetCircuit
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action, Status
 from redrive.kernel.outcome import Completed
 from redrive.kernel.task import State

@@ -12,7 +12,7 @@ import pytest
 
 from redrive.kernel.commit import Target
 from redrive.kernel.diagnosis import Diagnosis, Level
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action, Canary
 from redrive.kernel.outcome import Fail
 from redrive.kernel.ports.store import Query

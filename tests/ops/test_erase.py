@@ -16,7 +16,7 @@ from redrive.errors import InvalidInput, InvalidTransition, StoreError
 from redrive.ids import new_id
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Commit, Target
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.joins import NewJoin
 from redrive.kernel.machine import Event
 from redrive.kernel.operation import Action, Operation, Status

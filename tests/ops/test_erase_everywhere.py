@@ -21,7 +21,7 @@ import redrive
 from redrive.kernel.approved import Request
 from redrive.kernel.circuit import SetCircuit
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action, Canary
 from redrive.kernel.reads import CauseQuery
 from redrive.kernel.records import Put

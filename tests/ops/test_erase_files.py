@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.outcome import Completed
 from redrive.ops import actions, audit_chain
 from redrive.ops.operations import drive, erase, plans

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from redrive.errors import ApprovalNeeded, InvalidInput, PlanUnknown
-from redrive.kernel.failed import EVERY_FAILURE, FailedRef, FailureFilter
+from redrive.kernel.failure_filter import EVERY_FAILURE, FailedRef, FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import State
 from redrive.ops import actions, failures

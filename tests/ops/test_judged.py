@@ -12,7 +12,7 @@ import pytest
 from redrive.errors import ApprovalNeeded
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import NewTask, State
 from redrive.ops import allowance

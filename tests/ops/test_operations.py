@@ -12,7 +12,7 @@ import pytest
 
 from redrive.errors import ChangedMeanwhile, InvalidInput, InvalidTransition, NotAllowed
 from redrive.kernel import operation as kernel
-from redrive.kernel.failed import EVERY_FAILURE, FailureFilter
+from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import (
     Action,
     Canary,

@@ -13,7 +13,7 @@ from redrive.console.regions import overview
 from redrive.errors import InvalidInput, NotAllowed, UnknownKind, UnknownQueue
 from redrive.handlers.registry import Declared, Registry
 from redrive.kernel.commit import Commit, KnownNames, Target
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.ports.store import Query
 from redrive.kernel.reads import MANY_ROWS

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import redrive
-from redrive.kernel.failed import FailedRef, FailureFilter
+from redrive.kernel.failure_filter import FailedRef, FailureFilter
 from redrive.kernel.machine import Event
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import State

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.ops import actions
 from redrive.ops.allowance import UNRESTRICTED

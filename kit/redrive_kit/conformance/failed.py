@@ -11,7 +11,7 @@ import pytest
 
 from redrive.kernel.audit import AuditFilter, BulkAction
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.outcome import Completed, Fail, Outcome
 from redrive.kernel.ports.store import CauseQuery, Query

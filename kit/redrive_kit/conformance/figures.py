@@ -9,7 +9,7 @@ import random
 import pytest
 
 from redrive.kernel.commit import Commit, Hold, Target
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
 from redrive.kernel.records import Put

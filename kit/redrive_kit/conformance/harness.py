@@ -18,8 +18,8 @@ from redrive.kernel.applied import Applied
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.commit import CancelRequest, Commit, Control, Hold, Limit, Target
-from redrive.kernel.failed import FailureFilter
 from redrive.kernel.failure import failure
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Event, Lease, Policy, Transition, settle
 from redrive.kernel.outcome import Cancel, Completed, Expired, Fail, Failed, Outcome, Released, Retry, Snooze

@@ -14,7 +14,7 @@ import pytest
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.joins import NewJoin
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed

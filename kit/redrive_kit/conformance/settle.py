@@ -11,8 +11,8 @@ import pytest
 
 from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailureFilter
 from redrive.kernel.failure import failure
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.machine import TABLE, DeadReason, Event, Meets, Transition, lands
 from redrive.kernel.outcome import Cancel, Completed, Failed, Released, Retry, Snooze
 from redrive.kernel.ports.reads import get_task

@@ -12,7 +12,7 @@ from redrive.api.access import TheOperator, is_own_page
 from redrive.api.encode import json_answer
 from redrive.api.filters import FilterIn, Text, WhichFailed, WhichTasks
 from redrive.api.routers import api_router
-from redrive.kernel.failed import EVERY_FAILURE
+from redrive.kernel.failure_filter import EVERY_FAILURE
 from redrive.ops import inspect
 from redrive.ops.views import View
 

@@ -14,7 +14,7 @@ from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Limit, failures
 from redrive.api.operations import Begun, BulkIn, begin_operation
 from redrive.api.routers import api_router
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.ops import views
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from redrive.api import models as m
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.ops.audit import SINCE as DONE_SINCE
 from redrive.ops.audit import UNTIL as DONE_UNTIL
 from redrive.ops.audit import make_audit

@@ -13,7 +13,7 @@ from redrive.api.access import By, TheOperator
 from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Before, FilterIn, Limit, States, one_of
 from redrive.api.routers import api_router
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action, Canary, Operation, Then
 from redrive.ops import views
 from redrive.ops.inspect import parse_id

@@ -18,7 +18,7 @@ from redrive.errors import ChangedMeanwhile, InvalidInput, StoreError
 from redrive.feature import App, Applied, Audit, CloseJoin, Commit, NewJoin, NewTask, Rows, Store, encode
 from redrive.handlers.registry import Registry
 from redrive.kernel.erase import ERASED
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import COLLECTION, Action, Status
 from redrive.kernel.payload import decode
 from redrive.kernel.task import check_text

@@ -15,7 +15,7 @@ from redrive.batches.batch_builder import BatchBuilder, Way, marking, plan
 from redrive.batches.task_input import Given, Many, as_new
 from redrive.errors import InvalidTransition
 from redrive.feature import Commit, Conflict, InvalidInput, Role, Rows, Service, Store, new_id
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State, check_int

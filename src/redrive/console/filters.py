@@ -9,7 +9,7 @@ from typing import TypeVar
 from redrive.api.filters import one_of
 from redrive.console.page import Page
 from redrive.errors import InvalidInput
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import facts
 from redrive.kernel.reads import HoldRow
 from redrive.ops import failures

@@ -17,7 +17,7 @@ from uuid import UUID
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit, BulkAction
 from redrive.kernel.commit import CancelRequest, Commit
-from redrive.kernel.failed import FailedRef, FailureFilter, TaskStatus
+from redrive.kernel.failure_filter import FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.machine import Transition
 from redrive.kernel.operation_actions import (
     OF_WAITING,

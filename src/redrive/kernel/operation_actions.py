@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 from uuid import UUID
 
-from redrive.kernel.failed import FailedRef
+from redrive.kernel.failure_filter import FailedRef
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.task import WAITING, State, Task
 

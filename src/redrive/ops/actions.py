@@ -11,7 +11,7 @@ from uuid import UUID
 from redrive.errors import InvalidInput, InvalidTransition, TaskNotFound
 from redrive.kernel.audit import FOREIGN, AuditFilter
 from redrive.kernel.commit import CancelRequest, Commit, Drain, Hold, Limit, Target
-from redrive.kernel.failed import TaskStatus
+from redrive.kernel.failure_filter import TaskStatus
 from redrive.kernel.machine import TABLE, Event, Transition
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put

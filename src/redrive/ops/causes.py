@@ -12,7 +12,7 @@ from typing import Any
 from redrive.errors import CauseUnknown, InvalidInput
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.microseconds import to_datetime, to_micros
 from redrive.kernel.ports.store import CauseQuery, CauseRow, Store
 from redrive.kernel.reads import CauseOrder

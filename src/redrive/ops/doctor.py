@@ -24,7 +24,7 @@ from redrive.kernel.alerts.rules import (
     SCHEDULE_MISSED,
 )
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
-from redrive.kernel.failed import FailedCount, FailureFilter
+from redrive.kernel.failure_filter import FailedCount, FailureFilter
 from redrive.kernel.operation import Erasure, Operation, Status
 from redrive.kernel.ports.store import CauseQuery, Overview, Store, WorkerRow
 from redrive.kernel.task import State

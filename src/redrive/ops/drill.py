@@ -15,7 +15,7 @@ from redrive.errors import RedriveError
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
 from redrive.kernel.task import State, Task

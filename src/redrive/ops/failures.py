@@ -12,7 +12,7 @@ from uuid import UUID
 
 from redrive.errors import InvalidInput
 from redrive.kernel.classify import FailureRules, FailureType
-from redrive.kernel.failed import EVERY_FAILURE, FailedCount, FailureFilter
+from redrive.kernel.failure_filter import EVERY_FAILURE, FailedCount, FailureFilter
 from redrive.kernel.failure_rule import FailureRule
 from redrive.kernel.machine import DeadReason
 from redrive.kernel.ports.store import Store

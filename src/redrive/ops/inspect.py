@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from redrive.errors import InvalidInput, TaskNotFound, UnknownKind, UnknownQueue
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.handler_notes import Stray
 from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.ports.store import (

@@ -9,7 +9,7 @@ from redrive.ids import new_id
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailedRef, FailureFilter
+from redrive.kernel.failure_filter import FailedRef, FailureFilter
 from redrive.kernel.feature import Feature
 from redrive.kernel.handler_notes import BLOCKED_COLLECTION, STRAY_COLLECTION, UNHANDLED_COLLECTION
 from redrive.kernel.machine import Event, Transition

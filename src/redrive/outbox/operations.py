@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from redrive.errors import ChangedMeanwhile, Conflict, InvalidInput, StoreUnavailable, StoreUnusable
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import COLLECTION, FINAL, Operation, Status, Work
 from redrive.kernel.task import check_int, check_text
 from redrive.ops.actions import check_actor

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from redrive.kernel.circuit import CircuitRow
-from redrive.kernel.failed import FailedCount, FailedRef
+from redrive.kernel.failure_filter import FailedCount, FailedRef
 from redrive.kernel.figures import CircuitFigures, Figures, KindFigures
 from redrive.kernel.machine import Event
 from redrive.kernel.payload import CUT, page_text, readable

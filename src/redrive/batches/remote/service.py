@@ -37,7 +37,7 @@ from redrive.feature import (
     encode,
 )
 from redrive.ids import new_id
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import TASKS_PER_PIECE, Forget, Operation
 from redrive.kernel.records import Put, Record
 from redrive.kernel.task import State, check_int, check_text

@@ -17,7 +17,7 @@ from redrive.cli.support.options import AppName, By, Json, Reason, Url, list_com
 from redrive.cli.support.session import operate
 from redrive.cli.support.start_operation import PACE, Ask, asked, begin_bulk, carried_out
 from redrive.errors import InvalidInput
-from redrive.kernel.failed import EVERY_FAILURE, FailureFilter
+from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import check_seconds
 from redrive.kernel.wording import EXAMPLES, counted, percent, seconds_of

@@ -14,7 +14,7 @@ from redrive.cli.support.filters import filter_text, filtered
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.terminal_text import sparkline
 from redrive.errors import InvalidInput
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.wording import counted
 from redrive.ops import inspect
 from redrive.ops.failures import FailureTypes, together

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redrive.cli.support.start_operation import ANSWERS, Ask, asked, begin_bulk, carried_out
-from redrive.kernel.failed import EVERY_FAILURE
+from redrive.kernel.failure_filter import EVERY_FAILURE
 from redrive.kernel.operation import Action
 from redrive.ops.operations.lifecycle import How
 

@@ -11,7 +11,7 @@ from redrive.cli.support import output
 from redrive.cli.support.connections import look_at
 from redrive.cli.support.filters import labelled
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.reads import Overview, Query
 from redrive.kernel.task import State, Task
 from redrive.ops import filters, inspect

@@ -6,7 +6,7 @@ import typer
 
 from redrive.cli.support.filters import filtered_by
 from redrive.cli.support.start_operation import Ask, asked, begin_bulk
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 
 

@@ -15,7 +15,7 @@ from redrive.cli.support.options import AppName, By, DryRun, Json, Reason, Url, 
 from redrive.cli.support.progress import progress
 from redrive.cli.support.session import operate
 from redrive.cli.support.start_operation import say_approval
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.wording import counted
 from redrive.ops.operations.retry import RetryResult
 from redrive.ops.operations.selection import Selection

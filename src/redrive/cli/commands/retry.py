@@ -10,7 +10,7 @@ import typer
 from redrive.cli.support.by_id import by_id, one_way, refuse_pace
 from redrive.cli.support.filters import Forgotten, filtered
 from redrive.cli.support.start_operation import ANSWERS, PACE, Ask, Plan, asked, begin_bulk, carried_out
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.ops.operations.lifecycle import How
 from redrive.ops.operations.selection import RETRYABLE_STATES

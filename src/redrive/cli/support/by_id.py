@@ -12,7 +12,7 @@ from redrive.cli.support.follow import say_outcomes
 from redrive.cli.support.session import operate, store_named
 from redrive.cli.support.start_operation import Ask, say_approval
 from redrive.errors import RedriveError, TaskNotFound
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.task import State
 from redrive.ops import actions, inspect
 from redrive.ops.operations.lifecycle import How

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support.options import Command, with_options
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.ops import failures
 from redrive.ops.filters import FAILURE_FILTERS, FILTERS, Filter
 

@@ -16,7 +16,7 @@ from redrive.cli.support.filters import filter_text
 from redrive.cli.support.follow import follow, say_begun, say_obstacles
 from redrive.cli.support.options import AppName, By, Command, DryRun, Json, Reason, Url, Yes, confirm, with_options
 from redrive.cli.support.session import operate
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import OF_WAITING, Action, Canary, Then
 from redrive.kernel.wording import counted
 from redrive.ops.connections import having

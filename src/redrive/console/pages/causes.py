@@ -11,7 +11,7 @@ from redrive.console.filters import PAGE_SIZE
 from redrive.console.page import Form, Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput, TaskNotFound
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.ops import views
 from redrive.ops.access import Role
 

@@ -18,7 +18,7 @@ from redrive.console.filters import (
 from redrive.console.page import FieldRefused, Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
-from redrive.kernel.failed import EVERY_FAILURE, FailureFilter
+from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import MOST_CANARIES, Action, Canary, Then, moment
 from redrive.ops import views
 from redrive.ops.causes import ALL, CAUSE_STATES, CausePage, order_of

@@ -12,7 +12,7 @@ from redrive.console.page import Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.console.task_story import tell
 from redrive.errors import ChangedMeanwhile, InvalidInput
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State, Task
 from redrive.ops import filters, views

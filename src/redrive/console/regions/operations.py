@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from redrive.console.templates_env import render
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Operation, Status
 from redrive.ops import views
 from redrive.ops.operations.lifecycle import can_put_back

@@ -12,7 +12,7 @@ from uuid import UUID
 if TYPE_CHECKING:
     from redrive.kernel.audit import AuditFilter
     from redrive.kernel.diagnosis import Diagnosis
-    from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskStatus
+    from redrive.kernel.failure_filter import FailedCount, FailedRef, FailureFilter, TaskStatus
     from redrive.kernel.figures import Figures
     from redrive.kernel.joins import Join
     from redrive.kernel.reads import (

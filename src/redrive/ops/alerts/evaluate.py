@@ -42,7 +42,7 @@ from redrive.kernel.alerts.rules import (
 from redrive.kernel.alerts.slo import Objective
 from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.figures import Figures
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put

@@ -12,7 +12,7 @@ from uuid import UUID
 from redrive.errors import ChangedMeanwhile, PlanUnknown, StoreUnavailable, StoreUnusable
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailedRef, FailureFilter
+from redrive.kernel.failure_filter import FailedRef, FailureFilter
 from redrive.kernel.operation import COLLECTION, Action, Cancel, Erasure, Forget, Operation, Purge, Retry, Status, Work
 from redrive.kernel.ports.store import Query, Store
 from redrive.kernel.task import WAITING, State

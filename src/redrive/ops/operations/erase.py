@@ -23,7 +23,7 @@ from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.erase import ERASED, Erase
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import FINAL, Erasure, Operation, Status

@@ -11,7 +11,7 @@ from redrive.errors import ApprovalNeeded, ChangedMeanwhile, InvalidInput, Inval
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import EVERY_FAILURE, FailureFilter
+from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import (
     COLLECTION,
     FINAL,

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action, Operation
 from redrive.kernel.ports.store import CauseQuery, Query, Store, WorkerRow
 from redrive.kernel.reads import CauseRow

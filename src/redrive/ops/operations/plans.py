@@ -14,7 +14,7 @@ from uuid import UUID
 
 from redrive.errors import ChangedMeanwhile, InvalidInput, PlanUnknown, StoreUnavailable
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailedRef, FailureFilter
+from redrive.kernel.failure_filter import FailedRef, FailureFilter
 from redrive.kernel.operation import facts, failures
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record

@@ -10,7 +10,7 @@ from uuid import UUID
 from redrive.errors import InvalidInput
 from redrive.ids import new_id
 from redrive.kernel.audit import skip_reason
-from redrive.kernel.failed import EVERY_FAILURE, FailedRef, FailureFilter
+from redrive.kernel.failure_filter import EVERY_FAILURE, FailedRef, FailureFilter
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put

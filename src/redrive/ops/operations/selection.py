@@ -14,7 +14,7 @@ from uuid import UUID
 
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import skip_reason
-from redrive.kernel.failed import FailedRef, FailureFilter
+from redrive.kernel.failure_filter import FailedRef, FailureFilter
 from redrive.kernel.operation import Action, Retry, moment
 from redrive.kernel.ports.store import Store
 from redrive.kernel.retry_guard import Withheld, by_feature

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from redrive.kernel.failed import EVERY_FAILURE, FailureFilter
+from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
 from redrive.ops import causes
 from redrive.ops.access import Role
 from redrive.ops.causes import Breakdown, Cause, CausePage

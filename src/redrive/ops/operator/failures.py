@@ -9,7 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from redrive.errors import InvalidInput
-from redrive.kernel.failed import EVERY_FAILURE, FailureFilter
+from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import DeadLetter, State, Task
 from redrive.ops import actions, failures, filters, history, search

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from redrive.errors import OperationUnknown
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import EVERY_FAILURE, FailureFilter
+from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import COLLECTION, OF_WAITING, Action, Operation
 from redrive.kernel.records import Record
 from redrive.ops import approvals

@@ -12,7 +12,7 @@ from redrive.handlers.registry import Registry
 from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.approved import Request
 from redrive.kernel.backoff import Backoff
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.feature import Belongs, Feature
 from redrive.kernel.ports.store import Store
 from redrive.kernel.reads import Query

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from redrive.ids import from_text, is_id
 from redrive.kernel.circuit import CircuitRow
-from redrive.kernel.failed import FailedCount, FailedRef
+from redrive.kernel.failure_filter import FailedCount, FailedRef
 from redrive.kernel.ports.store import CauseRow, HoldRow, LimitRow, ScheduleRow, WorkerLeases, WorkerRow
 from redrive.kernel.records import Record
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, Task

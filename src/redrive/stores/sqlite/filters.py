@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.ports.store import Query
 from redrive.kernel.task import HISTORY, LIVE
 from redrive.stores.filters import (

@@ -13,7 +13,7 @@ from uuid import UUID
 from redrive.ids import is_id
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.circuit import CircuitRow
-from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskStatus
+from redrive.kernel.failure_filter import FailedCount, FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.joins import Join
 from redrive.kernel.ports.store import (
     MOST_ENTRIES,
