@@ -162,7 +162,7 @@ class Shell:
 
     def start(self, *arguments: object) -> subprocess.Popen[str]:
         """Starts ``redrive`` with a pipe for all it says; a batch stands still for it after a moment, not 5 s."""
-        code = "from redrive.batches import follow_batch; follow_batch.STILL_AFTER_S = 0.1; import redrive.cli.main"
+        code = "from redrive.batches import act_commands; act_commands.STILL_AFTER_S = 0.1; import redrive.cli.main"
         command = [sys.executable, "-c", f"{code} as cli; cli.main()", *map(str, arguments)]
         pipe = subprocess.PIPE
         return subprocess.Popen(command, cwd=self.folder, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True)

@@ -1,8 +1,10 @@
-"""The pages of batches in the console: how far each is, what its items are failed by, and acting on all of them."""
+"""The pages of batches in the console: how far each is, what its items are failed by, and acting on all of them. One at
+a provider has its money and its items besides; what is live of a page are its regions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Response
@@ -11,19 +13,25 @@ from fastapi.responses import StreamingResponse
 from redrive.batches.batch import Batch, BatchState, ItemState
 from redrive.batches.batch_service import BatchService
 from redrive.batches.items import item_of_task, task_states
-from redrive.batches.remote.page_regions import sample_items, sample_remote
-from redrive.batches.remote.pages import one_remote, panel
-from redrive.batches.remote.service import CANCEL, ApprovedBatches
+from redrive.batches.remote.model import RemoteBatch
+from redrive.batches.remote.reads import History, Progress
+from redrive.batches.remote.service import CANCEL, MOST_CHARGED, RETRY_FAILED, ApprovedBatches, RemoteBatchService
+from redrive.batches.remote.wait_reasons import ORDINARY
 from redrive.batches.results import FORMS, check_form, results
 from redrive.batches.task_batch_service import TaskBatchService
 from redrive.console.filters import refuse_unknown
+from redrive.console.live import Sample
 from redrive.errors import InvalidInput
-from redrive.feature import Operator, Role
-from redrive.feature.console import FeaturePages, Item, Section, TheForm, ThePage, pages_router, render
+from redrive.feature import Operator, Role, Task
+from redrive.feature.console import FeaturePages, Item, Panel, Section, TheForm, ThePage, pages_router, render
+from redrive.kernel.classify import FailureType
 from redrive.kernel.wording import counted
+from redrive.ledger.accounts import Account
+from redrive.ledger.service import Ledger
 from redrive.ops import views
 from redrive.ops.inspect import parse_id
 from redrive.ops.views import View
+from redrive.ops.why import Reason
 
 router = pages_router("batches")
 PAGE_SIZE = 50
@@ -186,6 +194,132 @@ def sample_one(batch: str) -> Any:
 
 async def _now(operator: Operator) -> Any:
     return await operator.of(BatchService).now()
+
+
+ROWS = 50  # of a page of items
+PARTS = {
+    "#progress": "batches/remote_progress.html",
+    "#money": "batches/remote_money.html",
+    "#failures": "batches/remote_failures.html",
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Shown:
+    """A batch as its page shows it; ``circuit`` is that of its provider while it is open, ``waits_for`` what else keeps
+    its items from going on."""
+
+    found: Progress
+    history: History | None
+    circuit: Any
+    waits_for: Sequence[Reason]
+    unit: str
+
+    @property
+    def seconds_left(self) -> float | None:
+        batch, states = self.found.batch, self.found.counts.states
+        if self.history is None or batch.settled or self.circuit is not None or self.waits_for:
+            return None
+        return self.history.seconds_left(states[ItemState.PENDING] + states[ItemState.PROCESSING])
+
+
+async def shown(operator: Operator, batch: str) -> Shown:
+    """Returns what the live parts are made of."""
+    own = operator.of(RemoteBatchService)
+    found = await own.progress(batch)
+    circuits = () if found.batch.settled else await operator.circuits.list()
+    down = next((one for one in circuits if one.open and one.name == found.batch.provider), None)
+    waits = [one for one in await own.waits_for(batch) if one.code not in ("circuit", *ORDINARY)]
+    return Shown(found, await own.history(found.batch), down, waits, operator.of(Ledger).unit)
+
+
+def sample_remote(batch: str) -> Sample:
+    """Samples a batch. One that is settled stays as it is: its items are not counted again until somebody acts."""
+    last: Mapping[str, str] = {}
+    seen: tuple[int, int] | None = None
+
+    async def sample(operator: Operator) -> Mapping[str, str]:
+        nonlocal last, seen
+        own = operator.of(RemoteBatchService)
+        now = await own.show(batch)
+        at = (now.version, await own.unknown(batch)) if now.settled else None
+        if at is None or at != seen:
+            last = await _regions(operator, batch)
+            seen = at
+        return last
+
+    return sample
+
+
+async def _regions(operator: Operator, batch: str) -> Mapping[str, str]:
+    made, now = await shown(operator, batch), await operator.health.now()
+    one = made.found.batch
+    changed = f"{one.state}.{one.round}.{one.cancelled_at is None}"
+    return {name: render(part, operator, shown=made, now=now) for name, part in PARTS.items()} | {"changed": changed}
+
+
+def sample_items(argument: str) -> Sample:
+    """Samples a page of items that nobody has filtered: its rows stay in their places, and only say more."""
+    batch, _, after = argument.partition(".")
+    if not after.isdecimal():
+        raise InvalidInput(f"{argument[:60]!r} names no page of items")
+
+    async def sample(operator: Operator) -> Mapping[str, str]:
+        items = await operator.of(RemoteBatchService).items(batch, after=int(after), limit=ROWS)
+        return {"#items": render("batches/remote_items.html", operator, items=items, now=await operator.health.now())}
+
+    return sample
+
+
+async def one_remote(page: ThePage, batch: str) -> Response:
+    refuse_unknown(page, "state", "failureType", "after")
+    state, kind = page.query.get("state") or None, page.query.get("failureType") or None
+    after = page.query.get("after") or "0"
+    if not after.isdecimal():
+        raise InvalidInput(f"after is the place of an item, not {after!r}")
+    made = await shown(page.operator, batch)
+    items = await page.operator.of(RemoteBatchService).items(
+        batch, states=[state] if state else (), failure_type=kind, after=int(after), limit=ROWS
+    )
+    return await page.render(
+        "batches/remote_batch.html",
+        shown=made,
+        payer=await _payer(page.operator, made.found.batch) if page.may_act else None,
+        approval=await _second_for_remote(page.operator, made.found) if page.may_act else None,
+        charge_approval=await _second_for_charge(page.operator, made.found) if page.may_act else None,
+        state=state,
+        states=list(ItemState),
+        kind=kind,
+        kinds=[one.value for one in FailureType],
+        items=items,
+        origin=int(after),
+        after=items[-1].n if len(items) == ROWS else None,
+    )
+
+
+async def _payer(operator: Operator, batch: RemoteBatch) -> Account | None:
+    return None if batch.account is None else await operator.of(Ledger).show(batch.account)
+
+
+async def _second_for_remote(operator: Operator, found: Progress) -> str | None:
+    """Returns why a second person has to agree to what the page offers; None where nobody has to."""
+    states, own = found.counts.states, operator.of(ApprovedBatches)
+    if found.batch.settled:
+        return await own.needs(RETRY_FAILED, found.retry.matched)
+    return await own.needs(CANCEL, states[ItemState.PENDING] + states[ItemState.PROCESSING])
+
+
+async def _second_for_charge(operator: Operator, found: Progress) -> str | None:
+    return await operator.of(ApprovedBatches).needs_for(found.batch.price_of(min(found.uncharged, MOST_CHARGED)))
+
+
+async def panel(operator: Operator, task: Task) -> Panel | None:
+    """Returns what the page of an item's task says about its batch."""
+    if "ordinal" not in (task.facts or {}):
+        return None
+    own = operator.of(RemoteBatchService)
+    values = {"batch": await own.show(task.facts["batch"]), "item": await own.item_of_task(task.id)}
+    return Panel("Item of a batch", "batches/item_panel.html", {**values, "unit": operator.of(Ledger).unit})
 
 
 pages = FeaturePages(

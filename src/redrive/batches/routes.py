@@ -1,17 +1,28 @@
-"""``/api/batches``: batches of both sorts."""
+"""``/api/batches``: batches of both sorts; what a batch is to be is read from a JSON document, or from JSON lines with
+the rest in the query. Besides: the calls of providers, whose address is the proof, and one bounded pass over the remote
+batches for whoever has only a scheduler."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
+from pydantic import Field, ValidationError
+from pydantic.alias_generators import to_camel
 
+from redrive.api.access import TheApp, wrong_tokens
+from redrive.api.body_limit import is_lines
 from redrive.api.encode import respond
+from redrive.api.worker_run import TriggeredWorker, described
 from redrive.batches.api_models import (
     ActedOut,
+    BatchIn,
     BatchPageOut,
     BatchRetryIn,
     CancelIn,
@@ -21,22 +32,115 @@ from redrive.batches.api_models import (
     ReconcileIn,
     ReconcileOut,
     ShownBatchOut,
+    TaskIn,
 )
-from redrive.batches.batch_service import Acted, BatchService, Preview
+from redrive.batches.batch_service import Acted, BatchRequest, BatchService, Preview
 from redrive.batches.documents import batch_document, failures_document, waits_document
 from redrive.batches.items import item_document, items_csv
-from redrive.batches.remote.callback_route import router as callback
-from redrive.batches.remote.pass_route import router as internal
-from redrive.batches.request_body import BODY, Said, given_by
+from redrive.batches.json_lines import lines_of
+from redrive.batches.remote.callbacks import ProviderCallbacks
+from redrive.batches.remote.kinds import CALLBACK_PATH
+from redrive.batches.remote.passes import Passes
 from redrive.batches.results import FORMS, WantedItems, check_form, results
+from redrive.batches.task_input import Many
 from redrive.errors import InvalidInput
 from redrive.feature import Operator
-from redrive.feature.api import PROBLEMS, TheOperator
+from redrive.feature.api import PROBLEMS, In, Out, TheOperator
 from redrive.ops import views
 from redrive.ops.views import View
+from redrive.remote.callbacks import CallbackRefused
+
+LINES = "application/x-ndjson"
+_FORMS = "a JSON document, or JSON lines with Content-Type: application/x-ndjson and all else in the query"
+Given = tuple[BatchRequest, Many | None, list[Any] | AsyncIterator[Any] | None]
+
+
+@dataclass(slots=True, frozen=True)
+class InQuery:
+    """What the query says of a batch whose items are the lines of the body."""
+
+    provider: str | None = None
+    account: str | None = None
+    price: int | None = None
+    key: str | None = None
+    name: str | None = None
+    meta: Annotated[str | None, Query(description="A JSON value.")] = None
+    scope: str | None = None
+    webhook_url: Annotated[str | None, Query(alias="webhookUrl")] = None
+    max_in_flight: Annotated[int | None, Query(alias="maxInFlight")] = None
+
+    def said(self) -> dict[str, Any]:
+        return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
+
+
+Said = Annotated[InQuery, Depends()]
+
+
+async def given_by(request: Request, query: InQuery) -> Given:
+    """Returns what a batch is to be, its tasks, and its items."""
+    if is_lines(request.headers.get("content-type", "")):
+        if query.provider is None:
+            raise InvalidInput(
+                "JSON lines are items at a provider, and none is named",
+                hint="say it in the query: ?provider=NAME; tasks are given as a JSON document",
+            )
+        return (
+            BatchRequest(**query.said() | {"meta": _meta(query.meta)}, called=to_camel),
+            None,
+            lines_of(request.stream()),
+        )
+    if said := query.said():
+        raise InvalidInput(
+            f"{', '.join(map(to_camel, said))}: a JSON document says this itself", hint="put it into the document"
+        )
+    return _of_document(await _document(request))
+
+
+def _of_document(body: BatchIn) -> Given:
+    said = {name: getattr(body, name) for name in BatchIn.model_fields if name not in ("tasks", "items")}
+    after = {name: said[name] and said[name].given() for name in ("on_complete", "on_success")}
+    tasks = None if body.tasks is None else [one.given() for one in body.tasks]
+    return BatchRequest(**said | after, called=to_camel), tasks, body.items
+
+
+async def _document(request: Request) -> BatchIn:
+    try:
+        return BatchIn.model_validate_json(await request.body())
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        if found[0]["type"] == "json_invalid":
+            raise InvalidInput(f"the body is not JSON: {found[0]['ctx']['error']}", hint=_FORMS) from None
+        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in found]) from None
+
+
+def _meta(text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(f"meta is no JSON: {error}", hint="a text is written in quotes") from None
+
+
+def _schema() -> dict[str, Any]:
+    """Returns the schema of a document, with that of its tasks inside."""
+    found = BatchIn.model_json_schema(ref_template="{model}")
+    tasks = found.pop("$defs")[TaskIn.__name__]
+    text = json.dumps(found).replace(json.dumps({"$ref": TaskIn.__name__}), json.dumps(tasks))
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": _schema()},
+            LINES: {"schema": {"type": "string", "description": "One item a line; all else is in the query."}},
+        },
+    }
+}
+
 
 router = APIRouter(prefix="/api/batches", tags=["batches"], responses=PROBLEMS)
-routers = [internal, callback, router]
 
 
 @router.post("", status_code=201, response_model=ShownBatchOut, openapi_extra=BODY)
@@ -217,3 +321,58 @@ async def _respond_acted(done: Acted, own: Operator) -> Response:
         ),
         202,
     )
+
+
+callback = APIRouter(prefix=f"/{CALLBACK_PATH}", tags=["remote batches"], responses=PROBLEMS)
+
+
+@callback.post("/{token}", status_code=204)
+async def call_back(
+    token: str, request: Request, app: TheApp, connection: Annotated[str | None, Query()] = None
+) -> Response:
+    """Have the job of an item looked at now. What the body says is not read; a repeated call changes nothing."""
+    try:
+        await app.of(ProviderCallbacks).take(token, connection)
+    except CallbackRefused:
+        wrong_tokens(request).failed(request)
+        raise
+    return Response(status_code=204)
+
+
+internal = APIRouter(prefix="/api/internal/batch-worker", tags=["remote batches"], responses=PROBLEMS)
+
+
+class PassIn(In):
+    """When it is enough, and on which of several connections."""
+
+    max_seconds: Annotated[float, Field(gt=0, le=3600)] = 25.0
+    connection: str | None = None
+
+
+class PassOut(Out):
+    """What a pass has done: ``dispatched``, ``settled`` and ``released`` are batches, all else are items."""
+
+    dispatched: int = Field(description="Batches that were begun, or failed for want of money.")
+    started: int
+    polled: int
+    completed: int
+    failed: int
+    settled: int
+    released: int = Field(description="Cancelled batches whose unstarted items were given back.")
+    put_off: int = Field(description="Items that were due, and beyond what one pass does.")
+    seconds: float
+    more: bool = Field(description="Something is due now: the next call need not wait for its minute.")
+
+
+@internal.post("", dependencies=[Depends(described)])
+async def batch_worker(request: Request, app: TheApp, body: PassIn | None = None) -> PassOut:
+    """Dispatch, start, poll and settle remote batches once, within the bounds of ``BATCH_WORKER_MAX_…``. One call at a
+    time in each process; in several processes each does its own part."""
+    wanted = body or PassIn()
+    triggered: TriggeredWorker = request.app.state.triggered
+    done = await app.of(Passes).make(triggered.run, wanted.max_seconds, wanted.connection)
+    counts = {name: getattr(done, name) for name in PassOut.model_fields if name != "seconds"}
+    return PassOut(seconds=round(done.seconds, 3), **counts)
+
+
+routers = [internal, callback, router]
