@@ -12,6 +12,7 @@ from redrive import State
 
 ROOT = Path(__file__).parents[2]
 MAPS = [ROOT / "docs" / name for name in ("architecture.md", "features.md", "internals.md")]
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 FULL = re.compile(r"\b(?:src|kit|tests|docs|bench|storm|tools)/[\w./*-]*[\w*/]")
 # Written from the package on: `kernel/machine.py`, `stores/*/bad_rows.py`.
 SHORT = re.compile(r"`((?:[a-z_*]+/)*[a-z_0-9]+\.(?:py|sql))`")
@@ -22,11 +23,17 @@ def exists(path: str) -> bool:
     return any(True for _ in ROOT.glob(path.rstrip("/")))
 
 
-@pytest.mark.parametrize("document", MAPS, ids=lambda d: d.name)
+@pytest.mark.parametrize("document", [*MAPS, *DECISIONS], ids=lambda d: d.name)
 def test_every_path_exists(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     named = set(FULL.findall(text)) | {_in_full(path) for path in SHORT.findall(text)}
-    assert named and sorted(path for path in named if not exists(path)) == []
+    assert named or document in DECISIONS
+    assert sorted(path for path in named if not exists(path)) == []
+
+
+def test_every_decision_is_in_the_list() -> None:
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs/decisions/README.md").read_text(encoding="utf-8")))
+    assert listed == {page.name for page in DECISIONS} - {"README.md"}
 
 
 def _in_full(path: str) -> str:

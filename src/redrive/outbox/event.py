@@ -36,7 +36,7 @@ class Event:
     """A change of one entity. Order is by ``order``, not by arrival: the newest wins, in every sink.
 
     ``order`` is ``version``, unless the entity was deleted, and created anew with a version that it had before: then
-    that new life of its key begins behind the delete, at ``base`` (see docs/internals.md)."""
+    that new life of its key begins behind the delete, at ``base`` (see docs/decisions/outbox.md)."""
 
     id: UUID  # the task's
     entity_type: str

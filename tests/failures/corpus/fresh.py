@@ -1,4 +1,4 @@
-"""Causes written after the algorithm was done. What they showed at first sight is told in docs/internals.md."""
+"""Causes written after the algorithm was done. What they showed at first sight is told in docs/decisions/causes.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Causes that were written when the rules were nearly done: see docs/internals.md."""
+"""Causes that were written when the rules were nearly done: see docs/decisions/causes.md."""
 
 from __future__ import annotations
 

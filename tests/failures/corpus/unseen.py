@@ -1,4 +1,4 @@
-"""Causes written when the second algorithm was done, and measured once: see docs/internals.md."""
+"""Causes written when the second algorithm was done, and measured once: see docs/decisions/causes.md."""
 
 from __future__ import annotations
 
