@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import make_dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import pytest
 from fastapi.routing import APIRoute
@@ -17,7 +17,7 @@ from redrive.console.mount import add_console
 from redrive.console.templates_env import action_called
 from redrive.errors import NotAllowed
 from redrive.ops.access import Caller, Role
-from redrive.ops.operator.declared import Declared, Open, declared_by, document, shown_fields
+from redrive.ops.operator.declared import Closed, Declared, Open, Page, declared_by, document, seen, shown_fields
 from redrive.ops.operator.operator import SERVICES, service_of
 from redrive.ops.operator.session import Service
 from redrive.ops.views import Sight
@@ -119,6 +119,34 @@ def test_a_field_that_says_nothing_is_closed() -> None:
     thing = make_dataclass("Thing", [("name", str)])
     assert document(thing("x"), Sight(viewer.role)) == {"name": None}
     assert document(thing("x"), Sight(Role.OPERATOR)) == {"name": "x"}
+
+
+@dataclass(slots=True, frozen=True)
+class Thing:
+    name: Annotated[str, Open()]
+    key: Annotated[str | None, Closed()]
+    parts: Annotated[list[Thing], Open()]
+
+    @property
+    def title(self) -> Annotated[str, Open()]:
+        return f"{self.name} {self.key}"
+
+    @property
+    def own(self) -> str:
+        return "nobody asked"
+
+
+def test_properties_of_which_something_is_said_are_fields() -> None:
+    thing = Thing("x", "k", [])
+    assert document(thing, Sight(Role.OPERATOR)) == {"name": "x", "key": "k", "parts": [], "title": "x k"}
+
+
+def test_closed_fields_do_not_leave_the_service() -> None:
+    """Also where code or a page asks it, within a list or within another view."""
+    page = Page([Thing("x", "k", [Thing("y", "l", [])])], None)
+    [found] = seen(page, Sight(Role.VIEWER)).items
+    assert (found.key, found.parts[0].key, found.parts[0].name, found.title) == (None, None, "y", "x None")
+    assert seen(page, Sight(Role.OPERATOR)) is page
 
 
 def test_methods_of_services_are_found_where_they_are_written() -> None:

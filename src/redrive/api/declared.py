@@ -20,7 +20,7 @@ from redrive.api.routers import api_router
 from redrive.kernel.records import Record
 from redrive.kernel.task import Task
 from redrive.ops.operator import Operator
-from redrive.ops.operator.declared import Declared, Page, Parameter, declared_by, document, shown_fields
+from redrive.ops.operator.declared import Declared, Parameter, declared_by, document, shown_fields
 from redrive.ops.operator.session import Service
 
 ACTOR = Field(None, description="Who acts, where there are no tokens; a token's name overrides it.")
@@ -98,10 +98,14 @@ def _answer_model(result: Any) -> Any:
     """Returns the model that describes an answer; answers are not made by it, see ``redrive.api.encode``."""
     if result in KNOWN:
         return KNOWN[result]
-    if get_origin(result) is Page:
-        inner: Any = _answer_model(get_args(result)[0])
-        name = f"{inner.__name__.removesuffix('Out')}Page"
-        return create_model(name, __base__=m.Out, items=list[inner], next=str | None)
+    origin: Any = get_origin(result)
+    if isinstance(origin, type) and hasattr(origin, "__dataclass_fields__"):  # a page of views
+        [inner] = get_args(result)
+        of_page: dict[str, Any] = {
+            name: (_answer_model(kind[inner] if get_args(kind) and name == "items" else kind), ...)
+            for name, (kind, _) in shown_fields(origin).items()
+        }
+        return create_model(f"{inner.__name__.removesuffix('View')}{origin.__name__}", __base__=m.Out, **of_page)
     if is_dataclass(result):
         own: dict[str, Any] = {
             name: (_answer_model(kind), Field(description=shown.help or None))

@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.connections import look_at, refuse_place
+from redrive.cli.support.connections import Looked, look_at, refuse_place
 from redrive.cli.support.options import AppName, By, Create, Json, Url
 from redrive.cli.support.session import operate
 from redrive.ops.connections import having
@@ -26,14 +26,16 @@ FLAGS = ("json", "create")
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
-def group_of(service: type[Service], without: Sequence[str] = ()) -> typer.Typer:
-    """Returns the group of commands for what a service declares; those ``without`` are written by hand."""
-    made = typer.Typer(help=service.__doc__, invoke_without_command=True)
-    for name, one in declared_by(service).items():
-        if name == "list":
-            made.callback()(_list(service, one, alone=False))
-        if name not in without:
-            made.command(one.command, context_settings=_settings(one))(_command(service, one))
+def group_of(*services: type[Service], without: Sequence[str] = ()) -> typer.Typer:
+    """Returns the group of commands for what services declare; those ``without`` are written by hand. Without a command
+    it lists, where there is one ``list``."""
+    made = typer.Typer(help=services[0].__doc__, invoke_without_command=True)
+    for service in services:
+        for name, one in declared_by(service).items():
+            if one.command == "list":
+                made.callback()(_list(service, one, alone=False))
+            if name not in without:
+                made.command(one.command, context_settings=_settings(one))(_command(service, one))
     return made
 
 
@@ -52,41 +54,54 @@ def _list(service: type[Service], one: Declared, alone: bool = True) -> Callable
     """``alone``: a command of its own; else it is what a group does without one."""
 
     def call(url: str | None, app: str | None, json: bool, context: typer.Context | None = None, **given: Any) -> None:
-        if context is not None and context.invoked_subcommand is not None:
-            return
-
-        async def look(own: Operator) -> tuple[Page[Any], datetime, Any]:
-            found = await getattr(own.of(service), one.verb)(**given)
-            page = found if isinstance(found, Page) else Page(found, None)
-            return page, await own.health.now(), _plain(document(page.items, own.sight))
-
-        if one.continued_by is not None:
-            refuse_place(url, app, **{one.continued_by: given[one.continued_by]})
-        looked = look_at(url, app, look)
-        following = None if looked.everywhere else looked.only[0].next
-        if json:
-            named = [looked.document(name, row) for name, row in looked.rows(lambda answer: answer[2])]
-            output.emit_list(named, following, **looked.missing)
-            return
-        found = looked.rows(lambda answer: answer[0].items)
-        if not found:
-            text, colon, hint = one.empty.partition(":")
-            output.say(f"{text}{looked.without}{colon}{hint}")
-            return
-        first, *others = columns(one.view)
-        output.table(
-            [first[0], *looked.column, *(_heading(one.view, name) for name, _ in others)],
-            [
-                (_cell(first[1](row, now), now), *looked.cell(name), *(_cell(of(row, now), now) for _, of in others))
-                for name, row in found
-                for now in (looked.found[name][1],)
-            ],
-        )
-        if following is not None:
-            output.say(f"more: --{one.continued_by} {following}")
+        if context is None or context.invoked_subcommand is None:
+            show_list(service, one, given, url, app, json)
 
     context = [] if alone else [inspect.Parameter("context", _KEYWORD, annotation=typer.Context)]
     return _described(call, one, [*context, *_options(one, LOOKS)])
+
+
+def show_list(
+    service: type[Service], one: Declared, given: dict[str, Any], url: str | None, app: str | None, json: bool
+) -> None:
+    """Shows a list that is declared, of all connections; one that belongs to a thing, of the connection that has
+    it."""
+
+    async def look(own: Operator) -> tuple[Page[Any], datetime, Any]:
+        found = await getattr(own.of(service), one.verb)(**given)
+        page = found if isinstance(found, Page) else Page(found, None)
+        return page, await own.health.now(), _plain(document(page, own.sight))
+
+    if any(parameter.in_path for parameter in one.parameters):
+        found = operate(url, app, look, has=_finds(service, one, given))
+        looked = Looked({"": found}, {}, named=False, everywhere=False)
+    else:
+        if one.continued_by is not None:
+            refuse_place(url, app, **{one.continued_by: given[one.continued_by]})
+        looked = look_at(url, app, look)
+    if json:
+        named = [looked.document(name, row) for name, row in looked.rows(lambda answer: answer[2]["items"])]
+        whole = {"next": None} if looked.everywhere else looked.only[2]
+        output.emit({**whole, "items": named, **looked.missing})
+        return
+    rows = looked.rows(lambda answer: answer[0].items)
+    if not rows:
+        text, colon, hint = one.empty.format(**given).partition(":")
+        output.say(f"{text}{looked.without}{colon}{hint}")
+        return
+    first, *others = columns(one.view)
+    output.table(
+        [first[0], *looked.column, *(_heading(one.view, name) for name, _ in others)],
+        [
+            (_cell(first[1](row, now), now), *looked.cell(name), *(_cell(of(row, now), now) for _, of in others))
+            for name, row in rows
+            for now in (looked.found[name][1],)
+        ],
+    )
+    if note := next(iter(looked.found.values()))[0].note:
+        output.say("", note)
+    if not looked.everywhere and looked.only[0].next is not None:
+        output.say(f"more: --{one.continued_by} {looked.only[0].next}")
 
 
 def _show(service: type[Service], one: Declared) -> Callable[..., None]:
@@ -95,15 +110,42 @@ def _show(service: type[Service], one: Declared) -> Callable[..., None]:
             found = await getattr(own.of(service), one.verb)(**given)
             return found, await own.health.now(), _plain(document(found, own.sight))
 
-        _, now, seen = operate(url, app, look, has=_finds(service, one, given))
+        found, now, seen = operate(url, app, look, has=_finds(service, one, given))
         if json:
             output.emit(seen)
-            return
-        width = max(map(len, seen), default=0)
-        for name, value in seen.items():
-            output.say(f"{name.replace('_', ' '):<{width}}  {_cell(value, now)}")
+        else:
+            _say_fields(one, given, found, seen, now)
+        if not getattr(found, "ok", True):
+            raise typer.Exit(1)
 
     return _described(call, one, _options(one, LOOKS))
+
+
+def _say_fields(one: Declared, given: dict[str, Any], found: Any, seen: dict[str, Any], now: datetime) -> None:
+    """Says what is declared of a thing, else its fields; then each list of further things, as a table."""
+    tables = {name: view for name, view in _views_within(one.view).items() if columns(view)}
+    if one.said:
+        output.say(*one.sentence(given, found).splitlines())
+    else:
+        width = max(map(len, seen), default=0)
+        for name, value in seen.items():
+            if name not in tables:
+                output.say(f"{name.replace('_', ' '):<{width}}  {_cell(value, now)}")
+    for name, view in tables.items():
+        if rows := getattr(found, name):
+            output.table(
+                [_heading(view, column) for column, _ in columns(view)],
+                [[_cell(of(row, now), now) for _, of in columns(view)] for row in rows],
+                title=name.replace("_", " "),
+            )
+
+
+def _views_within(view: type) -> dict[str, type]:
+    """Returns the fields of a view that are lists of views."""
+    kinds = {
+        name: get_args(kind) for name, (kind, _) in shown_fields(view).items() if get_origin(kind) in (list, tuple)
+    }
+    return {name: inner[0] for name, inner in kinds.items() if hasattr(inner[0], "__dataclass_fields__")}
 
 
 def _act(service: type[Service], one: Declared) -> Callable[..., None]:

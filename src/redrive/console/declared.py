@@ -32,7 +32,9 @@ async def act(page: TheForm, name: str) -> Response:
 def _given(form: Form, parameters: Iterable[Parameter]) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
     for one in parameters:
-        if one.base is bool:
+        if one.given.once:
+            found[one.name] = form.text("once")
+        elif one.base is bool:
             found[one.name] = form.is_on(one.name)
         elif one.required and form.text(one.name) is None:
             form.needed(one.name, one.label)

@@ -39,7 +39,7 @@ Order = Annotated[str, Given("The order.", metavar="ORDER", positional=True, che
 Customer = Annotated[
     str, Given("Who pays.", metavar="CUSTOMER", positional=True, check=partial(check_name, what="customer"))
 ]
-Once = Annotated[str | None, Given("Text of your own: asked again with the same, nothing is paid in twice.")]
+Once = Annotated[str | None, Given("Text of your own: asked again with the same, nothing is paid in twice.", once=True)]
 
 
 @dataclass(slots=True, frozen=True)

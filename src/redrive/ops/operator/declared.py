@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
 from functools import cache, cached_property, partial, wraps
 from typing import Annotated, Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -43,6 +43,7 @@ class Given:
     metavar: str = ""  # of its option
     option: str = ""  # the option's name, where that is another one
     positional: bool = False  # on the command line it needs no option
+    once: bool = False  # a form brings one of its own, by which it is known where it comes twice
     check: Callable[[Any], Any] | None = None
 
 
@@ -71,10 +72,16 @@ Reason = Annotated[
 
 @dataclass(slots=True, frozen=True)
 class Page(Generic[V]):
-    """A part of a list; ``next`` is what the parameter ``after`` or ``before`` continues with, None at its end."""
+    """A part of a list; ``next`` is what the parameter ``after`` or ``before`` continues with, None at its end. Fields
+    that a class of its own adds are about the whole list."""
 
-    items: list[V]
-    next: str | None
+    items: Annotated[list[V], Open()]
+    next: Annotated[str | None, Open()]
+
+    @property
+    def note(self) -> str:
+        """What is said below its table."""
+        return ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -154,7 +161,7 @@ class Declared:
 
     @property
     def lists(self) -> bool:
-        return get_origin(self.result) in (list, Page)
+        return issubclass(get_origin(self.result) or object, (list, Page))
 
     @property
     def continued_by(self) -> str | None:
@@ -169,16 +176,22 @@ class Declared:
     def sentence(self, given: Mapping[str, Any], done: Any) -> str:
         """Returns what is said once it is done, as the rest of a sentence: names stay as they are written."""
         if getattr(done, "approval", None) is not None:
-            return "it waits for a second person: redrive approvals"
+            return (
+                f"it waits for a second operator, because {done.approval.body['needed']}; nothing was done\n"
+                f"somebody else: redrive approvals approve {done.approval.id} --by NAME"
+            )
         text = self.said.format(**{one.name: one.default for one in self.parameters} | dict(given), done=done)
         return text if getattr(done, "changed", True) else f"nothing to do: {text}"
 
 
-def look(http: str, *, role: Role = Role.VIEWER, empty: str = "", command: str = "") -> Callable[[M], M]:
-    """Declares what somebody may look at. ``empty``: what is said where a list has nothing."""
+def look(
+    http: str, *, role: Role = Role.VIEWER, empty: str = "", command: str = "", said: str = ""
+) -> Callable[[M], M]:
+    """Declares what somebody may look at. ``empty``: what is said where a list has nothing; ``said``: what the command
+    line says of one thing, in place of its fields."""
 
     def declare(method: M) -> M:
-        return _declare(method, http=http, role=role, empty=empty, command=command)
+        return _declare(method, http=http, role=role, empty=empty, command=command, said=said)
 
     return declare
 
@@ -215,7 +228,7 @@ def _declare(method: M, *, role: Role, command: str, **told: Any) -> M:
         for one in declared.parameters:
             if one.given.check is not None and one.name in bound.arguments:
                 bound.arguments[one.name] = one.given.check(bound.arguments[one.name])
-        return await method(*bound.args, **bound.kwargs)
+        return seen(await method(*bound.args, **bound.kwargs), self._session.sight)
 
     setattr(checked, _DECLARED, declared)
     return cast(M, checked)
@@ -229,19 +242,46 @@ def declared_by(service: type[Service]) -> dict[str, Declared]:
 
 @cache
 def shown_fields(view: type) -> dict[str, tuple[Any, Shown]]:
-    """Returns the fields of a view, each with its type and what is said of it."""
+    """Returns the fields of a view, each with its type and what is said of it; and those of its properties of which
+    something is said."""
     found: dict[str, tuple[Any, Shown]] = {}
     for name, hint in get_type_hints(view, include_extras=True).items():
         if name in {one.name for one in fields(view)}:
-            plain, *said = get_args(hint) if get_origin(hint) is Annotated else [hint]
-            found[name] = plain, next((word for word in said if isinstance(word, Shown)), Closed())
+            found[name] = _shown(hint) or (hint, Closed())
+    for name, member in inspect.getmembers(view, lambda one: isinstance(one, property)):
+        if (shown := _shown(get_type_hints(member.fget, include_extras=True).get("return"))) is not None:
+            found[name] = shown
     return found
+
+
+def _shown(hint: Any) -> tuple[Any, Shown] | None:
+    """Returns a type and what is said of it, where something is."""
+    plain, *said = get_args(hint) if get_origin(hint) is Annotated else [hint]
+    return next(((plain, word) for word in said if isinstance(word, Shown)), None)
 
 
 def view_of(view: type[V], row: Any, **more: Any) -> V:
     """Returns a view of a row: its fields are the row's of the same names, and ``more``."""
-    known: type = view
-    return view(**{name: getattr(row, name) for name in shown_fields(known) if name not in more}, **more)
+    known: Any = view
+    return view(**{one.name: getattr(row, one.name) for one in fields(known) if one.name not in more}, **more)
+
+
+def seen(found: Any, sight: Sight) -> Any:
+    """Returns a view, or a list of them, as somebody may see it: fields that are not open to them are None."""
+    if sight.whole or isinstance(found, Task | Record):
+        return found
+    if isinstance(found, list | tuple):
+        return type(found)(seen(one, sight) for one in found)
+    if not is_dataclass(found) or isinstance(found, type):
+        return found
+    shown = shown_fields(type(found))
+    return replace(
+        found,
+        **{
+            one.name: seen(getattr(found, one.name), sight) if isinstance(shown[one.name][1], Open) else None
+            for one in fields(found)
+        },
+    )
 
 
 def document(found: Any, sight: Sight) -> Any:
@@ -250,8 +290,6 @@ def document(found: Any, sight: Sight) -> Any:
         return views.task(found, sight)
     if isinstance(found, Record):
         return views.approval(found)
-    if isinstance(found, Page):
-        return View(items=document(found.items, sight), next=found.next)
     if isinstance(found, list):
         return [document(one, sight) for one in found]
     if not is_dataclass(found) or isinstance(found, type):

@@ -25,7 +25,9 @@ Name = Annotated[str, Given("The schedule.", metavar="NAME", check=partial(check
 Once = Annotated[
     str | None,
     Given(
-        "Any text of your own: asked again with the same one, it returns the task that was made before.", metavar="TEXT"
+        "Any text of your own: asked again with the same one, it returns the task that was made before.",
+        metavar="TEXT",
+        once=True,
     ),
 ]
 
