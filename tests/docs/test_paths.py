@@ -68,3 +68,9 @@ def test_sql_that_lists_all_states_is_named_where_one_adds_a_state() -> None:
         near = (set(re.findall(r"[a-z]+", " ".join(lines[at : at + 4]))) for at in range(len(lines)))
         if any(len(words & set(State)) >= 6 for words in near):
             assert f"`{file.relative_to(ROOT)}`" in row, file
+
+
+def test_a_term_has_one_entry_in_the_glossary() -> None:
+    rows = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs/glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    terms = [term.strip() for row in rows if row != "term" for term in row.split(",")]
+    assert sorted({term for term in terms if terms.count(term) > 1}) == []
