@@ -13,7 +13,7 @@ from redrive.kernel.alerts.book import (
     Message,
     Silence,
     document,
-    mark_told,
+    mark_notified,
     read_book,
     silence_over,
     step,
@@ -75,7 +75,7 @@ def test_each_is_told_once_and_its_end_once() -> None:
     assert before.at is not None
     told = to_tell(Book(), before, [], before.at)
     assert [alert.key for alert in told] == ["failed:q"]
-    marked = mark_told(before, told)
+    marked = mark_notified(before, told)
     again = rounds(marked, before.at + ROUND, BROKEN)
     assert to_tell(marked, again, [], before.at + ROUND) == []
     gone = rounds(again, before.at + 2 * ROUND)
@@ -87,8 +87,8 @@ def test_each_is_told_once_and_its_end_once() -> None:
 def test_the_end_says_what_it_was_and_how_long() -> None:
     fired = rounds(Book(), NOW + timedelta(minutes=12), BROKEN)
     over = rounds(fired, NOW + timedelta(minutes=14))
-    assert [one.said for one in over.ended] == ["ended after 12 min; it was: queue q has failed tasks: 3"]
-    assert fired.firing[0].said == "queue q has failed tasks: 3"
+    assert [one.sentence for one in over.ended] == ["ended after 12 min; it was: queue q has failed tasks: 3"]
+    assert fired.firing[0].sentence == "queue q has failed tasks: 3"
 
 
 def test_of_two_silences_the_one_that_holds_longest_counts() -> None:

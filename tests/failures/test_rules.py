@@ -9,7 +9,7 @@ import pytest
 from redrive import App, Classification, Fail, FailureRule
 from redrive.errors import ConfigError
 from redrive.kernel.classify import FailureRules, FailureType, classify
-from redrive.kernel.failure import Origin, failure_of, said
+from redrive.kernel.failure import Origin, declared_failure, failure_of
 from redrive.kernel.failure_rule import check_rules
 from redrive.remote import ProviderError
 from redrive.worker.failures import packed, unpacked
@@ -108,9 +108,9 @@ def test_the_first_rule_that_fits_wins_behind_functions_and_before_the_table() -
 def test_words_decide_the_type_of_what_is_only_said() -> None:
     rules = FailureRules(table=[*check_rules([rule(status=402, words="credit"), rule(words="credit")])])
     origin = Origin(rules=rules)
-    found = said("SHOP_CLOSED", "fail", "no credit left: time-out", origin, verdict=Fail("SHOP_CLOSED"))
+    found = declared_failure("SHOP_CLOSED", "fail", "no credit left: time-out", origin, verdict=Fail("SHOP_CLOSED"))
     assert found.type == FailureType.PARAM_ERROR, "by the rule of words alone, before our own words"
-    assert said("SHOP_CLOSED", "fail", "time-out", origin).type == FailureType.TIMEOUT
+    assert declared_failure("SHOP_CLOSED", "fail", "time-out", origin).type == FailureType.TIMEOUT
 
 
 def test_rules_travel_to_processes() -> None:
@@ -141,5 +141,5 @@ def test_rules_travel_to_processes() -> None:
     ],
 )
 def test_mistakes_are_named_with_their_place(given: Any, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=declared_failure):
         App(MEMORY, failure_rules=given)

@@ -27,7 +27,7 @@ async def follow(signal: LoopSignal, own: Hints, *, found: bool) -> None:
     await signal.wait(30)
     assert signal.to_look
     signal.to_look = False
-    own.looked(found)
+    own.note_look(found)
 
 
 async def test_hints_that_are_worth_it_are_followed_at_once(signal: LoopSignal) -> None:
@@ -66,7 +66,7 @@ async def test_who_finds_something_again_is_eager_again_soon(signal: LoopSignal)
         await follow(signal, own, found=False)
     assert own.wait() == MOST_WAIT_S
     for _ in range(2):
-        own.looked(True)
+        own.note_look(True)
     assert own.wait() == 0
 
 
@@ -83,6 +83,6 @@ async def test_looks_without_a_hint_say_nothing_about_hints(signal: LoopSignal) 
     """An idle worker looks every few seconds and finds nothing: the first task must not wait for that."""
     own = Hints(signal)
     for _ in range(100):
-        own.looked(False)
+        own.note_look(False)
     own.hear()
     assert signal.to_look

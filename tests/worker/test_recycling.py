@@ -6,7 +6,7 @@ import pytest
 
 from redrive.settings import Options
 from redrive.worker import recycling
-from redrive.worker.memory import memory_held
+from redrive.worker.memory import memory_in_use
 from redrive.worker.recycling import MEGABYTE, ProcessLimits, without_limits
 
 
@@ -38,9 +38,9 @@ def test_by_tasks(clock: list[float]) -> None:
 def test_by_memory_which_is_looked_at_once_a_second(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     found = begun(max_memory=50, max_time=1000)
     assert found.next_look == 101.0
-    monkeypatch.setattr(recycling, "memory_held", lambda: 51 * MEGABYTE)
+    monkeypatch.setattr(recycling, "memory_in_use", lambda: 51 * MEGABYTE)
     assert found.reached() == "it holds 51 MB of memory, more than 50"
-    assert MEGABYTE < memory_held() < 10_000 * MEGABYTE
+    assert MEGABYTE < memory_in_use() < 10_000 * MEGABYTE
 
 
 def test_without_limits_nothing_is_looked_at(clock: list[float]) -> None:

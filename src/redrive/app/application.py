@@ -524,7 +524,7 @@ class App:
     def queues(self) -> tuple[str, ...]:
         """Returns every queue that a handler of this application uses: ``default`` first, those of features last, in
         the order in which these declare them: a worker drains the first one first."""
-        brought = self.registry.brought_queues()
+        brought = self.registry.feature_queues()
         found = dict.fromkeys(handler.queue for handler in self.registry.handlers.values())
         return tuple(sorted(found, key=lambda one: (one != "default", one in brought, "" if one in brought else one)))
 

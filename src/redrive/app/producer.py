@@ -108,7 +108,7 @@ class Producer:
     async def known(self, new: NewTask, answer: Enqueued, where: StoreHolder, connection: Any) -> Task:
         """Returns the task that has this one's key already; refused where it is another one."""
         # Inside a caller's transaction the task may be one that only that transaction sees.
-        found = None if connection is not None else await _seen(answer.id, where)
+        found = None if connection is not None else await _find_task(answer.id, where)
         if answer.conflict and (found is None or not self._registry.same_work(new, found)):
             raise IdempotencyConflict(new.idempotency_key or "", answer.id)
         task = found or as_enqueued(new)
@@ -147,7 +147,7 @@ class Producer:
             )
 
 
-async def _seen(task_id: UUID, where: StoreHolder) -> Task | None:
+async def _find_task(task_id: UUID, where: StoreHolder) -> Task | None:
     """None also where it may not be looked at: a database role that only enqueues cannot read tasks."""
     try:
         return await get_task(await where.store(), task_id)

@@ -217,7 +217,7 @@ def is_certain(what: Any) -> bool:
     return isinstance(what, type) and origin is None and f"{what.__module__}.{what.__qualname__}" in _KNOWN
 
 
-class Taken:
+class PlainValues:
     """The values that a payload takes unchanged, by the names of its fields, or as a whole."""
 
     def __init__(self, what: Any) -> None:

@@ -224,7 +224,7 @@ class Registry:
         names = self.names((task.kind,))
         return task.kind in names.kinds and task.queue in names.queues
 
-    def brought_queues(self) -> set[str]:
+    def feature_queues(self) -> set[str]:
         """Returns queues that only kinds of features have."""
         own = {one.queue for kind, one in self.handlers.items() if kind not in self.brought}
         return self.queues() - own - {one.queue for one in self.declared.values()}

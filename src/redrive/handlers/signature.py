@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from redrive.errors import ConfigError, PayloadInvalid, PayloadMissing
 from redrive.handlers.parameters import (
     Fields,
-    Taken,
+    PlainValues,
     check_bulk,
     is_certain,
     is_json,
@@ -59,7 +59,7 @@ class PayloadSpec:
         self.kind = kind
         self._bulk = bulk
         self._what, self.required = self._read(function, whole, names or {})
-        taken = Taken(self._what)
+        taken = PlainValues(self._what)
         self._taken = taken if taken.some else None
         self._open = self._fields is not None and self._fields.open
         if not is_certain(self._what):

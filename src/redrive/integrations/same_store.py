@@ -67,11 +67,11 @@ def database_of(transaction: Any) -> Place | None:
     for kind in type(transaction).__mro__:
         found = _FAMILIES.get((kind.__module__.partition(".")[0], kind.__name__))
         if found is not None:
-            return _asked(found, transaction)
+            return _place_or_none(found, transaction)
     return None
 
 
-def _asked(found: Callable[[Any], Place | None], transaction: Any) -> Place | None:
+def _place_or_none(found: Callable[[Any], Place | None], transaction: Any) -> Place | None:
     try:
         return found(transaction)
     except Exception:  # what it does not say, in whichever way, is not known; the caller then goes by what was said

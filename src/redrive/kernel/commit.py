@@ -180,7 +180,7 @@ class Commit:
         return not self.enqueues and not self._has_others
 
     @property
-    def told_again(self) -> bool:
+    def recognisable(self) -> bool:
         """True if a store can tell that it landed before: a join is known by its id, and with it all that came along;
         tasks and postings land once, by their ids and keys. Rows and audit rows have no such thing."""
         return bool(self.joins) or (not self.transitions and all(other is self.postings for other in self._others))

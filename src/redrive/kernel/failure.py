@@ -89,7 +89,7 @@ def failure_of(error: BaseException, origin: Origin = NOWHERE) -> Failure:
     )
 
 
-def said(
+def declared_failure(
     code: str,
     reason: str,
     message: str,
@@ -136,8 +136,10 @@ def failure(
     says without the data in it, where that is known.
     """
     message = clean(message[:MAX_MESSAGE])[:MAX_MESSAGE]
-    said = marks.marks_in(message)
-    facts = Facts(code, reason, marks=said, message=words_of_answer(template(what or message), None), place=where)
+    message_marks = marks.marks_in(message)
+    facts = Facts(
+        code, reason, marks=message_marks, message=words_of_answer(template(what or message), None), place=where
+    )
     shown = message if public else safe_message(message, (), payload)
     return Failure(
         code=code,
@@ -147,7 +149,7 @@ def failure(
         stack=stack,
         fingerprint=fingerprint(facts),
         retryable=code == ErrorCode.EXECUTION_FAILED if retryable is None else retryable,
-        summary=summary_of(shown, marks=marks.public(said, (), payload)),
+        summary=summary_of(shown, marks=marks.public(message_marks, (), payload)),
     )
 
 
@@ -167,11 +169,11 @@ def _made(
     errors = [] if error is None else evidence.chain(error)
     alone = declared or reason == "timeout"
     places = _places(errors, alone, origin)
-    said = errors[1:] if declared else errors
-    found = (marks.marks_in(message) if counts else {}) | marks.marks(said)
+    without_verdict = errors[1:] if declared else errors
+    found = (marks.marks_in(message) if counts else {}) | marks.marks(without_verdict)
     names = [frames.type_name(one) for one in errors]
-    written = _written(errors, origin)
-    codes = written.literals | marks.declared_codes(said)
+    written = _source_texts(errors, origin)
+    codes = written.literals | marks.declared_codes(without_verdict)
     peer = peer_of(errors) if not declared and reason in WITH_PEERS else None
     facts = Facts(
         code,
@@ -179,7 +181,7 @@ def _made(
         () if declared else tuple(names),
         tuple(places),
         marks.telling(found, codes),
-        _words_written(message, errors, origin, alone=alone),
+        _source_words(message, errors, origin, alone=alone),
         words_of_answer(message, None) if counts else None,
         peer,
         cause and cause[:MAX_CAUSE],
@@ -205,7 +207,7 @@ def _made(
     )
 
 
-def _written(errors: list[BaseException], origin: Origin) -> frames.Texts:
+def _source_texts(errors: list[BaseException], origin: Origin) -> frames.Texts:
     """Returns the texts written in the functions that it came through, or in the handler."""
     return frames.texts(frames.codes(errors) if errors else [one for one in (origin.code,) if one is not None])
 
@@ -228,7 +230,7 @@ def _message_counts(error: BaseException, origin: Origin) -> bool:
     return not frames.places(evidence.chain(error), package)
 
 
-def _words_written(message: str, errors: list[BaseException], origin: Origin, *, alone: bool) -> str | None:
+def _source_words(message: str, errors: list[BaseException], origin: Origin, *, alone: bool) -> str | None:
     """Returns what was written for it where it was raised, or in the handler that returned it."""
     if errors:
         return words_of_failure(errors, frames.package_of(origin.module), alone=alone)

@@ -25,13 +25,14 @@ class Posting:
             check_text(account or "", "an account")
             if type(amount) is not int or abs(amount) >= MOST:
                 raise InvalidInput(
-                    f"an amount is a whole number below 2^53, not {_shown(amount)}", hint="count in the smallest unit"
+                    f"an amount is a whole number below 2^53, not {_amount_text(amount)}",
+                    hint="count in the smallest unit",
                 )
         total = sum(amount for _, amount in self.entries)
         if total != 0 or not self.entries:
             raise InvalidInput(f"posting {self.key!r} does not add up: its entries sum to {total}, not 0")
 
 
-def _shown(amount: object) -> str:
+def _amount_text(amount: object) -> str:
     """Returns an amount as it was given: one of its two entries has it with the other sign."""
     return str(abs(amount)) if type(amount) is int else repr(amount)

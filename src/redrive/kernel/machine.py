@@ -378,11 +378,11 @@ def complete(
 
 def declared(verdict: Retry | Fail, origin: Origin | None = None) -> Failed:
     """Returns the failure that a verdict declares; one that was raised keeps its stack and place."""
-    from redrive.kernel.failure import NOWHERE, said
+    from redrive.kernel.failure import NOWHERE, declared_failure
 
     origin = origin or NOWHERE
     if isinstance(verdict, Retry):
-        cause = said(
+        cause = declared_failure(
             ErrorCode.EXECUTION_FAILED,
             "retry_requested",
             verdict.message,
@@ -393,7 +393,7 @@ def declared(verdict: Retry | Fail, origin: Origin | None = None) -> Failed:
         )
         return Failed(cause, verdict.after)
     return Failed(
-        said(
+        declared_failure(
             verdict.code,
             "handler_failed",
             verdict.message or verdict.code,

@@ -159,7 +159,7 @@ class Retry:
         return replace(self, cursor=tasks[-1].failed_seq or 0, fingerprints=fingerprints)
 
     def move(self, task: FailedRef) -> Transition:
-        given_up = self.given_up(task.failed_seq or 0)
+        given_up = self.is_cancelled(task.failed_seq or 0)
         return Transition(
             task.id,
             Event.REDRIVE,
@@ -168,7 +168,7 @@ class Retry:
             sources=(State.CANCELLED,) if given_up else None,
         )
 
-    def given_up(self, place: int) -> bool:
+    def is_cancelled(self, place: int) -> bool:
         """Returns whether the task at this place is meant as a cancelled one: those come behind all that are failed."""
         meant = bool(self.letters or self.cancelled)  # those that never failed have no letter
         return meant and place > self.upto

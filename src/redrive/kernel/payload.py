@@ -86,7 +86,7 @@ def encode(value: Any, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) ->
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
         if digits_refused(error):
             raise PayloadInvalid(f"{what} {LONG_NUMBER}", hint=LONG_NUMBER_HINT) from None
-        raise PayloadInvalid(f"{what} cannot be stored as JSON: {_said(error)}", hint=_hint(error)) from None
+        raise PayloadInvalid(f"{what} cannot be stored as JSON: {_reason(error)}", hint=_hint(error)) from None
     check(text, what, limit)
     return text
 
@@ -214,7 +214,7 @@ def readable(text: str | bytes | None) -> Any:
         return {"unreadable": str(error)}
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return "it is too deeply nested" if isinstance(error, RecursionError) else str(error)
 
 

@@ -38,7 +38,7 @@ def words_of_failure(errors: Sequence[BaseException], package: str | None, *, al
     no ``raise`` statement of the application made any of them."""
     error, *origins = errors
     inner = {
-        _text(one): _written(one, _text(one), package)
+        _text(one): _source_text(one, _text(one), package)
         for one in ([] if alone else origins)
         if raised_by_application(one, package)
     }
@@ -50,7 +50,7 @@ def words_of_failure(errors: Sequence[BaseException], package: str | None, *, al
         for quoted in inner:
             if len(quoted) >= MIN_QUOTED and quoted != own:
                 text = text.replace(quoted, HOLE)
-        found = list(dict.fromkeys([_written(error, text, package), *found]))
+        found = list(dict.fromkeys([_source_text(error, text, package), *found]))
     return HOLE.join(found) if found else None
 
 
@@ -71,7 +71,7 @@ def raised_by_application(error: BaseException, package: str | None) -> bool:
     return last is not None and frames.own(last, package) and frames.raised_by_statement(error)
 
 
-def _written(error: BaseException, text: str, package: str | None) -> str:
+def _source_text(error: BaseException, text: str, package: str | None) -> str:
     steps = _own_steps(error.__traceback__, package)
     statements = [_statement(step.tb_frame.f_code, step.tb_lasti) for step in steps]
     stated = [" ".join(WORD.findall(FIELD.sub(" ", one))) for statement in statements for one in statement.texts]

@@ -27,7 +27,7 @@ class Put:
     state: str = ""  # what lists are filtered by
     keep: float | None = None  # seconds from now until it may be removed; None: for good
 
-    def written(self, applied: Applied) -> Mapping[str, Any] | None:
+    def resolve(self, applied: Applied) -> Mapping[str, Any] | None:
         """Returns what to write, or None when nothing is to be written after what became of the rest."""
         return self.body(applied) if callable(self.body) else self.body
 

@@ -39,7 +39,7 @@ class RetryGuard:
     about: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
     told: Callable[[Mapping[str, Any]], Withheld]
 
-    def asked(self, tasks: Iterable[tuple[UUID, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    def parameters(self, tasks: Iterable[tuple[UUID, Mapping[str, Any]]]) -> list[dict[str, Any]]:
         """Returns what the statement gets for these tasks and their facts."""
         found = ((task_id, self.about(facts)) for task_id, facts in tasks)
         return [{"task": str(task_id), **about} for task_id, about in found if about is not None]
@@ -68,5 +68,5 @@ def by_feature(
     for task_id, feature, facts in tasks:
         if feature is not None and feature in guards:
             of.setdefault(feature, []).append((task_id, facts))
-    asked = {feature: guards[feature].asked(found) for feature, found in of.items()}
+    asked = {feature: guards[feature].parameters(found) for feature, found in of.items()}
     return {feature: found for feature, found in asked.items() if found}

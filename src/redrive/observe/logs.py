@@ -200,7 +200,7 @@ def _harmless(text: str) -> str:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Window:
     since: float
     count: int = 0
 
@@ -215,13 +215,13 @@ class FloodFilter(logging.Filter):
     ) -> None:
         super().__init__()
         self._allowed, self._window, self._clock = allowed, window, clock
-        self._seen: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
+        self._seen: OrderedDict[tuple[str, str], _Window] = OrderedDict()
 
     def filter(self, record: logging.LogRecord) -> bool:
         if not _is_limited(record.name):
             return True
         now, key = self._clock(), (record.name, str(record.msg)[:60])
-        seen = self._seen.setdefault(key, _Seen(now))
+        seen = self._seen.setdefault(key, _Window(now))
         self._seen.move_to_end(key)
         if len(self._seen) > MOST_SORTS_COUNTED:
             self._seen.popitem(last=False)

@@ -60,9 +60,9 @@ def rules_of(
             yield RuleText(
                 _name(rule.name),
                 rule.expression(threshold, which),
-                rule.held(threshold),
+                rule.hold_seconds(threshold),
                 rule.level,
-                rule.said(QUEUE, rule.unit.template, threshold),
+                rule.sentence(QUEUE, rule.unit.template, threshold),
                 rule.to_do(QUEUE, threshold),
                 f"{runbooks}#{rule.anchor}",
             )

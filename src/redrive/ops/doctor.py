@@ -159,7 +159,7 @@ def _workers(overview: Overview, queues: dict[str, dict[str, int]]) -> list[Find
         Finding(
             Level.CRITICAL,
             "no_worker",
-            NO_WORKER.said(name, counted(n), NO_MORE.limits.every),
+            NO_WORKER.sentence(name, counted(n), NO_MORE.limits.every),
             NO_WORKER.to_do(name, NO_MORE.limits.every),
             ("queue", name),
         )
@@ -366,7 +366,7 @@ async def _audit(store: Store, overview: Overview) -> list[Finding]:
     since = await audit_chain.unsealed_since(store, overview.now)
     if since is None or not live_workers(overview):
         return []
-    text = AUDIT_UNSEALED.said("", span(overview.now - since), NO_MORE.limits.every)
+    text = AUDIT_UNSEALED.sentence("", span(overview.now - since), NO_MORE.limits.every)
     return [Finding(Level.WARNING, AUDIT_UNSEALED.name, text, AUDIT_UNSEALED.fix)]
 
 

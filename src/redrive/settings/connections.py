@@ -113,11 +113,11 @@ def problems_of(connections: Connections, default: str, url: str | None) -> Iter
             # Not quoted, either.
             yield Problem((*place, "url"), "no store is known for this URL", hint=_STORES)
         address = (name == default and url) or one.address
-        if address and (other := places.setdefault(_written_alike(address), name)) != name:
+        if address and (other := places.setdefault(_normal_spelling(address), name)) != name:
             yield Problem(place, f"it is the same store as {other}: its tasks would be counted twice")
 
 
-def _written_alike(url: str) -> str:
+def _normal_spelling(url: str) -> str:
     """Returns a URL as all spellings of it: what cannot be taken apart is refused elsewhere."""
     try:
         parts = urlsplit(url)

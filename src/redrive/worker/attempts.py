@@ -218,7 +218,7 @@ class Attempts:
     @asynccontextmanager
     async def transaction(self, task: Claimed, result: Callable[[], Any]) -> AsyncIterator[Any]:
         """Opens the handler's own transaction: its writes and the task's completion are one commit."""
-        run = self._still_held(task)
+        run = self._insist_on_lease(task)
 
         def completion() -> Transition:
             run.committing = True
@@ -229,7 +229,7 @@ class Attempts:
 
         try:
             async with self.store.transaction(completion) as transaction:
-                self._still_held(task)  # it may have been given up while this waited for a connection
+                self._insist_on_lease(task)  # it may have been given up while this waited for a connection
                 run.transaction = transaction
                 yield transaction
         except BaseException:
@@ -244,7 +244,7 @@ class Attempts:
         self._settling.landed([(run, completion())], set(), {})
         self._report.flush()
 
-    def _still_held(self, task: Claimed) -> Run:
+    def _insist_on_lease(self, task: Claimed) -> Run:
         run = self._runs.of_attempt(task)
         if run is None or run.settled or run.lost:
             raise LeaseLost(

@@ -149,7 +149,7 @@ class BulkCalls:
         taken: list[Run] = []
         try:
             found = await self._settling.answer(call)
-            if self._settling.taken(call):  # else it was handed back by the end of the worker
+            if self._settling.take_answer(call):  # else it was handed back by the end of the worker
                 taken = [self._take(task, call.asked, slot=False) for task in found.claimed]
         except RedriveError:
             pass  # the call goes out as it is; the hot loop meets the same trouble, and says so

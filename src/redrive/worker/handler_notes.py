@@ -48,7 +48,7 @@ class HandlerNotes:
         """Notes that a task of a feature was handed back, since nobody here handles its kind."""
         self._unhandled[kind] = Unhandled(kind, self._worker_id, datetime.now(UTC).isoformat())
 
-    def given_up(self, run: Run) -> None:
+    def stray(self, run: Run) -> None:
         """Notes that a handler runs on without its task."""
         task, isolation = run.task, "" if run.handler is None else run.handler.isolation.value
         if len(self._begun) < MOST_PENDING:

@@ -60,7 +60,7 @@ class Hooks:
         self.dropped = 0
         self.raised = 0
 
-    def wanted(self, name: str) -> bool:
+    def has_listener(self, name: str) -> bool:
         """Returns whether anybody listens to this event."""
         return name in self._hooks
 
@@ -213,7 +213,7 @@ class HookedReport(Report):
 
     @property
     def wants_recovered(self) -> bool:
-        return any(map(self._hooks.wanted, ("recovered", "cancelled", "failed", "dead")))
+        return any(map(self._hooks.has_listener, ("recovered", "cancelled", "failed", "dead")))
 
     def recovered(
         self,
@@ -230,7 +230,7 @@ class HookedReport(Report):
         elif transition.to is State.FAILED:
             names += ["failed", "dead"]
         group, scope, public = self._labels(task)
-        for name in filter(self._hooks.wanted, names):
+        for name in filter(self._hooks.has_listener, names):
             about = (lease.id, lease.kind, lease.queue, lease.attempt, lease.max_attempts)
             self._hooks.post(
                 TaskEvent(
@@ -257,7 +257,7 @@ class HookedReport(Report):
 
     def _tell(self, names: tuple[str, ...], run: Run, transition: Transition) -> None:
         task = run.task
-        for name in filter(self._hooks.wanted, names):
+        for name in filter(self._hooks.has_listener, names):
             self._hooks.post(
                 TaskEvent(
                     name,

@@ -56,7 +56,7 @@ def _find_trim() -> Callable[[int], int] | None:
     return found
 
 
-def memory_held() -> int:
+def memory_in_use() -> int:
     """Returns how many bytes of memory this process holds; where the system does not tell, the most it ever did."""
     try:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

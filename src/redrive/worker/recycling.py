@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from redrive.settings import Options
-from redrive.worker.memory import memory_held
+from redrive.worker.memory import memory_in_use
 from redrive.worker.state import WorkerState
 
 LOOK_AT_MEMORY_EVERY_S = 1.0
@@ -46,7 +46,7 @@ class ProcessLimits:
             return f"it has run for {self._time:.0f} s"
         if claimed >= self._jobs:
             return f"it has run {claimed} tasks"
-        if self._memory is not None and (megabytes := memory_held() / MEGABYTE) > self._memory:
+        if self._memory is not None and (megabytes := memory_in_use() / MEGABYTE) > self._memory:
             return f"it holds {megabytes:.0f} MB of memory, more than {self._memory:g}"
         return None
 

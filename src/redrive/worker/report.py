@@ -311,7 +311,7 @@ class Report:
     def abandoned(self, run: Run) -> None:
         """Reports a handler that did not stop and was fenced off."""
         self.health.abandoned += 1
-        self._notes.given_up(run)
+        self._notes.stray(run)
         note = "the handler ignores being stopped; it runs on, and its result will be refused"
         if not run.interruptible:
             note += ' → a thread cannot be stopped, a process can: isolation="process"'

@@ -124,12 +124,12 @@ class Settling:
         try:
             cycle = await asyncio.shield(call.task)
         except Exception:
-            self.taken(call)
+            self.take_answer(call)
             raise
         self._health.unanswered_since = 0.0
         return cycle
 
-    def taken(self, call: Call) -> bool:
+    def take_answer(self, call: Call) -> bool:
         """Notes that the answer to a call was taken in. False when somebody else has taken it."""
         if call not in self._under_way:
             return False
@@ -253,7 +253,7 @@ class Settling:
         # perhaps the time after that, because the server may still be at it.
         asks = 1 if self._outage.seconds else 0
         for call in tuple(self._under_way):
-            if not await self._seen_to_its_end(call, give_back):
+            if not await self._await_call(call, give_back):
                 asks = 2
         ends = time.monotonic() + HAND_BACK_PATIENCE_S
         while self.unsettled or self.blocked or asks:
@@ -283,13 +283,13 @@ class Settling:
             return True
         return False
 
-    async def _seen_to_its_end(self, call: Call, give_back: Callable[[list[Claimed], float], None]) -> bool:
+    async def _await_call(self, call: Call, give_back: Callable[[list[Claimed], float], None]) -> bool:
         """Waits for a call that was under way: it may have settled and claimed. False when a claim was left without an
         answer."""
         await asyncio.wait([call.task], timeout=HAND_BACK_PATIENCE_S)
         if not call.task.done():
             await end([call.task])
-        if not self.taken(call):
+        if not self.take_answer(call):
             return True
         if call.task.cancelled() or call.task.exception() is not None:
             self.keep(call.settlements)

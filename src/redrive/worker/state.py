@@ -205,7 +205,7 @@ class Hints:
         longest = FIRST_WAIT_S * 2 ** (self._misses - EAGER_MISSES)
         return random.uniform(0, longest)  # noqa: S311 (so that a fleet is spread; no secret)
 
-    def looked(self, found: bool) -> None:
+    def note_look(self, found: bool) -> None:
         """Learns whether a look found something; only those that followed a hint tell whether hints are worth it."""
         if found:
             self._misses = max(self._misses - A_FIND, 0)

@@ -324,13 +324,13 @@ class Worker:
                 self._patience = LOOK_AGAIN_FIRST_S
                 call.suspects = await self.attempts.suspects.among(cycle.claimed)
             self._empty = not cycle.claimed and not cycle.more
-            self._hints.looked(bool(cycle.claimed))
+            self._hints.note_look(bool(cycle.claimed))
             if self.options.once and self._empty:
                 self._retire()
         return call, cycle
 
     def _take_in(self, call: Call, cycle: Cycle) -> None:
-        self.settling.taken(call)
+        self.settling.take_answer(call)
         self.report.begin()
         self.settling.landed(call.settlements, cycle.lost, cycle.instead)
         self.attempts.start(cycle.claimed, call.asked, call.suspects)

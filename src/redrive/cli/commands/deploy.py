@@ -144,7 +144,7 @@ def _programs(app: App, http: bool, *, shared_host: bool = False) -> list[Progra
     names: list[str | None] = [*app.settings.workers] or [None]
     starts = [(name, start_of(app, {}, None, name, None)) for name in names]
     started = [Started(name, one.options, one.processes, one.connection) for name, one in starts]
-    if left := unserved(app.settings, app.queues(), app.registry.brought_queues(), started):
+    if left := unserved(app.settings, app.queues(), app.registry.feature_queues(), started):
         output.warn(
             f"no group of workers serves {', '.join(left)}: tasks there wait; name them in the queues of a group, or"
             " leave queues out of one, which serves all"

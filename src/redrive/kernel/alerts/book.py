@@ -45,7 +45,7 @@ class Alert:
     detail: str = ""
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """Returns what is wrong; of one that has ended what it was, and for how long."""
         if self.ended is None:
             return self.text
@@ -156,7 +156,7 @@ def step(book: Book, broken: Iterable[Condition], now: datetime) -> Book:
     found: dict[str, Alert] = {}
     conditions, dropped = fold(broken, book.alerts.keys())
     for condition in conditions:
-        found[condition.key] = _seen(book.alerts.get(condition.key), condition, now, missed)
+        found[condition.key] = _alert_for(book.alerts.get(condition.key), condition, now, missed)
     ended = []
     for key, alert in book.alerts.items():
         if key in found or alert.fired is None:
@@ -169,7 +169,7 @@ def step(book: Book, broken: Iterable[Condition], now: datetime) -> Book:
     return replace(book, at=now, alerts=found, ended=[*ended, *book.ended][:MOST_ENDED], dropped=dropped)
 
 
-def _seen(known: Alert | None, condition: Condition, now: datetime, missed: bool) -> Alert:
+def _alert_for(known: Alert | None, condition: Condition, now: datetime, missed: bool) -> Alert:
     restarted = known is None or (known.fired is None and missed)
     since = now if restarted or known is None else known.since
     fired = None if known is None else known.fired
@@ -220,7 +220,7 @@ def to_tell(before: Book, after: Book, silences: Sequence[Silence], now: datetim
     return [*new, *over]
 
 
-def mark_told(book: Book, alerts: Iterable[Alert]) -> Book:
+def mark_notified(book: Book, alerts: Iterable[Alert]) -> Book:
     """Returns the book in which these are told of."""
     keys = {alert.key for alert in alerts if alert.ended is None}
     return replace(book, alerts={key: replace(a, told=True) if key in keys else a for key, a in book.alerts.items()})

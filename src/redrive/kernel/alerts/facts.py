@@ -47,7 +47,7 @@ class Answer:
     fault: str | None = None
     at: datetime | None = None
 
-    def asked(self, at: datetime) -> Answer:
+    def with_time(self, at: datetime) -> Answer:
         return replace(self, at=at)
 
 

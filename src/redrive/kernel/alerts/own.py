@@ -49,7 +49,7 @@ class OwnRule:
 
     @property
     def limit(self) -> str:
-        return self.unit.told(self.threshold)
+        return self.unit.in_words(self.threshold)
 
     def broken(self, value: float) -> bool:
         return COMPARISONS[self.op](value, self.threshold)
@@ -62,7 +62,7 @@ class OwnRule:
             return Condition(self.name, self.queue, 0.0, text, Level.WARNING, self.hold, self.fix, self.runbook)
         if answer.value is None or not self.broken(answer.value):
             return None
-        text = f"{self.summary or self.name}: {self.unit.told(answer.value)} ({self.op} {self.limit})"
+        text = f"{self.summary or self.name}: {self.unit.in_words(answer.value)} ({self.op} {self.limit})"
         return Condition(self.name, self.queue, answer.value, text, self.level, self.hold, self.fix, self.runbook)
 
 

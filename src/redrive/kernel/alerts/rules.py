@@ -27,7 +27,7 @@ class Unit(StrEnum):
     TASKS = "tasks"
     SECONDS = "seconds"
 
-    def told(self, value: float) -> str:
+    def in_words(self, value: float) -> str:
         match self:
             case Unit.SECONDS:
                 return span(timedelta(seconds=value))
@@ -91,10 +91,10 @@ class Rule:
         """Its place in the runbook, docs/operations.md."""
         return f"alert-{self.name.replace('_', '-')}"
 
-    def held(self, limits: Thresholds) -> float:
+    def hold_seconds(self, limits: Thresholds) -> float:
         return float(getattr(limits, self.hold)) if isinstance(self.hold, str) else self.hold
 
-    def said(self, queue: str, value: str, limits: Thresholds) -> str:
+    def sentence(self, queue: str, value: str, limits: Thresholds) -> str:
         return _filled(self.words, queue, value, limits)
 
     def to_do(self, queue: str, limits: Thresholds) -> str:
@@ -105,7 +105,7 @@ class Rule:
         if self.of_store is not None and limits.holds(self.name, ""):
             value = self.of_store(facts)
             if value is not None:
-                text = self.instead(facts) or self.said("", self._number(value, self.most_of_store), limits.every)
+                text = self.instead(facts) or self.sentence("", self._number(value, self.most_of_store), limits.every)
                 yield self._condition("", value, text, limits.every)
         if self.of_queue is None:
             return
@@ -116,14 +116,14 @@ class Rule:
             value = self.of_queue(own, limit)
             if value is not None:
                 number = self._number(value, self.most(own, limit))
-                text = self.said(queue, number, limit) + self.detail(own, limit)
+                text = self.sentence(queue, number, limit) + self.detail(own, limit)
                 yield self._condition(queue, value, text, limit)
 
     def _number(self, value: float, most: float) -> str:
-        return f"at least {self.unit.told(value)}" if value >= most else self.unit.told(value)
+        return f"at least {self.unit.in_words(value)}" if value >= most else self.unit.in_words(value)
 
     def _condition(self, queue: str, value: float, text: str, limit: Thresholds) -> Condition:
-        return Condition(self.name, queue, value, text, self.level, self.held(limit), self.to_do(queue, limit))
+        return Condition(self.name, queue, value, text, self.level, self.hold_seconds(limit), self.to_do(queue, limit))
 
 
 def _filled(words: str, queue: str, value: str, limits: Thresholds) -> str:

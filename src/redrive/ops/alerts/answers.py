@@ -80,5 +80,5 @@ async def ask_all(
     for name, rule in rules.items():
         last = known.get(name)
         fresh = last is not None and last.at is not None and now - last.at < every
-        found[name] = last if last is not None and fresh else (await ask_rule(store, rule)).asked(now)
+        found[name] = last if last is not None and fresh else (await ask_rule(store, rule)).with_time(now)
     return found

@@ -20,7 +20,7 @@ from redrive.kernel.alerts.book import (
     Message,
     Silence,
     document,
-    mark_told,
+    mark_notified,
     of_others,
     read_book,
     set_back,
@@ -138,7 +138,7 @@ class Evaluator:
         if not told or not self._send:
             return None
         message = Message(str(new_id()), now, now, tuple(self._send), tuple(told))
-        return replace(mark_told(after, told), messages=[*after.messages, message][-MOST_MESSAGES:])
+        return replace(mark_notified(after, told), messages=[*after.messages, message][-MOST_MESSAGES:])
 
     def _take(self, book: Book, now: datetime) -> tuple[Book, list[Message]]:
         """Returns the book in which this one sends what is due, and what that is. Too old ones are given up."""
@@ -241,7 +241,7 @@ def _log(before: Book, after: Book) -> None:
 
 def _say(event: str, alert: Alert) -> None:
     extra = {"event": f"alert.{event}", "rule": alert.rule, "queue": alert.queue or None, "alert_level": alert.level}
-    logger.log(logging.WARNING if event == "firing" else logging.INFO, "%s: %s", event, alert.said, extra=extra)
+    logger.log(logging.WARNING if event == "firing" else logging.INFO, "%s: %s", event, alert.sentence, extra=extra)
 
 
 # -- what is known about an alert when it fires, for whoever is woken by it --------------------------------------------

@@ -97,7 +97,7 @@ async def _answers(store: Store, watched: Watched, queue: str | None) -> list[Fi
 
 
 def _told(answer: Answer, unit: Unit = Unit.NUMBER) -> str:
-    return answer.fault or ("nothing" if answer.value is None else unit.told(answer.value))
+    return answer.fault or ("nothing" if answer.value is None else unit.in_words(answer.value))
 
 
 def _answered(

@@ -68,7 +68,7 @@ class Wording:
             "rule": alert.rule,
             "queue": alert.queue or None,
             "level": alert.level.value,
-            "text": alert.said,
+            "text": alert.sentence,
             "detail": self._command(alert.detail),
             "value": alert.value,
             "since": alert.since.isoformat(),
@@ -88,7 +88,7 @@ class Wording:
         """Returns subject and text."""
         first, more = message.alerts[0], len(message.alerts) - 1
         more_told = f" (and {more} more)" if more else ""
-        subject = f"[redrive {self._place.environment}] {_status(first)}: {first.said}{more_told}"
+        subject = f"[redrive {self._place.environment}] {_status(first)}: {first.sentence}{more_told}"
         return _printable(subject)[:200], "\n".join([*self._lines(message.alerts), "", _printable(self._place.told)])
 
     def _lines(self, alerts: Sequence[Alert]) -> list[str]:
@@ -97,7 +97,7 @@ class Wording:
         return lines if more <= 0 else [*lines, f"… and {more} more: redrive alerts"]
 
     def _told(self, alert: Alert) -> list[str]:
-        lines = [f"{_status(alert)}: {alert.said}"]
+        lines = [f"{_status(alert)}: {alert.sentence}"]
         if alert.ended is not None:
             return lines
         lines += [f"  {line}" for line in self._command(alert.detail).splitlines()]

@@ -78,7 +78,7 @@ class ControlService(Service):
     ) -> list[Queue]:
         totals = Stats(list(counts), overview, []).by("queue")
         served = Counter(queue for row in live_workers(overview) for queue in set(row.queues))
-        unused = self._session.registry.brought_queues() - inspect.queues_in_use(counts, overview)
+        unused = self._session.registry.feature_queues() - inspect.queues_in_use(counts, overview)
         names = _page(inspect.queues_of(counts, overview, self._session.queues) - unused, after, limit)
         held = held_queues(counts, overview)
         return [

@@ -60,7 +60,7 @@ def needed(document: Any, path: str, where: str) -> Any:
         return find(document, path)
     except Missing as error:
         below = f"at {error.at!r} there is" if error.at else "it is"
-        raise nonsense(f"{where} has no {path!r}: {below} {shown(find(document, error.at))}") from None
+        raise nonsense(f"{where} has no {path!r}: {below} {excerpt(find(document, error.at))}") from None
 
 
 def optional(document: Any, path: str) -> Any:
@@ -78,7 +78,7 @@ def job_id(document: Any, path: str, where: str) -> str:
         return str(found)
     if isinstance(found, str) and found:
         return found
-    raise nonsense(f"{where} has no id at {path!r}, but {shown(found)}")
+    raise nonsense(f"{where} has no id at {path!r}, but {excerpt(found)}")
 
 
 def status_of(job: Any, call: PollCall, where: str) -> Status:
@@ -87,7 +87,7 @@ def status_of(job: Any, call: PollCall, where: str) -> Status:
     state = call.word(word) if isinstance(word, str) else None
     if state is None:
         raise nonsense(
-            f"{where} says {shown(word)} at {call.status!r}, which is not known; "
+            f"{where} says {excerpt(word)} at {call.status!r}, which is not known; "
             "the table statuses of its poll says what words mean"
         )
     if state == JobState.SUCCEEDED:
@@ -136,7 +136,7 @@ def _progress(found: Any, whole: float) -> float | None:
     return min(max(found, 0), whole) * 100 / whole
 
 
-def shown(found: Any) -> str:
+def excerpt(found: Any) -> str:
     """Returns a little of what came, for a message."""
     text = repr(found)
     return clean(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
@@ -237,7 +237,7 @@ def _refused(where: str, response: httpx.Response, content: bytes) -> ProviderEr
     code = next((found for path in _CODE_PATHS if isinstance(found := optional(document, path), str)), None)
     text = f": {error_text(said)}" if said else ""
     if response.is_redirect:
-        text = f" and leads elsewhere ({shown(response.headers.get('Location', ''))}); redirects are not followed"
+        text = f" and leads elsewhere ({excerpt(response.headers.get('Location', ''))}); redirects are not followed"
     return ProviderError(
         f"{where} answered {status}{text}",
         status_code=status,
@@ -259,7 +259,7 @@ def _parsed(where: str, response: httpx.Response, content: bytes) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError):
         what = response.headers.get("Content-Type", "nothing that says what it is")
-        raise nonsense(f"{where} answered no JSON, but {what}: {shown(content[:300])}") from None
+        raise nonsense(f"{where} answered no JSON, but {what}: {excerpt(content[:300])}") from None
 
 
 def _document(content: bytes) -> Any:

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from redrive.kernel.classify import classify
 from redrive.kernel.placeholders import Missing, StraysFromPath, filled, filled_url
-from redrive.remote.http.client import Client, job_id, needed, nonsense, optional, shown, status_of
+from redrive.remote.http.client import Client, excerpt, job_id, needed, nonsense, optional, status_of
 from redrive.remote.provider import UNFIT_ITEM, Polled, ProviderError, RemoteItem, Status
 from redrive.settings.providers import HttpProviderSettings
 
@@ -129,7 +129,7 @@ class HttpProvider:
                 return found if nameless is None else _with_missing(found, ids, nameless)
             if not isinstance(following, str | int) or str(following) == cursor:
                 raise nonsense(
-                    f"the answer to poll has {shown(following)} at {self.settings.poll.next!r}: no next page"
+                    f"the answer to poll has {excerpt(following)} at {self.settings.poll.next!r}: no next page"
                 )
             cursor = str(following)
         raise nonsense(f"the answer to poll has more than {self.settings.poll.max_pages} pages (max_pages)")
@@ -153,7 +153,7 @@ class HttpProvider:
             return None  # a cursor that happens to have a slash
         base, where = urlsplit(self.settings.base_url), urlsplit(address)
         if where.netloc and (where.scheme, where.netloc) != (base.scheme, base.netloc):
-            raise nonsense(f"the next page is at {shown(address)}, which is another host than that of base_url")
+            raise nonsense(f"the next page is at {excerpt(address)}, which is another host than that of base_url")
         return address if where.netloc else f"{base.scheme}://{base.netloc}/{address.lstrip('/')}"
 
     def _read(self, answer: Any, wanted: set[str]) -> tuple[dict[str, Status | ProviderError], ProviderError | None]:
@@ -186,7 +186,7 @@ def _jobs(listed: Any, path: str) -> tuple[list[tuple[str, Any]], ProviderError 
     if isinstance(listed, Mapping):
         return [(str(job), one) for job, one in listed.items()], None
     if not isinstance(listed, list):
-        raise nonsense(f"the answer to poll has no list of jobs, but {shown(listed)}")
+        raise nonsense(f"the answer to poll has no list of jobs, but {excerpt(listed)}")
     found: list[tuple[str, Any]] = []
     nameless: ProviderError | None = None
     for one in listed:

@@ -53,7 +53,7 @@ async def commit_patiently(pool: Pool, commit: Commit, features: Features, *, ag
     """Applies a Commit in a transaction of its own; an interruption is ridden out where a repeat can do no harm: before
     the commit was sent, or where it can be told that it landed."""
     if commit.all_or_none:
-        final = () if commit.told_again else (MayHaveLanded,)
+        final = () if commit.recognisable else (MayHaveLanded,)
         return await patiently(lambda more: _commit(pool, commit, features, more), again, final)
     return await _commit(pool, commit, features, again)
 
@@ -177,7 +177,7 @@ async def _settle(
 
 
 async def _put(connection: Connection, put: Put, applied: Applied) -> None:
-    body = put.written(applied)
+    body = put.resolve(applied)
     if body is None:
         return
     args = [put.collection, put.id, put.state, json.dumps(body), put.keep]

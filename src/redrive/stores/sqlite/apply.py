@@ -98,7 +98,7 @@ def _add_conclusion(session: Session, audits: Sequence[Audit], applied: Applied)
 
 
 def _put(session: Session, put: Put, applied: Applied) -> None:
-    expires, body = None if put.keep is None else session.now + micros(put.keep), put.written(applied)
+    expires, body = None if put.keep is None else session.now + micros(put.keep), put.resolve(applied)
     if body is None:
         return
     values = (put.state, session.now, expires, dumps(body), put.collection, put.id)
