@@ -8,7 +8,7 @@ from redrive import App
 from redrive.batches.remote.application import RemoteBatches
 from redrive.ledger.accounts import NotFrozen
 from redrive.ledger.application import AppLedger
-from redrive.ledger.reversals import NotReversible, Reversals
+from redrive.ledger.reversals import NotReversible
 from redrive.ledger.service import FreezeHeld, Ledger
 from redrive.ledger.verify import Verdict
 from redrive.ops.access import Caller, Role
@@ -64,7 +64,7 @@ async def test_money_of_a_batch_that_has_not_ended_is_not_settled_by_hand(app: A
         with pytest.raises(FreezeHeld, match="settles this money itself") as refused:
             await act("acme", batch.reference, "it will not end", 10)
         assert refused.value.hint == f"redrive batch cancel {batch.id} gives back what was not started"
-    reversals = (await app.operator(ROOT)).of(Reversals)
+    reversals = (await app.operator(ROOT)).of(Ledger)
     with pytest.raises(FreezeHeld, match="settles this money itself") as refused:
         await reversals.reverse(f"freeze:{batch.charge}", "it will not end")
     assert "redrive batch cancel" in str(refused.value.hint)

@@ -34,6 +34,7 @@ LISTS = [
 # What each command needs to get as far as its store.
 ARGUMENTS = {
     "ledger show": ["acme"],
+    "ledger freezes": ["acme"],
     "ledger open": ["acme"],
     "ledger statement": ["acme"],
     "ledger credit": ["acme", "1", "--reason", "paid"],

@@ -17,18 +17,18 @@ async def test_one_from_its_opening_to_its_first_money(app: App) -> None:
     ledger = await ledger_of(app)
     opened = await ledger.open("acme", "Acme Ltd.")
     assert (opened.name, opened.label, opened.available, opened.frozen) == ("acme", "Acme Ltd.", 0, 0)
-    assert (await ledger.credit("acme", 100, "invoice 1", "k1")).account.available == 100
-    assert (await ledger.credit("acme", 100, "invoice 1", "k1")).account.available == 100, "once by its key"
+    assert (await ledger.credit("acme", 100, "invoice 1", "k1")).available == 100
+    assert (await ledger.credit("acme", 100, "invoice 1", "k1")).available == 100, "once by its key"
 
 
 async def test_listed_by_name_in_pages(app: App) -> None:
     ledger = await ledger_of(app)
     for name in ("b", "c", "a", "Ab"):
         await ledger.open(name)
-    assert [one.name for one in await ledger.accounts()] == ["Ab", "a", "b", "c"]
-    assert [one.name for one in await ledger.accounts(limit=2)] == ["Ab", "a"]
-    assert [one.name for one in await ledger.accounts(after="a")] == ["b", "c"]
-    assert [one.name for one in await ledger.accounts(search="B")] == ["Ab", "b"]
+    assert [one.name for one in (await ledger.accounts()).items] == ["Ab", "a", "b", "c"]
+    assert [one.name for one in (await ledger.accounts(limit=2)).items] == ["Ab", "a"]
+    assert [one.name for one in (await ledger.accounts(after="a")).items] == ["b", "c"]
+    assert [one.name for one in (await ledger.accounts(search="B")).items] == ["Ab", "b"]
 
 
 async def test_one_that_is_open_is_not_opened_again(app: App) -> None:
@@ -59,7 +59,7 @@ async def test_viewers_look_and_operators_act(app: App) -> None:
     assert (await (await ledger_of(app, Role.OPERATOR)).open("acme", "Acme Ltd.")).label == "Acme Ltd."
     viewer = await ledger_of(app, Role.VIEWER)
     assert (await viewer.show("acme")).label is None, "free text, and often somebody's name"
-    assert [(one.name, one.label) for one in await viewer.accounts()] == [("acme", None)]
+    assert [(one.name, one.label) for one in (await viewer.accounts()).items] == [("acme", None)]
     for act in (viewer.open("b"), viewer.credit("acme", 1, "why")):
         with pytest.raises(NotAllowed):
             await act

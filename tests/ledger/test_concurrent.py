@@ -37,7 +37,7 @@ async def test_freezes_of_one_account_are_exact(app: App) -> None:
         )
         earned = sum(n % 2 for n in ended)
         assert await app.ledger.balance("acme") == {"available": AT_ONCE - earned, "frozen": 0}
-        lines = (await (await ledger_of(app)).statement("acme", limit=500)).lines
+        lines = (await (await ledger_of(app)).statement("acme", limit=500)).items
         assert min(min(one.available_after, one.frozen_after) for one in lines) == 0
         assert (await (await ledger_of(app)).verify()).ok
     finally:

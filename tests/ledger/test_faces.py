@@ -49,20 +49,22 @@ async def test_over_http(sqlite_app: App) -> None:
         listed = (await get("/api/ledger/accounts?limit=1")).json()
         assert ([one["name"] for one in listed["items"]], listed["next"]) == (["acme"], "acme")
         page = (await get("/api/ledger/accounts/acme/statement?limit=2")).json()
-        assert [one["kind"] for one in page["lines"]] == ["adjust", "settle"]
+        assert [one["kind"] for one in page["items"]] == ["adjust", "settle"]
         rest = (await get(f"/api/ledger/accounts/acme/statement?before={page['next']}")).json()
-        assert [one["kind"] for one in rest["lines"]] == ["settle", "freeze", "credit"] and rest["next"] is None
+        assert [one["kind"] for one in rest["items"]] == ["settle", "freeze", "credit"] and rest["next"] is None
         paid = (await get("/api/ledger/accounts/acme/statement?reference=batch:1")).json()
-        assert [(one["kind"], one["frozen"], one["frozenAfter"]) for one in paid["lines"]] == [
+        assert [(one["kind"], one["frozen"], one["frozenAfter"]) for one in paid["items"]] == [
             ("settle", -30, None),
             ("settle", -10, None),
             ("freeze", 40, None),
         ]
         csv = await get("/api/ledger/accounts/acme/statement.csv")
         assert csv.text.count("\r\n") == 6 and "attachment" in csv.headers["content-disposition"]
-        assert (await get("/api/ledger/accounts/acme/at?time=1h")).json() == {"available": 0, "frozen": 0}
-        assert (await get("/api/ledger/accounts/acme/freezes")).json() == {"items": []}
-        assert (await get("/api/ledger/at-risk")).json() == {"frozen": 0, "atRisk": 0, "items": []}
+        for past in (await get("/api/ledger/accounts/acme/at?time=1h"), await get("/api/ledger/accounts/acme?at=1h")):
+            assert (past.json()["available"], past.json()["frozen"]) == (0, 0)
+        nothing = {"items": [], "next": None, "unit": "credits"}
+        assert (await get("/api/ledger/accounts/acme/freezes")).json() == nothing
+        assert (await get("/api/ledger/at-risk")).json() == {**nothing, "frozen": 0, "atRisk": 0}
         verdict = (await get("/api/ledger/verify")).json()
         assert verdict["ok"] and verdict["postings"] == 5
         assert 'redrive_ledger_frozen{connection="default"} 0' in (await get("/metrics")).text
@@ -85,7 +87,7 @@ def test_on_the_command_line(redrive: Any) -> None:  # noqa: F811
     listed = ledger("accounts", "--json").json
     assert [(one["name"], one["available"], one["frozen"]) for one in listed["items"]] == [("acme", 65, 30)]
     assert "acme" in ledger("accounts").out
-    for words in (["accounts"], ["show", "acme"], ["statement", "acme"]):
+    for words in (["accounts"], ["freezes", "acme"], ["statement", "acme"]):
         assert "amounts are credits" in ledger(*words).out, words
     assert [one["kind"] for one in ledger("statement", "acme", "--json").json["items"]] == [
         "adjust",
@@ -119,29 +121,40 @@ def test_books_that_are_wrong_fail_the_command(redrive: Any, here: Path) -> None
 async def test_in_the_console(sqlite_app: App) -> None:
     async with console(sqlite_app) as client:
         assert "No account" in text_of(await page(client, "/ledger"))
-        opened = await done(client, "/ledger/open", {"name": "acme", "label": "Acme Ltd."}, "/ledger")
-        assert "Account acme is open." in text_of(opened)
-        here = "/ledger/acme"
-        form = {"amount": "100", "reason": "paid", "once": "a"}
+
+        async def act(verb: str, back: str = "/ledger/acme", **form: str) -> Any:
+            return await send(client, f"/act/ledger.{verb}", form, back)
+
+        async def after(verb: str, back: str = "/ledger/acme", **form: str) -> str:
+            return text_of(await done(client, f"/act/ledger.{verb}", form, back))
+
+        opened = await after("open", "/ledger", name="acme", label="Acme Ltd.")
+        assert "Account acme (Acme Ltd.): 0 credits available, 0 frozen." in opened
         for _ in range(2):  # a second click
-            credited = text_of(await done(client, f"{here}/credit", form, here))
-        assert "acme has 100 credits more" in credited and "100 available 0 frozen 100 credits in all" in credited
-        await done(client, f"{here}/adjust", {"change": "-10", "reason": "typo"}, here)
-        await sqlite_app.ledger.freeze("acme", 30, "batch:1", "k")
-        shown = text_of(await page(client, here))
+            credited = await after("credit", name="acme", amount="100", reason="paid", once="a")
+        assert (
+            "100 credits available, 0 frozen." in credited and "100 available 0 frozen 100 credits in all" in credited
+        )
+        await after("adjust", name="acme", change="-10", reason="typo")
+        await after("freeze", name="acme", amount="30", reference="batch:1", reason="asked")
+        shown = text_of(await page(client, "/ledger/acme"))
         assert "60 available 30 frozen" in shown and "batch:1" in shown and "-10" in shown
-        only = text_of(await page(client, f"{here}?reference=batch:1"))
+        only = text_of(await page(client, "/ledger/acme?reference=batch:1"))
         assert "for batch:1" in only and "-30 +30" in only and "typo" not in only
-        assert "it had 0 available and 0 frozen" in text_of(await page(client, f"{here}?at=1h"))
-        released = await done(client, f"{here}/release", {"reference": "batch:1", "reason": "over"}, here)
-        assert "90 available 0 frozen" in text_of(released)
-        assert "+100 by credit:a" in text_of(await page(client, here))
-        refused = await send(client, f"{here}/reverse", {"movement": "credit:a", "reason": "wrong"}, here)
+        assert "it had 0 available and 0 frozen" in text_of(await page(client, "/ledger/acme?at=1h"))
+        assert "60 available 20 frozen" in await after(
+            "capture", name="acme", reference="batch:1", amount="10", reason="done"
+        )
+        assert "80 available 0 frozen" in await after("release", name="acme", reference="batch:1", reason="over")
+        assert "+100 by credit:a" in text_of(await page(client, "/ledger/acme"))
+        refused = await act("reverse", movement="credit:a", reason="wrong")
         assert refused.status_code == 409 and "this takes 100 back, and nothing was moved" in text_of(refused.text)
-        await done(client, f"{here}/credit", {"amount": "10", "reason": "paid", "once": "b"}, here)
-        undone = text_of(await done(client, f"{here}/reverse", {"movement": "credit:b", "reason": "wrong"}, here))
-        assert "both movements stay in the books" in undone and "90 available" in undone
+        unsaid = await act("credit", name="acme", amount="ten", reason="paid")
+        assert unsaid.status_code == 422 and "must be a whole number" in text_of(unsaid.text)
+        await after("credit", name="acme", amount="10", reason="paid", once="b")
+        undone = await after("reverse", movement="credit:b", reason="wrong")
+        assert "80 available" in undone and "reverse" in undone
         assert "The books are right" in text_of(await page(client, "/ledger/verify"))
-        assert (await client.get("/ops/queue/ledger/acme/statement.csv")).text.count("\r\n") == 7
+        assert (await client.get("/ops/queue/ledger/acme/statement.csv")).text.count("\r\n") == 8
         assert (await client.get("/ops/queue/ledger/acme/statement.csv?until=1h")).text.count("\r\n") == 1
         assert "there is no account" in text_of(await page(client, "/ledger/nobody", 404))

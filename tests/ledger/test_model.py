@@ -76,8 +76,8 @@ async def play(app: App, steps: list[tuple[Any, ...]]) -> None:
         held = {reference: n for (owner, reference), n in model.frozen.items() if owner == name and n}
         found = await ledger.balance(name)
         assert found == {"available": model.available[name], "frozen": sum(held.values())}
-        assert {one.reference: one.amount for one in await reads.frozen(name)} == held
-        lines = (await reads.statement(name, limit=500)).lines
+        assert {one.reference: one.amount for one in (await reads.freezes(name)).items} == held
+        lines = (await reads.statement(name, limit=500)).items
         assert not lines or (lines[0].available_after, lines[0].frozen_after) == tuple(found.values())
         assert not lines or lines[-1].available_after == lines[-1].available
     assert (await reads.verify()).problems == []

@@ -12,7 +12,8 @@ from redrive.errors import Conflict, NotAllowed
 from redrive.feature import Commit, Posting
 from redrive.kernel.audit import AuditFilter
 from redrive.ledger.accounts import TooLittle
-from redrive.ledger.reversals import AlreadyReversed, MovementUnknown, NotReversible, Reversals
+from redrive.ledger.reversals import AlreadyReversed, MovementUnknown, NotReversible
+from redrive.ledger.service import Ledger
 from redrive.ops.access import Caller, Role
 from tests.api.conftest import served
 from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
@@ -20,21 +21,21 @@ from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
 pytestmark = pytest.mark.anyio
 
 
-async def reversals(app: App, role: Role = Role.ADMIN) -> Reversals:
-    return (await app.operator(Caller("ann", role))).of(Reversals)
+async def reversals(app: App, role: Role = Role.ADMIN) -> Ledger:
+    return (await app.operator(Caller("ann", role))).of(Ledger)
 
 
 @pytest.fixture
-async def own(app: App) -> Reversals:
+async def own(app: App) -> Ledger:
     await app.ledger.open("acme")
     await app.ledger.credit("acme", 100, "invoice-1", reason="paid")
     return await reversals(app)
 
 
-async def test_a_credit_is_undone_once(app: App, own: Reversals) -> None:
+async def test_a_credit_is_undone_once(app: App, own: Ledger) -> None:
     done = await own.reverse("credit:invoice-1", "wrong customer")
-    assert (done.account.available, done.approval) == (0, None)
-    last, first = (await own.statement("acme")).lines
+    assert (done.available, done.approval) == (0, None)
+    last, first = (await own.statement("acme")).items
     assert (last.kind, last.available, last.reference, last.reason) == (
         "reverse",
         -100,
@@ -42,7 +43,7 @@ async def test_a_credit_is_undone_once(app: App, own: Reversals) -> None:
         "wrong customer",
     )
     assert (last.movement, first.movement) == ("reverse:credit:invoice-1", "credit:invoice-1")
-    [line] = (await own.statement("acme", reference="credit:invoice-1")).lines
+    [line] = (await own.statement("acme", reference="credit:invoice-1")).items
     assert line.movement == last.movement
     await app.ledger.credit("acme", 500, "invoice-2", reason="paid")
     with pytest.raises(AlreadyReversed, match=r"reversed already, at 2\d\d\d-"):
@@ -55,15 +56,15 @@ async def test_a_credit_is_undone_once(app: App, own: Reversals) -> None:
     assert (await own.verify()).ok
 
 
-async def test_an_adjustment_is_undone_in_both_directions(app: App, own: Reversals) -> None:
+async def test_an_adjustment_is_undone_in_both_directions(app: App, own: Ledger) -> None:
     await app.ledger.adjust("acme", -30, "typo", reason="counted twice")
     await app.ledger.adjust("acme", 7, "gift", reason="a gift")
-    assert (await own.reverse("adjust:typo", "it was right")).account.available == 107
-    assert (await own.reverse("adjust:gift", "not for them")).account.available == 100
+    assert (await own.reverse("adjust:typo", "it was right")).available == 107
+    assert (await own.reverse("adjust:gift", "not for them")).available == 100
     assert (await own.verify()).ok
 
 
-async def test_of_two_at_the_same_moment_one_lands(own: Reversals) -> None:
+async def test_of_two_at_the_same_moment_one_lands(own: Ledger) -> None:
     await own.credit("acme", 1000, "more")
     asked = [own.reverse("credit:invoice-1", f"by {name}") for name in ("ann", "bob", "eve")]
     found = await asyncio.gather(*asked, return_exceptions=True)
@@ -73,7 +74,7 @@ async def test_of_two_at_the_same_moment_one_lands(own: Reversals) -> None:
 
 
 async def test_one_that_overtakes_the_look_is_refused_by_the_books(
-    app: App, own: Reversals, monkeypatch: pytest.MonkeyPatch
+    app: App, own: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await own.credit("acme", 1000, "more")
     looked = await own._reversible("credit:invoice-1")
@@ -93,9 +94,7 @@ async def test_one_that_overtakes_the_look_is_refused_by_the_books(
     ("frozen", "captured", "hint"),
     [(30, 0, "the rest is frozen for"), (30, 30, "adjust acme -70"), (100, 100, "nothing to take back")],
 )
-async def test_what_was_spent_is_not_taken_back(
-    app: App, own: Reversals, frozen: int, captured: int, hint: str
-) -> None:
+async def test_what_was_spent_is_not_taken_back(app: App, own: Ledger, frozen: int, captured: int, hint: str) -> None:
     await app.ledger.freeze("acme", frozen, "work:1", "k")
     if captured:
         await app.ledger.settle("acme", "work:1", "k", captured=captured)
@@ -106,7 +105,7 @@ async def test_what_was_spent_is_not_taken_back(
     assert (await own.verify()).ok
 
 
-async def test_other_movements_say_what_to_do_instead(app: App, own: Reversals) -> None:
+async def test_other_movements_say_what_to_do_instead(app: App, own: Ledger) -> None:
     await app.ledger.freeze("acme", 30, "work:1", "one")
     await app.ledger.settle("acme", "work:1", "one", captured=20)
     await app.ledger.settle("acme", "work:1", "two", released=10)
@@ -131,15 +130,15 @@ async def test_other_movements_say_what_to_do_instead(app: App, own: Reversals) 
         await (await reversals(app, Role.OPERATOR)).reverse("credit:invoice-1", "wrong")
 
 
-async def test_the_longest_key(app: App, own: Reversals) -> None:
+async def test_the_longest_key(app: App, own: Ledger) -> None:
     key = "k" * (512 - len("credit:"))
     await app.ledger.credit("acme", 5, key, reason="paid")
-    assert (await own.reverse(f"credit:{key}", "wrong")).account.available == 100
+    assert (await own.reverse(f"credit:{key}", "wrong")).available == 100
     with pytest.raises(Conflict):
         await own.reverse(f"credit:{key}", "wrong")
 
 
-async def test_over_http(app: App, own: Reversals) -> None:
+async def test_over_http(app: App, own: Ledger) -> None:
     async with served(app) as client:
         body = {"movement": "credit:invoice-1", "reason": "wrong customer"}
         done = await client.post("/api/ledger/reverse", json=body)
@@ -148,7 +147,7 @@ async def test_over_http(app: App, own: Reversals) -> None:
         assert (again.status_code, again.json()["code"]) == (409, "LEDGER_ALREADY_REVERSED")
         missing = await client.post("/api/ledger/reverse", json={**body, "movement": "credit:x"})
         assert (missing.status_code, missing.json()["code"]) == (404, "LEDGER_MOVEMENT_UNKNOWN")
-        lines = (await client.get("/api/ledger/accounts/acme/statement")).json()["lines"]
+        lines = (await client.get("/api/ledger/accounts/acme/statement")).json()["items"]
         assert [one["movement"] for one in lines] == ["reverse:credit:invoice-1", "credit:invoice-1"]
 
 

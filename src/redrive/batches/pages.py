@@ -26,8 +26,8 @@ from redrive.feature import Operator, Role, Task
 from redrive.feature.console import FeaturePages, Item, Panel, Section, TheForm, ThePage, pages_router, render
 from redrive.kernel.classify import FailureType
 from redrive.kernel.wording import counted
-from redrive.ledger.accounts import Account
 from redrive.ledger.service import Ledger
+from redrive.ledger.views import Account
 from redrive.ops import views
 from redrive.ops.inspect import parse_id
 from redrive.ops.views import View

@@ -29,7 +29,8 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 def group_of(*services: type[Service], without: Sequence[str] = ()) -> typer.Typer:
     """Returns the group of commands for what services declare; those ``without`` are written by hand. Without a command
     it lists, where there is one ``list``."""
-    made = typer.Typer(help=services[0].__doc__, invoke_without_command=True)
+    lists = any(one.command == "list" for service in services for one in declared_by(service).values())
+    made = typer.Typer(help=services[0].__doc__, invoke_without_command=lists)
     for service in services:
         for name, one in declared_by(service).items():
             if one.command == "list":
@@ -220,8 +221,9 @@ def _plain(seen: Any) -> Any:
 
 
 def _heading(view: type, column: str) -> str:
-    numbers = {shown.column for kind, shown in shown_fields(view).values() if kind is int and shown.cell is None}
-    return f"#{column}" if column in numbers else column
+    """Returns the heading of a column; those of numbers say so."""
+    kind, shown = next(one for one in shown_fields(view).values() if one[1].column == column)
+    return f"#{column}" if shown.number or (kind in (int, int | None) and shown.cell is None) else column
 
 
 def _cell(value: Any, now: datetime) -> object:

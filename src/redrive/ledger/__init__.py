@@ -16,25 +16,15 @@ if TYPE_CHECKING:
     from redrive.feature import Asked, Land
 
 
-async def _credit(session: Any, asked: Asked, land: Land) -> None:
-    """Does a credit that a second person has agreed to."""
-    from redrive.ledger.service import Ledger
+def _approved(action: str) -> ApprovedAction:
+    """Returns an action that a second person may have to agree to."""
 
-    await Ledger(session).carry_out_credit(asked, land)
+    async def carry_out(session: Any, asked: Asked, land: Land) -> None:
+        from redrive.ledger.service import Ledger
 
+        await Ledger(session).carry_out(action, asked, land)
 
-async def _adjust(session: Any, asked: Asked, land: Land) -> None:
-    """Does an adjustment that a second person has agreed to."""
-    from redrive.ledger.service import Ledger
-
-    await Ledger(session).carry_out_adjust(asked, land)
-
-
-async def _reverse(session: Any, asked: Asked, land: Land) -> None:
-    """Does a reversal that a second person has agreed to."""
-    from redrive.ledger.reversals import Reversals
-
-    await Reversals(session).carry_out_reverse(asked, land)
+    return ApprovedAction(action, carry_out)
 
 
 ALERTS = (
@@ -59,11 +49,7 @@ LEDGER = Feature(
     examine=examine,
     alerts=ALERTS,
     metrics="redrive.ledger.metrics:metrics",
-    approved=(
-        ApprovedAction("credit", _credit),
-        ApprovedAction("adjust", _adjust),
-        ApprovedAction("reverse", _reverse),
-    ),
+    approved=(_approved("credit"), _approved("adjust"), _approved("reverse")),
     tasks=False,
     needs=(Need.LEDGER,),
 )

@@ -1,4 +1,4 @@
-"""Accounts: how they are named in the books, and what is said about one.
+"""Accounts: how they are named in the books, and what is refused.
 
 An account NAME has two sides there: ``account:NAME`` is what it can spend, ``frozen:NAME`` what waits for the end of
 work that it pays for. Neither can go below zero. The rest of the world is ``system:…``, which can.
@@ -6,13 +6,10 @@ work that it pays for. Neither can go below zero. The rest of the world is ``sys
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from redrive.feature import Conflict, InvalidInput, NotFound, check_name
-from redrive.kernel.microseconds import to_datetime, to_micros
+from redrive.kernel.microseconds import to_micros
 
 CREDIT, REVENUE, ADJUST = "system:credit", "system:revenue", "system:adjust"
 MOST_REFERENCE = 200
@@ -73,43 +70,6 @@ def check_change(amount: object) -> int:
 
 def unknown(name: str) -> AccountUnknown:
     return AccountUnknown(f"there is no account {name!r}", hint=f"open it: redrive ledger open {name}")
-
-
-@dataclass(slots=True, frozen=True)
-class Account:
-    """``available`` can be spent, ``frozen`` waits; together they are the balance."""
-
-    name: str
-    label: str | None
-    available: int
-    frozen: int
-    opened_at: datetime
-    opened_by: str
-
-    @property
-    def balance(self) -> int:
-        return self.available + self.frozen
-
-
-@dataclass(slots=True, frozen=True)
-class Freeze:
-    """What is frozen now under a reference, since when, and when that last moved."""
-
-    account: str
-    reference: str
-    amount: int
-    since: datetime
-    moved_at: datetime
-
-
-def account_of(row: Mapping[str, Any]) -> Account:
-    """Returns the account that a row is about."""
-    return Account(**{**row, "opened_at": to_datetime(row["opened_at"])})
-
-
-def freeze_of(row: Mapping[str, Any]) -> Freeze:
-    """Returns the freeze that a row is about."""
-    return Freeze(**{**row, "since": to_datetime(row["since"]), "moved_at": to_datetime(row["moved_at"])})
 
 
 def micros(when: datetime) -> int:

@@ -8,10 +8,12 @@ from typing import Any
 from redrive.errors import Overdrawn, StoreError
 from redrive.feature import App, Audit, Commit, Rows
 from redrive.ledger import movements, statement
-from redrive.ledger.accounts import Account, account_of, check_account, unknown
+from redrive.ledger.accounts import check_account, unknown
 from redrive.ledger.movements import Movement
 from redrive.ledger.reversals import check_reversible, find_movement
 from redrive.ledger.service import check_label, check_reason, not_frozen, once, refused_within
+from redrive.ledger.settings import LedgerSettings
+from redrive.ledger.views import Account, account_of
 
 APP = "app"
 
@@ -71,7 +73,7 @@ class AppLedger:
         rows = await (await self._app.store()).sql.feature_rows("ledger", "account", check_account(account))
         if not rows:
             raise unknown(account)
-        return account_of(rows[0])
+        return account_of(rows[0], self._app.settings.of(LedgerSettings).unit)
 
     async def balance(self, account: str, at: datetime | None = None) -> dict[str, int]:
         """Returns what an account can spend and what is frozen; now, or at a time."""

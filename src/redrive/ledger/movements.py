@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from redrive.errors import Overdrawn
 from redrive.feature import InvalidInput, Posting, RedriveError, Rows
@@ -19,7 +20,6 @@ from redrive.ledger.accounts import (
     CREDIT,
     MOST_REFERENCE,
     REVENUE,
-    Account,
     TooLittle,
     available,
     check_account,
@@ -27,6 +27,9 @@ from redrive.ledger.accounts import (
     check_change,
     frozen,
 )
+
+if TYPE_CHECKING:
+    from redrive.ledger.views import Account
 
 
 class MovementKind(StrEnum):

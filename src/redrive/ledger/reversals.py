@@ -8,24 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from redrive.errors import Overdrawn
-from redrive.feature import (
-    Applied,
-    Asked,
-    Audit,
-    Commit,
-    Conflict,
-    Land,
-    NotFound,
-    RedriveError,
-    Request,
-    Role,
-    Store,
-)
+from redrive.feature import Conflict, NotFound, RedriveError, Request, Store
 from redrive.kernel.microseconds import to_datetime
-from redrive.ledger import movements
-from redrive.ledger.accounts import Account, TooLittle, available
-from redrive.ledger.movements import MovementKind, reversal_of
-from redrive.ledger.service import Adjusted, Ledger, check_reason
+from redrive.ledger.accounts import TooLittle
+from redrive.ledger.movements import MovementKind
+from redrive.ledger.views import Account
 
 REVERSIBLE = (MovementKind.CREDIT, MovementKind.ADJUST)
 _AVAILABLE, _FROZEN, _SYSTEM = "account:", "frozen:", "system:"
@@ -67,55 +54,6 @@ class Made:
     def captured(self) -> int:
         """How much of it went to somebody else."""
         return sum(amount for name, amount in self.entries if name.startswith(_SYSTEM))
-
-
-class Reversals(Ledger):
-    async def reverse(self, movement: str, reason: str) -> Adjusted:
-        """Undoes a credit or an adjustment, by its name in the statement (``credit:KEY``); not below zero, and once.
-        Much of it, by ``LEDGER_APPROVALS_ABOVE``, waits for a second person."""
-        who = self._session.may(Role.ADMIN)
-        check_reason(reason)
-        made = await self._reversible(movement)
-        moved = movements.reverse(made.account, made.name, made.entries, reason=reason)
-        return await self._alone(
-            made.account,
-            moved,
-            made.change,
-            lambda land: self._reverse(who, made, reason, land),
-            _request(made, self.unit),
-        )
-
-    async def carry_out_reverse(self, asked: Asked, land: Land) -> None:
-        """Does a reversal that somebody else asked for, and that the caller agrees to."""
-        self._session.may(Role.ADMIN)
-        made = await self._reversible(asked.arguments["movement"])
-        await self._reverse(asked.by, made, asked.reason or "", land)
-
-    async def _reversible(self, movement: str) -> Made:
-        """Returns a movement that can be reversed; refuses all others, with what to do instead."""
-        made = await find_movement(self._store, movement)
-        if made.kind in (MovementKind.FREEZE, MovementKind.SETTLE) and made.reference is not None:
-            await self._not_held(made.reference)  # whose money it is may settle it itself
-        check_reversible(made)
-        if before := await self._store.sql.feature_rows("ledger", "movement", reversal_of(made.name)):
-            raise _reversed(made, before[0])
-        return made
-
-    async def _reverse(self, who: str, made: Made, reason: str, land: Land) -> Account:
-        moved = movements.reverse(made.account, made.name, made.entries, reason=reason)
-        target, after = f"account:{made.account}", {"movement": made.name, "change": -made.change}
-        said = Audit(who, "LEDGER_REVERSED", reason, target=target, scope=made.account, after=after)
-
-        def conclude(done: Applied) -> list[Audit]:
-            if moved.postings[0].key in done.repeated:
-                raise _reversed(made)  # by somebody else, at the same moment
-            return [said]
-
-        try:
-            await land(Commit(postings=moved.postings, rows=moved.rows, conclusion=conclude))
-        except Overdrawn as error:
-            raise _spent(error, await self.show(made.account), moved.taken(available(made.account))) from error
-        return await self.show(made.account)
 
 
 async def find_movement(store: Store, name: str) -> Made:
@@ -164,7 +102,7 @@ def _not_reversible(made: Made) -> NotReversible:
     return NotReversible(f"{made.name} {what}: only credits and adjustments are reversed", hint=hint)
 
 
-def _reversed(made: Made, by: Mapping[str, Any] | None = None) -> AlreadyReversed:
+def already_reversed(made: Made, by: Mapping[str, Any] | None = None) -> AlreadyReversed:
     when = "" if by is None else f", at {to_datetime(by['at']):%Y-%m-%d %H:%M:%S} UTC"
     return AlreadyReversed(
         f"{made.name} was reversed already{when}; nothing was moved",
@@ -172,7 +110,7 @@ def _reversed(made: Made, by: Mapping[str, Any] | None = None) -> AlreadyReverse
     )
 
 
-def _spent(error: Overdrawn, account: Account, needed: int) -> RedriveError:
+def spent(error: Overdrawn, account: Account, needed: int) -> RedriveError:
     """Returns that what a movement brought is not there any more."""
     if account.available >= needed:
         return error  # of another side, or somebody has paid in meanwhile
@@ -189,7 +127,7 @@ def _instead(account: Account, needed: int) -> str:
     return f"take what is there: redrive ledger adjust {shlex.quote(account.name)} -{account.available} --reason '…'"
 
 
-def _request(made: Made, unit: str) -> Request:
+def reversal_request(made: Made, unit: str) -> Request:
     """Returns a reversal as it is asked for."""
     change = -made.change
     told = (

@@ -4,8 +4,9 @@ here, for every face; what the database refuses is said in words about an accoun
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
+from typing import Annotated
 
 from redrive.errors import ApprovalNeeded, Overdrawn, StoreError
 from redrive.feature import (
@@ -14,6 +15,7 @@ from redrive.feature import (
     Audit,
     Commit,
     Conflict,
+    Given,
     InvalidInput,
     Land,
     PlannedAction,
@@ -23,36 +25,47 @@ from redrive.feature import (
     Rows,
     Service,
     Store,
+    action,
+    look,
     new_id,
+    view_of,
 )
 from redrive.features import hooks_of
 from redrive.integrations.own_commit import causes
-from redrive.kernel.records import Put, Record
+from redrive.kernel.records import Put
 from redrive.ledger import movements, statement, verify
-from redrive.ledger.accounts import (
-    Account,
-    AccountExists,
-    Freeze,
-    NotFrozen,
-    TooLittle,
-    account_of,
-    available,
-    check_account,
-    freeze_of,
-    frozen,
-    unknown,
-)
+from redrive.ledger.accounts import AccountExists, NotFrozen, TooLittle, available, check_account, frozen, unknown
 from redrive.ledger.doctor import totals
-from redrive.ledger.movements import Movement, check_reference
+from redrive.ledger.movements import Movement, MovementKind, check_reference
+from redrive.ledger.reversals import (
+    Made,
+    already_reversed,
+    check_reversible,
+    find_movement,
+    reversal_request,
+    spent,
+)
 from redrive.ledger.settings import LedgerSettings
 from redrive.ledger.statement import Line
-from redrive.ledger.verify import HOOK
+from redrive.ledger.verify import HOOK, Verdict
+from redrive.ledger.views import (
+    Account,
+    AccountDetail,
+    Adjusted,
+    Freeze,
+    MoneyPage,
+    RiskPage,
+    account_of,
+    freeze_of,
+)
 from redrive.ops.filters import parse_moment, parse_span
+from redrive.ops.operator.declared import declared_by
 
 _NEVER_NEGATIVE = "ledger_freeze_never_negative"  # the constraint of a freeze
 _OPENED_BY = "opened_by"  # what the statement must_be_open leaves out
 MOST_LISTED = 500
 MOST_LABEL = 200
+CHANGES = {"credit": movements.credit, "adjust": movements.adjust}
 WINDOW = timedelta(hours=24)  # over which what one person brings and moves is added up
 
 
@@ -99,8 +112,10 @@ def _says(error: Exception, what: str) -> bool:
     return any(what in str(cause) for cause in causes(error))
 
 
-def at_most(limit: int) -> int:
-    return max(1, min(limit, MOST_LISTED))
+def check_limit(limit: int) -> int:
+    if not 1 <= limit <= MOST_LISTED:
+        raise InvalidInput(f"the limit is 1 to {MOST_LISTED}, not {limit}")
+    return limit
 
 
 class FreezeHeld(Conflict):
@@ -109,65 +124,99 @@ class FreezeHeld(Conflict):
     code = "LEDGER_FREEZE_HELD"
 
 
-@dataclass(slots=True, frozen=True)
-class Adjusted:
-    """An account as it is now, and the approval that its change waits for, where a second person has to agree."""
+def check_reason(reason: str) -> str:
+    """Refuses a movement that nobody could explain later."""
+    if not reason or not reason.strip():
+        raise InvalidInput("say why: a reason is in the books and in the audit log", hint="--reason 'invoice 4711'")
+    return reason
 
-    account: Account
-    approval: Record | None = None
+
+Name = Annotated[str, Given("The account.", metavar="ACCOUNT", positional=True)]
+Amount = Annotated[int, Given("A whole number of the smallest unit.", metavar="AMOUNT", positional=True)]
+Part = Annotated[int | None, Given("A part of it; else all.", metavar="AMOUNT")]
+Why = Annotated[str, Given("Why, for the books and the audit log.", label="why", metavar="TEXT", check=check_reason)]
+Key = Annotated[str | None, Given("Names this movement: sent again, it lands once.", metavar="KEY", once=True)]
+Reference = Annotated[
+    str, Given("What it is frozen for: batch:ID, or a name of your own.", metavar="REFERENCE", option="--for")
+]
+Limit = Annotated[int, Given("How many at most.", metavar="N", check=check_limit)]
+HAS = "account {done.called}: {done.available} {done.unit} available, {done.frozen} frozen"
 
 
 class Ledger(Service):
-    async def accounts(self, search: str = "", after: str = "", limit: int = 100) -> list[Account]:
-        """Accounts by name, those behind ``after``; with ``search``, those whose names contain it."""
-        self._session.may(Role.VIEWER)
-        rows = await self._store.sql.feature_rows("ledger", "accounts", after, search, at_most(limit))
-        return [self._seen(account_of(row)) for row in rows]
+    """Accounts and money: open, credit, adjust, reverse, statements, and the proof that it adds up."""
 
-    async def show(self, name: str) -> Account:
-        """One account: what it can spend, and what is frozen."""
-        self._session.may(Role.VIEWER)
-        found = await self._find(name)
-        if found is None:
-            raise unknown(name)
-        return found
+    @look("GET /api/ledger/accounts", empty="no account; open one: redrive ledger open NAME")
+    async def accounts(
+        self,
+        search: Annotated[str, Given("Only names that contain this.", metavar="TEXT")] = "",
+        after: Annotated[str, Given("Go on behind this one.", metavar="NAME")] = "",
+        limit: Limit = 100,
+    ) -> MoneyPage[Account]:
+        """Accounts by name, with what each can spend and what is frozen."""
+        rows = await self._store.sql.feature_rows("ledger", "accounts", after, search, limit)
+        found = [account_of(row, self.unit) for row in rows]
+        return MoneyPage(found, found[-1].name if len(found) == limit else None, self.unit)
 
-    async def show_at(self, name: str, at: str) -> tuple[datetime, statement.Place]:
-        """What an account could spend at a time (``2h`` ago, or exactly), and what was frozen; with that time."""
-        await self.show(name)
+    @look("GET /api/ledger/accounts/{name}", said="{done.sentence}")
+    async def show(
+        self,
+        name: Name,
+        at: Annotated[str | None, Given("What it had then: 2026-01-31T12:00:00Z, or 2h: ago.", metavar="TIME")] = None,
+    ) -> AccountDetail:
+        """One account: what it can spend, and what is frozen for what; now, or at a time."""
+        account = await self._account(name)
+        if at is None:
+            freezes = (await self.freezes(name)).items
+            return view_of(AccountDetail, account, freezes=freezes, at=None)
         when = parse_moment(at, "the time", await self._store.now())
-        return when, await statement.place_at(self._store, name, when)
+        had = await statement.place_at(self._store, name, when)
+        return view_of(AccountDetail, account, available=had.available, frozen=had.frozen, freezes=[], at=when)
 
+    @look("GET /api/ledger/accounts/{name}/freezes", empty="nothing of account {name} is frozen")
+    async def freezes(self, name: Name, limit: Limit = 100) -> MoneyPage[Freeze]:
+        """What an account has frozen, and for what; what has not moved for longest comes first."""
+        rows = await self._store.sql.feature_rows("ledger", "frozen", name, limit)
+        return MoneyPage([freeze_of(row) for row in rows], None, self.unit)
+
+    @look("GET /api/ledger/accounts/{name}/statement", empty="account {name}: no movement")
     async def statement(
-        self, name: str, before: str | None = None, limit: int = 50, reference: str | None = None
-    ) -> statement.Statement:
-        """The movements of an account, the latest first; ``before`` is ``next`` of the page before. With ``reference``
-        those for one thing, the latest of them."""
-        await self.show(name)
+        self,
+        name: Name,
+        before: Annotated[str | None, Given("Go on from this page's next.", metavar="NEXT")] = None,
+        limit: Limit = 50,
+        reference: Annotated[
+            str | None, Given("Only those for one thing: batch:ID.", metavar="REFERENCE", option="--for")
+        ] = None,
+    ) -> MoneyPage[Line]:
+        """The movements of an account, the latest first, with what it had after each. Those for one thing come without
+        what it had after each."""
+        await self._account(name)
         if reference is not None:
-            found = await statement.of_reference(self._store, name, check_reference(reference), at_most(limit))
+            found = await statement.of_reference(self._store, name, check_reference(reference), limit)
         else:
             place = None if before is None else statement.parse_place(before)
-            found = await statement.page(self._store, name, place, at_most(limit))
-        return replace(found, lines=[self._line_seen(line) for line in found.lines])
+            found = await statement.page(self._store, name, place, limit)
+        return MoneyPage(*found, self.unit)
 
     async def export(self, name: str, since: str | None = None, until: str | None = None) -> AsyncIterator[str]:
         """Returns the lines of a CSV of all movements, the oldest first. Refuses at once, before the first line."""
-        await self.show(name)
-        return statement.export(self._store, name, *parse_span(since, until), self._line_seen)
-
-    async def frozen(self, name: str, limit: int = 100) -> list[Freeze]:
-        """What an account has frozen, and for what; what has not moved for longest comes first."""
         self._session.may(Role.VIEWER)
-        rows = await self._store.sql.feature_rows("ledger", "frozen", name, at_most(limit))
-        return [freeze_of(row) for row in rows]
+        await self._account(name)
+        return statement.export(self._store, name, *parse_span(since, until), self._session.sight)
 
-    async def at_risk(self, limit: int = 100) -> list[Freeze]:
-        """What is frozen for work that does not move, the largest amounts first."""
-        self._session.may(Role.VIEWER)
-        hours = self._own.at_risk_hours
-        rows = await self._store.sql.feature_rows("ledger", "at_risk", hours, at_most(limit))
-        return [freeze_of(row) for row in rows]
+    @look("GET /api/ledger/at-risk", empty="no money is at risk")
+    async def at_risk(self, limit: Limit = 100) -> RiskPage[Freeze]:
+        """Money that is frozen for work that does not move, the largest amounts first."""
+        rows = await self._store.sql.feature_rows("ledger", "at_risk", self._own.at_risk_hours, limit)
+        return RiskPage(
+            [freeze_of(row) for row in rows], None, self.unit, **await totals(self._store, self._session.settings)
+        )
+
+    @look("GET /api/ledger/verify", role=Role.OPERATOR, said="{done.sentence}")
+    async def verify(self) -> Verdict:
+        """Prove that the books are right: postings add up, accounts have what their entries say, none is below zero."""
+        return await verify.verify(self._store, self._session.features)
 
     @property
     def unit(self) -> str:
@@ -178,116 +227,153 @@ class Ledger(Service):
     def _own(self) -> LedgerSettings:
         return self._session.settings.of(LedgerSettings)
 
-    async def totals(self) -> dict[str, int]:
-        """How much is frozen, and how much of it is at risk."""
-        self._session.may(Role.VIEWER)
-        return await totals(self._store, self._session.settings)
-
-    async def verify(self) -> verify.Verdict:
-        """Prove that the books are right; what is wrong is named."""
-        self._session.may(Role.OPERATOR)
-        return await verify.verify(self._store, self._session.features)
-
-    async def _find(self, name: str) -> Account | None:
+    async def _account(self, name: str) -> Account:
         rows = await self._store.sql.feature_rows("ledger", "account", name)
-        return self._seen(account_of(rows[0])) if rows else None
+        if not rows:
+            raise unknown(name)
+        return account_of(rows[0], self.unit)
 
-    def _line_seen(self, line: Line) -> Line:
-        """Returns a movement as the caller may see it."""
-        return line if self._session.caller.role >= Role.OPERATOR else statement.without_words(line)
-
-    def _seen(self, account: Account) -> Account:
-        """Returns it as the caller may see it: a label is free text, and often somebody's name."""
-        return account if self._session.caller.role >= Role.OPERATOR else replace(account, label=None)
-
-    async def open(self, name: str, label: str | None = None) -> Account:
-        """Open an account. It begins with nothing; ``label`` is what people call it."""
-        who = self._session.may(Role.OPERATOR)
+    @action("POST /api/ledger/accounts", said=HAS, page="/ledger/{done.name}", status=201)
+    async def open(
+        self, name: Name, label: Annotated[str | None, Given("What people call it.", metavar="TEXT")] = None
+    ) -> Account:
+        """Open an account; it begins with nothing."""
         check_account(name)
-        if await self._find(name) is not None:
+        if await self._store.sql.feature_rows("ledger", "account", name):
             raise AccountExists(f"account {name!r} is open already", hint=f"redrive ledger show {name}")
-        row = {"name": name, "label": check_label(label), "who": who}
-        said = Audit(who, "LEDGER_OPENED", target=f"account:{name}", scope=name)
-        await self._store.apply(Commit(rows=[Rows("ledger", "opened", (row,))], audits=[said]))
-        return await self.show(name)
+        row = {"name": name, "label": check_label(label), "who": self._who}
+        note = Audit(self._who, "LEDGER_OPENED", target=f"account:{name}", scope=name)
+        await self._store.apply(Commit(rows=[Rows("ledger", "opened", (row,))], audits=[note]))
+        return await self._account(name)
 
-    async def credit(self, name: str, amount: int, reason: str, key: str | None = None) -> Adjusted:
-        """Bring money to an account. Asked again with the same ``key``, it comes once. Much of it, by
-        ``LEDGER_APPROVALS_ABOVE``, waits for a second person."""
-        who, key = self._session.may(Role.OPERATOR), key or str(new_id())
-        moved = movements.credit(name, amount, key, reason=check_reason(reason))
-        return await self._alone(
-            name,
-            moved,
-            amount,
-            lambda land: self._move(who, "LEDGER_CREDITED", name, moved, reason, {"amount": amount}, land),
-            _request("credit", name, amount, key, self.unit),
-        )
+    @action("POST /api/ledger/accounts/{name}/credit", said=HAS, page="/ledger/{done.name}")
+    async def credit(self, name: Name, amount: Amount, reason: Why, key: Key = None) -> Adjusted:
+        """Bring money to an account; asked again with the same key, it comes once. Much of it waits for a second
+        person."""
+        return await self._change("credit", name, amount, reason, key)
 
-    async def carry_out_credit(self, asked: Asked, land: Land) -> None:
-        """Does a credit that somebody else asked for, and that the caller agrees to."""
-        self._session.may(Role.OPERATOR)
-        name, amount, key = (asked.arguments[part] for part in ("account", "change", "key"))
-        reason = asked.reason or ""
-        moved = movements.credit(name, amount, key, reason=reason)
-        await self._move(asked.by, "LEDGER_CREDITED", name, moved, reason, {"amount": amount}, land)
+    @action("POST /api/ledger/accounts/{name}/adjust", role=Role.ADMIN, said=HAS, page="/ledger/{done.name}")
+    async def adjust(
+        self,
+        name: Name,
+        change: Annotated[int, Given("+5 or -5, in the smallest unit.", metavar="CHANGE", positional=True)],
+        reason: Why,
+        key: Key = None,
+    ) -> Adjusted:
+        """Put an account right, by more or less; never below zero. Much of it waits for a second person."""
+        return await self._change("adjust", name, change, reason, key)
 
-    async def adjust(self, name: str, change: int, reason: str, key: str | None = None) -> Adjusted:
-        """Put an account right by more or less; not below zero, and once by ``key``. Much of it, by
-        ``LEDGER_APPROVALS_ABOVE``, waits for a second person."""
-        who, key = self._session.may(Role.ADMIN), key or str(new_id())
-        moved = movements.adjust(name, change, key, reason=check_reason(reason))
+    async def _change(self, action: str, name: str, change: int, reason: str, key: str | None) -> Adjusted:
+        key = key or str(new_id())
+        moved = CHANGES[action](name, change, key, reason=reason)
         return await self._alone(
             name,
             moved,
             change,
-            lambda land: self._adjust(who, name, change, reason, key, land),
-            _request("adjust", name, change, key, self.unit),
+            lambda land: self._land_change(self._who, action, name, moved, reason, change, land),
+            _request(action, name, change, key, self.unit),
         )
 
-    async def carry_out_adjust(self, asked: Asked, land: Land) -> None:
-        """Does an adjustment that somebody else asked for, and that the caller agrees to."""
-        self._session.may(Role.ADMIN)
-        name, change, key = (asked.arguments[part] for part in ("account", "change", "key"))
-        await self._adjust(asked.by, name, change, asked.reason or "", key, land)
+    async def _land_change(
+        self, who: str, action: str, name: str, moved: Movement, reason: str, change: int, land: Land
+    ) -> Account:
+        audited, number = ("LEDGER_CREDITED", "amount") if action == "credit" else ("LEDGER_ADJUSTED", "change")
+        return await self._move(who, audited, name, moved, reason, {number: change}, land)
 
-    async def _adjust(self, who: str, name: str, change: int, reason: str, key: str, land: Land) -> Account:
-        moved = movements.adjust(name, change, key, reason=reason)
-        return await self._move(who, "LEDGER_ADJUSTED", name, moved, reason, {"change": change}, land)
+    async def carry_out(self, action: str, asked: Asked, land: Land) -> None:
+        """Does a credit, an adjustment or a reversal that somebody else asked for, and that the caller agrees to."""
+        self._session.may(declared_by(Ledger)[action].role)
+        reason = asked.reason or ""
+        if action == "reverse":
+            await self._reverse(asked.by, await self._reversible(asked.arguments["movement"]), reason, land)
+            return
+        name, change, key = (asked.arguments[part] for part in ("account", "change", "key"))
+        moved = CHANGES[action](name, change, key, reason=reason)
+        await self._land_change(asked.by, action, name, moved, reason, change, land)
+
+    @action("POST /api/ledger/reverse", role=Role.ADMIN, said=HAS, page="/ledger/{done.name}")
+    async def reverse(
+        self,
+        movement: Annotated[str, Given("As the statement names it: credit:KEY.", metavar="MOVEMENT", positional=True)],
+        reason: Why,
+    ) -> Adjusted:
+        """Undo a credit or an adjustment, once, by a movement of its own; never below zero. Much of it waits for a
+        second person."""
+        made = await self._reversible(movement)
+        moved = movements.reverse(made.account, made.name, made.entries, reason=reason)
+        return await self._alone(
+            made.account,
+            moved,
+            made.change,
+            lambda land: self._reverse(self._who, made, reason, land),
+            reversal_request(made, self.unit),
+        )
+
+    async def _reversible(self, movement: str) -> Made:
+        """Returns a movement that can be reversed; refuses all others, with what to do instead."""
+        made = await find_movement(self._store, movement)
+        if made.kind in (MovementKind.FREEZE, MovementKind.SETTLE) and made.reference is not None:
+            await self._not_held(made.reference)  # whose money it is may settle it itself
+        check_reversible(made)
+        if before := await self._store.sql.feature_rows("ledger", "movement", movements.reversal_of(made.name)):
+            raise already_reversed(made, before[0])
+        return made
+
+    async def _reverse(self, who: str, made: Made, reason: str, land: Land) -> Account:
+        moved = movements.reverse(made.account, made.name, made.entries, reason=reason)
+        target, after = f"account:{made.account}", {"movement": made.name, "change": -made.change}
+        note = Audit(who, "LEDGER_REVERSED", reason, target=target, scope=made.account, after=after)
+
+        def conclude(done: Applied) -> list[Audit]:
+            if moved.postings[0].key in done.repeated:
+                raise already_reversed(made)  # by somebody else, at the same moment
+            return [note]
+
+        try:
+            await land(Commit(postings=moved.postings, rows=moved.rows, conclusion=conclude))
+        except Overdrawn as error:
+            taken = moved.taken(available(made.account))
+            raise spent(error, await self._account(made.account), taken) from error
+        return await self._account(made.account)
 
     async def _alone(
         self, name: str, moved: Movement, change: int, act: Callable[[Land], Awaitable[Account]], asked: Request
     ) -> Adjusted:
         """Does what one person may do alone, and counts it; what is more, together with what they did within a day, is
         asked for. What is in the books already is neither counted nor asked for again."""
-        account = await self.show(name)
+        account = await self._account(name)
 
         async def counted(puts: Sequence[Put]) -> Account:
             return await act(lambda commit: self._store.apply(replace(commit, puts=[*commit.puts, *puts])))
 
+        approval = None
         if await self._store.sql.feature_rows("ledger", "movement", moved.postings[0].key):
-            return Adjusted(await counted(()))
-        try:
+            account = await counted(())
+        else:
             rule = self._session.amounts(self._own.approvals_above, WINDOW, "ledger", self.unit)
-            return Adjusted(await self._session.alone(PlannedAction(None, abs(change)), counted, rule))
-        except ApprovalNeeded as needed:
-            reason = moved.postings[0].note
-            return Adjusted(account, await self._session.ask(asked, reason, needed.why))
+            try:
+                account = await self._session.alone(PlannedAction(None, abs(change)), counted, rule)
+            except ApprovalNeeded as needed:
+                approval = await self._session.ask(asked, moved.postings[0].note, needed.why)
+        return view_of(Adjusted, account, approval=approval)
 
-    async def freeze(self, name: str, amount: int, reference: str, reason: str, key: str | None = None) -> Account:
+    @action("POST /api/ledger/accounts/{name}/freeze", role=Role.ADMIN, said=HAS, page="/ledger/{done.name}")
+    async def freeze(self, name: Name, amount: Amount, reference: Reference, reason: Why, key: Key = None) -> Account:
         """Freeze money of an account for some work."""
-        who = self._session.may(Role.ADMIN)
-        moved = movements.freeze(name, amount, reference, key or str(new_id()), reason=check_reason(reason))
-        return await self._move(who, "LEDGER_FROZEN", name, moved, reason, {"amount": amount, "reference": reference})
+        moved = movements.freeze(name, amount, reference, key or str(new_id()), reason=reason)
+        after: dict[str, object] = {"amount": amount, "reference": reference}
+        return await self._move(self._who, "LEDGER_FROZEN", name, moved, reason, after)
 
+    @action("POST /api/ledger/accounts/{name}/release", role=Role.ADMIN, said=HAS, page="/ledger/{done.name}")
     async def release(
-        self, name: str, reference: str, reason: str, amount: int | None = None, key: str | None = None
+        self, name: Name, reference: Reference, reason: Why, amount: Part = None, key: Key = None
     ) -> Account:
         """Give back what is frozen for some work, or a part of it."""
         return await self._settle("LEDGER_RELEASED", name, reference, reason, amount, key, captures=False)
 
+    @action("POST /api/ledger/accounts/{name}/capture", role=Role.ADMIN, said=HAS, page="/ledger/{done.name}")
     async def capture(
-        self, name: str, reference: str, reason: str, amount: int | None = None, key: str | None = None
+        self, name: Name, reference: Reference, reason: Why, amount: Part = None, key: Key = None
     ) -> Account:
         """Take what is frozen for some work as earned, or a part of it."""
         return await self._settle("LEDGER_CAPTURED", name, reference, reason, amount, key, captures=True)
@@ -303,17 +389,18 @@ class Ledger(Service):
         *,
         captures: bool,
     ) -> Account:
-        who = self._session.may(Role.ADMIN)
-        await self.show(name)
+        await self._account(name)
         if amount is None:
             amount = (await self._freeze(name, reference)).amount
         await self._not_held(reference)
         captured, released = (amount, 0) if captures else (0, amount)
-        key, reason = key or str(new_id()), check_reason(reason)
-        moved = movements.settle(name, reference, key, captured=captured, released=released, reason=reason)
+        moved = movements.settle(
+            name, reference, key or str(new_id()), captured=captured, released=released, reason=reason
+        )
         moved = replace(moved, rows=(*moved.rows, *self._unheld(reference)))
+        after: dict[str, object] = {"amount": amount, "reference": reference}
         try:
-            return await self._move(who, action, name, moved, reason, {"amount": amount, "reference": reference})
+            return await self._move(self._who, action, name, moved, reason, after)
         except (Overdrawn, StoreError) as error:  # the books refuse it, and name a side of the account, or the freeze
             await self._not_held(reference)  # perhaps by now
             found = await not_frozen(self._store, error, name, moved)
@@ -349,14 +436,14 @@ class Ledger(Service):
         after: dict[str, object],
         land: Land | None = None,
     ) -> Account:
-        await self.show(name)
+        await self._account(name)
         said = Audit(who, action, reason, target=f"account:{name}", scope=name, after=after)
         try:
             commit = Commit(postings=moved.postings, rows=moved.rows, conclusion=once(moved, said))
             await (land or self._store.apply)(commit)
         except Overdrawn as error:
-            raise movements.explained(error, await self.show(name), moved) from error
-        return await self.show(name)
+            raise movements.explained(error, await self._account(name), moved) from error
+        return await self._account(name)
 
 
 def _request(action: str, name: str, change: int, key: str, unit: str) -> Request:
@@ -388,10 +475,3 @@ def check_label(label: str | None) -> str | None:
     if label is not None and (not 0 < len(label) <= MOST_LABEL or not label.isprintable()):
         raise InvalidInput(f"a label is text of 1-{MOST_LABEL} characters in one line")
     return label
-
-
-def check_reason(reason: str) -> str:
-    """Refuses a movement that nobody could explain later."""
-    if not reason or not reason.strip():
-        raise InvalidInput("say why: a reason is in the books and in the audit log", hint="--reason 'invoice 4711'")
-    return reason

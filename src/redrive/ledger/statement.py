@@ -8,16 +8,18 @@ before.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
 
-from redrive.feature import InvalidInput, Store
+from redrive.feature import Closed, InvalidInput, Open, Store
 from redrive.kernel.microseconds import to_datetime
 from redrive.ledger.accounts import micros
 from redrive.ledger.movements import MovementKind
 from redrive.ops.csv_lines import csv_line
+from redrive.ops.operator.declared import seen
+from redrive.ops.views import Sight
 
 LAST = 2**63 - 1  # behind every place
 PIECE = 500  # movements that are read at once for an export
@@ -37,35 +39,38 @@ class Place:
         return f"{self.id}.{self.available}.{self.frozen}"
 
 
+def _change_of(side: str) -> Callable[[Line, datetime], str]:
+    return lambda one, _: f"{getattr(one, side):+}"
+
+
+def _at(one: Line, _: datetime) -> str:
+    return f"{one.at:%F %T}"
+
+
 @dataclass(slots=True, frozen=True)
 class Line:
-    """One movement: what it did to both sides, and what they had afterwards (None where only some are looked at)."""
+    """One movement: what it did to both sides, and what they had afterwards."""
 
-    at: datetime
-    kind: str
-    key: str | None  # that and the reason are for operators
-    reference: str | None
-    reason: str | None
-    available: int
-    frozen: int
-    available_after: int | None
-    frozen_after: int | None
-    place: int
+    at: Annotated[datetime, Open(column="when", cell=_at)]
+    kind: Annotated[str, Open(column="kind")]
+    key: Annotated[str | None, Closed("For operators.")]
+    available: Annotated[int, Open(column="available", cell=_change_of("available"), number=True)]
+    frozen: Annotated[int, Open(column="frozen", cell=_change_of("frozen"), number=True)]
+    available_after: Annotated[
+        int | None, Open("Null where only movements for one thing are looked at.", column="available after")
+    ]
+    frozen_after: Annotated[int | None, Open(column="frozen after")]
+    reference: Annotated[str | None, Open("What it is for.", column="reference")]
+    reason: Annotated[str | None, Closed("What somebody wrote for it, which may name a person.", column="reason")]
 
     @property
-    def movement(self) -> str | None:
-        """How the books name it, for whoever may see its key."""
+    def movement(self) -> Annotated[str | None, Closed("How the books name it.", column="movement")]:
         if self.key is None or self.kind == OTHER:
             return self.key
         return MovementKind(self.kind).name_of(self.key)
 
 
-@dataclass(slots=True, frozen=True)
-class Statement:
-    """A page of movements, the latest first; ``next`` is what the option ``before`` continues with."""
-
-    lines: list[Line]
-    next: str | None
+Lines = tuple[list[Line], str | None]  # a page of movements, and how it is continued
 
 
 def parse_place(text: str) -> Place:
@@ -79,39 +84,34 @@ def parse_place(text: str) -> Place:
     return Place(number, available, frozen)
 
 
-async def page(store: Store, account: str, before: Place | None, limit: int) -> Statement:
+async def page(store: Store, account: str, before: Place | None, limit: int) -> Lines:
     """Returns movements before a place, the latest first."""
     wanted = 2 * limit + 2  # a movement is an entry on each side, at most, unless somebody wrote it by hand
     rows = await store.sql.feature_rows("ledger", "entries", account, before.id if before else LAST, wanted)
     if not rows:
-        return Statement([], None)
+        return [], None
     at = before or Place(LAST, rows[0]["available"], rows[0]["frozen"])
     groups, more = _whole(rows, len(rows) == wanted)
     lines = []
     for group in groups[:limit]:
         lines.append(_line(group, at.available, at.frozen))
         at = Place(group[-1]["id"], at.available - lines[-1].available, at.frozen - lines[-1].frozen)
-    return Statement(lines, str(at) if more or len(groups) > limit else None)
+    return lines, str(at) if more or len(groups) > limit else None
 
 
-async def of_reference(store: Store, account: str, reference: str, limit: int) -> Statement:
+async def of_reference(store: Store, account: str, reference: str, limit: int) -> Lines:
     """Returns the latest movements that are for one thing. What the sides had afterwards is not added up for them."""
     rows = await store.sql.feature_rows("ledger", "entries_for", account, reference, 2 * limit)
-    return Statement([_line(group, None, None) for group in _whole(rows, False)[0]][:limit], None)
-
-
-def without_words(line: Line) -> Line:
-    """Returns a movement without what somebody wrote for it, which may name a person."""
-    return replace(line, key=None, reason=None)
+    return [_line(group, None, None) for group in _whole(rows, False)[0]][:limit], None
 
 
 async def export(
-    store: Store, account: str, since: datetime | None, until: datetime | None, seen: Callable[[Line], Line]
+    store: Store, account: str, since: datetime | None, until: datetime | None, sight: Sight
 ) -> AsyncIterator[str]:
-    """Yields the lines of a CSV, the oldest movement first, a piece at a time; each as ``seen`` shows it."""
+    """Yields the lines of a CSV, the oldest movement first, a piece at a time."""
     yield csv_line(HEAD)
     async for line in _forward(store, account, since):
-        line = seen(line)
+        line = seen(line, sight)
         if until is not None and line.at >= until:
             return
         yield csv_line(
@@ -159,6 +159,13 @@ def _line(group: Sequence[Mapping[str, Any]], available_after: int | None, froze
     kind, _, key = first["posting"].partition(":")
     kind, key = (kind, key) if kind in list(MovementKind) else (OTHER, first["posting"])
     return Line(
-        *(to_datetime(first["at"]), kind, key, first["reference"], first["note"]),
-        *(available, frozen, available_after, frozen_after, first["id"]),
+        to_datetime(first["at"]),
+        kind,
+        key,
+        available,
+        frozen,
+        available_after,
+        frozen_after,
+        first["reference"],
+        first["note"],
     )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from redrive.feature import Rows, Store, Withheld
+from redrive.feature import Open, Rows, Store, Withheld
 from redrive.features import hooks_of
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ MOST_TOLD = 100
 class Problem:
     """``what`` is wrong (``posting``, ``account``, ``freeze`` or what a feature calls it), its name, and how."""
 
-    what: str
-    name: str
-    text: str
+    what: Annotated[str, Open()]
+    name: Annotated[str, Open()]
+    text: Annotated[str, Open()]
 
 
 HOOK = "ledger"
@@ -54,15 +54,25 @@ class LedgerHook:
 class Verdict:
     """How much was looked at, and what is wrong, the first hundred; ``wrong`` counts all."""
 
-    postings: int = 0
-    accounts: int = 0
-    checks: list[str] = field(default_factory=lambda: ["postings", "accounts", "freezes"])
-    wrong: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    postings: Annotated[int, Open()] = 0
+    accounts: Annotated[int, Open()] = 0
+    checks: Annotated[list[str], Open("Whose books were looked at.")] = field(
+        default_factory=lambda: ["postings", "accounts", "freezes"]
+    )
+    wrong: Annotated[int, Open()] = 0
+    problems: Annotated[list[Problem], Open("The first hundred of them.")] = field(default_factory=list)
 
     @property
-    def ok(self) -> bool:
+    def ok(self) -> Annotated[bool, Open()]:
         return not self.wrong
+
+    @property
+    def sentence(self) -> str:
+        found = [f"{one.what} {one.name}: {one.text}" for one in self.problems]
+        if self.wrong > len(self.problems):
+            found.append(f"and {self.wrong - len(self.problems)} more")
+        looked = f"{self.postings} postings and {self.accounts} accounts, by {', '.join(self.checks)}"
+        return "\n".join([*found, f"the books are right: {looked}" if self.ok else f"{self.wrong} WRONG of {looked}"])
 
     def add(self, problem: Problem) -> None:
         self.wrong += 1

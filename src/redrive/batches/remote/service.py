@@ -41,10 +41,11 @@ from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import TASKS_PER_PIECE, Forget, Operation
 from redrive.kernel.records import Put, Record
 from redrive.kernel.task import State, check_int, check_text
-from redrive.ledger.accounts import account_of, check_account, unknown
+from redrive.ledger.accounts import check_account, unknown
 from redrive.ledger.movements import explained
 from redrive.ledger.service import WINDOW, check_reason
 from redrive.ledger.settings import LedgerSettings
+from redrive.ledger.views import account_of
 from redrive.ops import actions
 from redrive.ops.allowance import Rule
 from redrive.remote import ProviderUnknown
@@ -255,7 +256,9 @@ class RemoteBatchService(RemoteBatchReads):
         """Returns why a round is not begun, in words about the account that should pay for it."""
         money = commits.freeze_price(wanted)
         rows = await self._store.sql.feature_rows("ledger", "account", wanted.account)
-        return error if money is None or not rows else explained(error, account_of(rows[0]), money)
+        if money is None or not rows:
+            return error
+        return explained(error, account_of(rows[0], self._session.settings.of(LedgerSettings).unit), money)
 
     async def _change(self, batch: UUID | str, change: Change, land: Land | None) -> RemoteBatch:
         """Applies a change to a batch as it is; where somebody else was quicker, to what it is then."""

@@ -55,6 +55,7 @@ class Shown:
     help: str = ""
     column: str = ""
     cell: Callable[[Any, datetime], str] | None = None
+    number: bool = False  # of a cell that is one, and stands to the right
 
 
 class Open(Shown):
