@@ -18,6 +18,10 @@ from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.reconcile import record_late
 from redrive.batches.settings import BatchSettings
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.commit import Commit
+from redrive.kernel.machine import Event, Transition
+from redrive.kernel.task import State
 from redrive.remote import RemoteItem, Status
 from redrive.remote.callbacks import Callback, Callbacks
 from redrive.settings import load_settings
@@ -133,11 +137,7 @@ async def test_a_call_that_comes_during_a_poll_that_was_too_early(
     assert [one.poll_count for one in await items(app, batch)] == [2]
 
 
-def _due(task_id: Any) -> Any:
-    from redrive.kernel.commit import Commit
-    from redrive.kernel.machine import Event, Transition
-    from redrive.kernel.task import State
-
+def _due(task_id: Any) -> Commit:
     return Commit(transitions=[Transition(task_id, Event.DUE, State.QUEUED)])
 
 
@@ -179,14 +179,8 @@ async def test_a_late_result_is_recorded_and_not_charged(
     assert (item.state, item.late, item.failure_type) == ("failed", True, "timeout")
     assert item.result == {"did": f"{batch.id}-1:1"}
     assert await money(app) == (100, 0, 0)
-    audits = await (await app.store()).audit(_about("BATCH_LATE_RESULT"), limit=5)
+    audits = await (await app.store()).audit(AuditFilter(action="BATCH_LATE_RESULT"), limit=5)
     assert [one.target for one in audits] == [f"batch:{batch.id}"]
-
-
-def _about(action: str) -> Any:
-    from redrive.kernel.audit import AuditFilter
-
-    return AuditFilter(action=action)
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
@@ -17,9 +15,8 @@ from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State
-from redrive.testing.provider import simulated_provider
 from tests.batches_remote.conftest import ANN, Scripted, made, rich, settled
-from tests.batches_remote.test_faces import client_of, run
+from tests.batches_remote.test_faces import client_of
 from tests.worker.conftest import until
 
 pytestmark = pytest.mark.anyio
@@ -100,26 +97,3 @@ async def test_over_http(app: App, provider: Scripted) -> None:
             return [one["id"] for one in answer.json()["tasks"]]
 
         assert len(await ids("/api/tasks")) == 2 and len(await ids("/api/tasks/failed")) == 1
-
-
-def test_on_the_command_line(tmp_path: Path) -> None:
-    with simulated_provider("--duration", "0", "--failures", "model_error=1") as simulated:
-        (tmp_path / "redrive.toml").write_text(
-            f"batch_poll_first_seconds = 0\nproviders = '{json.dumps({'video': simulated.table})}'\n"
-        )
-        assert run(tmp_path, "migrate", "--create").returncode == 0
-        (tmp_path / "items.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
-        created = run(tmp_path, "batch", "create", "items.jsonl", "--provider", "video", "--json")
-        batch = json.loads(created.stdout)["id"]
-        early = run(tmp_path, "failed", "--batch", batch)
-        assert early.returncode == 1 and f"redrive batch items {batch}" in early.stderr
-        assert run(tmp_path, "work", "--stop-when-empty").returncode == 0
-        for words in (["failed"], ["list"]):
-            found = run(tmp_path, *words, "--batch", batch, "--json")
-            assert [one["state"] for one in json.loads(found.stdout)["items"]] == ["failed", "failed"]
-        kept = run(tmp_path, "retry", "--batch", batch, "--dry-run")
-        assert "retry-failed" in kept.stdout + kept.stderr, kept
-        shown = run(tmp_path, "batch", "show", batch)
-        assert "model_error" in shown.stdout and "█" in shown.stdout, "types over its time"
-        unknown = run(tmp_path, "failed", "--batch", str(uuid4()))
-        assert unknown.returncode == 1 and "there is no batch" in unknown.stderr

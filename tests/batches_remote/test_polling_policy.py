@@ -78,13 +78,6 @@ def test_a_poll_that_fails_is_not_counted_and_ends_by_time_alone() -> None:
     assert isinstance(late, Fail) and (late.code, late.failure_type) == ("BATCH_MAX_ITEM_SECONDS", "timeout")
 
 
-@pytest.mark.parametrize("wish", ["nan", "inf", "-inf", "-5", "soon", ""])
-def test_a_wish_that_cannot_be_waited_for_is_none(wish: str) -> None:
-    busy = ProviderError("busy", status_code=503, retry_after=wish)
-    assert polled(Seen("j", 0), busy, USUAL).seconds == 5
-    assert start_again(FailedStart(busy, ItemMemo(tries=1)), USUAL).seconds == 10
-
-
 def test_a_start_that_may_succeed_later_is_repeated() -> None:
     starts = [FailedStart(BUSY, ItemMemo(tries=tries)) for tries in (0, 1, 2, 8)]
     assert [start_again(one, USUAL).seconds for one in starts] == [5, 10, 20, 300]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,28 +170,6 @@ def test_an_application_brings_the_commands_of_its_features(tmp_path: Path) -> N
     assert "bob has 70 more" in run("orders", "pay-in", "bob", "70")[1]
     (tmp_path / "redrive.toml").write_text("nonsense\n")
     assert run("--help")[0] == 0 and "cannot be read" in run("orders", "show", "o1")[2]
-
-
-def test_an_installed_package_brings_its_commands(tmp_path: Path) -> None:
-    """By an entry point: every command knows the feature then, whatever application it is given."""
-    metadata = tmp_path / "parcels-1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: parcels\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text("[redrive.features]\norders = redrive_kit.examples.orders:ORDERS\n")
-
-    def run(*arguments: str) -> str:
-        # A fresh interpreter: what is installed is looked for once.
-        command = [sys.executable, "-m", "redrive.cli", *arguments]
-        env = {**os.environ, "PYTHONPATH": str(tmp_path), "REDRIVE_URL": f"sqlite:///{tmp_path}/redrive.db"}
-        done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert "bob has 50 more" in run("orders", "pay-in", "bob", "50")
-    assert json.loads(run("orders", "place", "o1", "bob", "here", "nowhere", "--price", "20", "--json"))["held"] == 40
-    run("work", "--stop-when-empty")
-    assert "completed 1, failed 1" in run("orders", "show", "o1")
-    assert "orders" in run("--help")
 
 
 async def test_a_worker_that_does_not_know_the_feature_hands_its_tasks_back(

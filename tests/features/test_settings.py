@@ -21,7 +21,6 @@ MEMORY = "sqlite:///:memory:"
 
 class ShopSettings(FeatureSettings):
     key: str | None = setting("SHOP_KEY", None, repr=False)
-    prices: dict[str, int] = setting("SHOP_PRICES", {}, examples=['{"tea": 3}'])
 
 
 SHOP = Feature("shop", __package__, settings=ShopSettings)
@@ -70,15 +69,6 @@ def test_what_cannot_be_used_is_refused_at_the_start(file: Path, text: str, said
     file.write_text(text)
     with pytest.raises(ConfigError, match=said):
         keep_days()
-
-
-def test_a_map_that_is_no_json_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHOP_PRICES", '{"tea" 3}')
-    with pytest.raises(ConfigError, match=r"SHOP_PRICES is not JSON: .* at character 8") as refused:
-        App(MEMORY, features=[SHOP])
-    assert "SHOP_PRICES='{\"tea\": 3}'" in str(refused.value.hint)
-    monkeypatch.setenv("SHOP_PRICES", '{"tea": 3}')
-    assert App(MEMORY, features=[SHOP]).settings.of(ShopSettings).prices == {"tea": 3}
 
 
 def test_a_process_that_knows_no_application_leaves_its_table_alone(file: Path) -> None:

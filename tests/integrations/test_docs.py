@@ -80,7 +80,3 @@ def _play_django(block: str, names: dict[str, Any], outside: Outside) -> None:
         _play(block, {**names, "Order": SimpleNamespace(objects=create)})
 
     caller.play(scenario)
-
-
-def test_there_are_examples() -> None:
-    assert len(BLOCKS) == 9

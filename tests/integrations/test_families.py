@@ -54,15 +54,6 @@ def test_rollback_leaves_nothing(caller: Caller, outside: Outside) -> None:
     assert outside.keys == 0
 
 
-def test_rollback_of_the_task_alone(caller: Caller, outside: Outside) -> None:
-    async def scenario(caller: Caller) -> None:
-        await caller.enqueue("OTHER")
-        await settled(caller.rollback())
-
-    caller.play(scenario)
-    assert (outside.tasks, outside.totals) == ([], (0, 0))
-
-
 def test_closing_without_commit_leaves_nothing(caller: Caller, outside: Outside) -> None:
     async def scenario(caller: Caller) -> None:
         await caller.enqueue("OTHER")

@@ -100,13 +100,3 @@ def test_sigterm_waits_for_what_runs_and_says_so(serve: Callable[[int], Served])
     found = served.get(task_id)
     assert (found.state, found.result) == (State.COMPLETED, "all of it"), served.log.read_text()
     assert (served.said("worker.stopped") or {})["completed"] == 1
-
-
-def test_beyond_the_grace_what_runs_is_handed_back(serve: Callable[[int], Served]) -> None:
-    served = serve(100)
-    task_id = served.enqueue()
-    served.process.send_signal(signal.SIGTERM)
-    served.process.wait(60)
-    found = served.get(task_id)
-    assert (found.state, found.attempt_count) == (State.QUEUED, 0), served.log.read_text()
-    assert served.said("worker.grace_over") and served.said("worker.stopped")

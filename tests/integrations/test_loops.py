@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-import unittest
 import urllib.request
 import warnings
 from collections.abc import Iterator
@@ -145,18 +144,6 @@ def test_a_loop_inside_a_thread_of_a_loop(app: App, server: Server) -> None:
 
     asyncio.run(outer())
     assert server.tasks() == 21 and server.settles_at(0) == set()
-
-
-def test_a_test_runner_with_a_loop_for_each_test(app: App, server: Server) -> None:
-    class Cases(unittest.IsolatedAsyncioTestCase):
-        async def test_one(self) -> None:
-            await app.enqueue("K")
-
-    for _ in range(20):
-        result = unittest.TestResult()
-        Cases("test_one").run(result)
-        assert result.wasSuccessful()
-    assert server.settles_at(0) == set()
 
 
 def test_closing_the_application_closes_what_ordinary_code_uses(app: App, server: Server) -> None:

@@ -40,95 +40,6 @@ from tests.ops.test_audit_chain import AT_ONCE
 
 pytestmark = pytest.mark.anyio
 SCOPE, SECRET = "user:ann.smith", "ann-secret-4711"
-# Every column of what belongs to a task: erased, or kept. A new column needs a word here, and in the stores.
-COLUMNS = {
-    "history": {
-        "erased": {"payload", "result", "cancel_reason", "scope", "trace_id", "task_group", "idempotency_key", "facts"}
-        | {"trace_parent"},
-        "kept": {
-            "id",
-            "finished_at",
-            "created_at",
-            "last_attempt_at",
-            "expires_at",
-            "erased_at",
-            "forgotten",
-            "lease_token",
-            "execution_ms",
-            "state",
-            "attempt_count",
-            "max_attempts",
-            "replay_count",
-            "timeout_ms",
-            "priority",
-            "kind",
-            "queue",
-            "worker_id",
-            "feature",
-            "join_id",
-        },
-    },
-    "attempt": {
-        "erased": {"message", "stack", "error_summary", "peer"},
-        "kept": {
-            "seq",
-            "task_id",
-            "at",
-            "lease_token",
-            "execution_ms",
-            "attempt",
-            "replay",
-            "code",
-            "reason",
-            "failure_type",
-            "fingerprint",
-            "worker_id",
-            "build",
-        },
-    },
-    "dead_letter": {
-        "erased": {"payload", "error_message", "error_summary", "scope", "trace_id", "task_group"},
-        "kept": {
-            "seq",
-            "id",
-            "task_id",
-            "dead_at",
-            "attempt_count",
-            "max_attempts",
-            "replay_count",
-            "reason",
-            "kind",
-            "queue",
-            "error_code",
-            "error_reason",
-            "failure_type",
-            "error_fingerprint",
-        },
-    },
-    "failure_group": {
-        "erased": {"message", "error_summary", "sample_scope"},
-        "kept": {
-            "fingerprint",
-            "n",
-            "code",
-            "reason",
-            "failure_type",
-            "kind",
-            "sample_task",
-            "first_seen",
-            "last_seen",
-            "failing",
-            "alias",
-        },
-    },
-    "audit": {
-        "erased": {"reason", "target", "scope", "trace_id", "before", "after", "salt"},
-        "kept": {"id", "at", "actor", "action", "task_id", "bulk_id", "kind", "erased"},
-    },
-    "idempotency_key": {"erased": {"key", "task_id", "digest", "queue", "created_at"}, "kept": set()},
-}
-
-
 DRIVERS: dict[int, Store] = {}
 
 
@@ -140,16 +51,6 @@ async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 def table(harness: Harness, name: str) -> str:
     return f"redrive_{name}" if isinstance(harness, SqliteHarness) else f"redrive.{name}"
-
-
-async def columns(harness: Harness, name: str) -> set[str]:
-    if isinstance(harness, SqliteHarness):
-        return {row[1] for row in await harness.sql(f"pragma table_info(redrive_{name})")}
-    found = await harness.sql(
-        "select column_name::text from information_schema.columns"
-        f" where table_schema = 'redrive' and table_name = '{name}'"
-    )
-    return {row[0] for row in found}
 
 
 async def dump(harness: Harness) -> str:
@@ -252,11 +153,6 @@ async def begun(harness: Harness, archive: Archive | None = None, **what: Any) -
         archive=None if archive is None else str(archive),
     )
     return operation
-
-
-@pytest.mark.parametrize("name", COLUMNS)
-async def test_every_column_is_erased_or_kept_on_purpose(harness: Harness, name: str) -> None:
-    assert await columns(harness, name) == COLUMNS[name]["erased"] | COLUMNS[name]["kept"]
 
 
 async def test_nothing_is_left_anywhere(harness: Harness) -> None:

@@ -112,17 +112,8 @@ STRUCTURE = {
 COUNTED = {"total", "total_delta", "failed_total", "failed_sum", "failed_delta"}
 # Of live tasks, what those counts are made of.
 COUNTED_BY = {
-    "kind",
-    "queue",
-    "lane",
-    "task_group",
-    "error_code",
-    "error_reason",
-    "failure_type",
-    "dead_reason",
-    "error_fingerprint",
-    "state",
-    "idempotency_key",
+    *("kind", "queue", "lane", "task_group", "error_code", "error_reason", "failure_type", "dead_reason"),
+    *("error_fingerprint", "state", "idempotency_key"),
 }
 # Collections that do not quote people, and why.
 QUIET = {
@@ -293,42 +284,12 @@ REDRIVES_OWN = {
     *("feature", "arguments", "page"),  # of an action of a feature that is asked for: names, ids and numbers
     "more",  # of a plan: its number is a lower bound
     *("rule", "by", "at"),  # of a silence
-    *(
-        "last_piece",
-        "driver",
-        "operation",
-        "filter",
-        "requested_by",
-        "decided_by",
-        "decision",
-        "count",
-        "since",
-        "then",
-        "until",
-    ),
-    *(
-        "listed",
-        "muted_until",
-        "resolved_at",
-        "resolved_by",
-        "operator",
-        "task_id",
-        "conclusion",
-        "steps",
-        "name",
-        "ok",
-    ),
-    *(
-        "seconds",
-        "kind",
-        "queue",
-        "error_code",
-        "error_reason",
-        "failure_type",
-        "dead_reason",
-        "fingerprint",
-        "bulk_id",
-    ),
+    *("last_piece", "driver", "operation", "filter", "requested_by", "decided_by", "decision", "count"),
+    *("since", "then", "until"),
+    *("listed", "muted_until", "resolved_at", "resolved_by", "operator", "task_id", "conclusion", "steps"),
+    *("name", "ok"),
+    *("seconds", "kind", "queue", "error_code", "error_reason", "failure_type", "dead_reason", "fingerprint"),
+    "bulk_id",
     *("ids", "first", "percent", "full", "passed"),
 }
 

@@ -760,30 +760,6 @@ class TestApprovals:
         assert len(await harness.audit(action="OPERATION_START")) == 1
 
 
-def test_an_operation_survives_being_written_down() -> None:
-    retry = Retry(9, 3, "p", 4, 1, 7, Canary(2, 50.0, (UUID(int=2),), True), True, ("f",))
-    operation = Operation(
-        "o1",
-        retry,
-        FailureFilter(kind="A", ids=(UUID(int=1),)),
-        "ann",
-        None,
-        5,
-        done=2,
-        skipped=1,
-        rate=2.5,
-        approval="a",
-        note="n",
-        last_piece=2,
-        driver="w1",
-        status=Status.PAUSED,
-    )
-    now = datetime.now(UTC)
-    record = Record("operation", "o1", "paused", 7, operation.body(), now, now, 1)
-    assert Operation.of(record) == operation
-    assert Operation.of(record).version == 7
-
-
 WRITTEN_BEFORE: dict[str, Any] = {  # as an operation was written down when all actions had one class
     "actor": "ann",
     "reason": "mended",

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from redrive import App
-from redrive.errors import ConfigError, InvalidInput
+from redrive.errors import ConfigError
 from redrive.remote import JobState, ProviderError, RemoteItem, RemoteProvider, Status
 from redrive.settings import load_settings
 from redrive.testing.provider import SimulatedProvider, simulated_provider
-from redrive_kit.simulators.faults import Trouble
-from redrive_kit.simulators.provider.behaviour import Behaviour, toml_of
-from redrive_kit.simulators.provider.jobs import Jobs, KeptJobs
+from redrive_kit.simulators.provider.behaviour import toml_of
+from redrive_kit.simulators.provider.jobs import KeptJobs
 
 pytestmark = pytest.mark.anyio
 MEMORY = "sqlite:///:memory:"
@@ -90,17 +87,6 @@ async def test_a_key_starts_one_job_however_often_it_is_sent(
     assert (seen["jobs"], seen["starts"], seen["keys"]) == (2, 4, {"key-1": 3, "key-2": 1})
 
 
-async def test_a_start_whose_answer_was_lost_is_found_again(
-    simulated: SimulatedProvider, provider: RemoteProvider
-) -> None:
-    simulated.control(lost_share=1)
-    error = await fails(provider.start(RemoteItem("i1"), "key-1"))
-    assert (error.transient, error.reason) == (True, "connect")
-    simulated.control(lost_share=0)
-    assert await provider.start(RemoteItem("i1"), "key-1") == "job-000001"
-    assert simulated.seen()["keys"] == {"key-1": 2}
-
-
 @pytest.mark.parametrize(("how", "reason"), [("503", "http_5xx"), ("drop", "connect"), ("hang", "timeout")])
 async def test_an_outage_begins_and_ends(simulated: SimulatedProvider, how: str, reason: str) -> None:
     # Only who hangs is waited for in vain; the others have time to answer on a busy machine.
@@ -128,32 +114,6 @@ async def test_errors_and_limits(simulated: SimulatedProvider, provider: RemoteP
     errors = [await fails(provider.start(RemoteItem("i1"), "key-1")) for _ in range(2)]
     assert errors[-1].status_code == 429 and errors[-1].reason == "http_429"
     assert 1 <= int(errors[-1].headers["Retry-After"]) <= 101
-
-
-async def test_it_calls_back_when_a_job_has_ended(simulated: SimulatedProvider, provider: RemoteProvider) -> None:
-    called: list[str] = []
-    heard = threading.Event()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            called.append(f"{self.path} {self.rfile.read(int(self.headers['Content-Length'])).decode()}")
-            self.send_response(204)
-            self.end_headers()
-            heard.set()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_address[1]}/cb/token-1"
-    await provider.start(RemoteItem("i1", {}, url), "key-1")
-    import asyncio
-
-    assert await asyncio.to_thread(heard.wait, 30)
-    server.shutdown()
-    server.server_close()
-    assert len(called) == 1 and called[0].startswith("/cb/token-1") and '"succeeded"' in called[0]
 
 
 def test_bad_requests_are_refused(simulated: SimulatedProvider) -> None:
@@ -218,30 +178,3 @@ def test_what_it_prints_for_the_file_is_what_it_is(tmp_path: Any, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     (tmp_path / "redrive.toml").write_text(toml_of("http://127.0.0.1:8330"))
     assert str(load_settings(url=MEMORY).providers) == "simulated (http, 127.0.0.1:8330)"
-
-
-def test_the_mix_of_failures_is_the_one_that_was_asked_for() -> None:
-    behaviour = Behaviour().changed({"failures": {"timeout": 0.2, "param_error": 0.1}})
-    jobs = Jobs(seed=1)
-    found = [jobs.start(f"key-{n}", None, behaviour, 0.0)[0].outcome for n in range(2000)]
-    assert 300 < found.count("timeout") < 500 and 130 < found.count("param_error") < 270
-    again = Jobs(seed=1)
-    assert found == [again.start(f"key-{n}", None, behaviour, 9.0)[0].outcome for n in range(2000)]
-
-
-def test_progress_is_told_in_steps() -> None:
-    jobs = Jobs()
-    job, _ = jobs.start("k", None, Behaviour().changed({"duration": 10, "spread": 0, "steps": 4}), 100.0)
-    assert [job.document(100.0 + at).get("progress") for at in (0, 2, 3, 6, 8, 9.9, 10)] == [0, 0, 25, 50, 75, 75, 100]
-
-
-def test_the_rate_is_kept() -> None:
-    now = [0.0]
-    trouble = Trouble(Behaviour().changed({"rate": 10}), clock=lambda: now[0])
-    let_through = 0
-    for tenth in range(100):  # ten seconds, forty requests a second
-        now[0] = tenth / 10
-        let_through += sum(trouble.wait_for_room() is None for _ in range(4))
-    assert 95 <= let_through <= 110
-    with pytest.raises(InvalidInput, match="rate"):
-        Behaviour().changed({"rate": -1})

@@ -68,16 +68,6 @@ def test_postgresql_splits_as_python_does(postgres_url: str) -> None:
             assert found == split_trace(label), label
 
 
-async def test_sql_enqueue_takes_a_traceparent(postgres_url: str) -> None:
-    app = App(postgres_url)
-    with psycopg.connect(postgres_url) as connection:
-        for more in ("", ", idempotency_key => 'k'", ", delay => interval '0.001 s'"):
-            connection.execute(f"select redrive.enqueue('SYSTEM_HEALTH_CHECK', trace_id => %s{more})", (PARENT,))
-        rows = connection.execute("select trace_id, trace_parent from redrive.task").fetchall()
-    assert rows == [(TRACE, PARENT)] * 3
-    await app.close()
-
-
 async def test_a_transaction_of_ones_own(app: App, url: str) -> None:
     if url.startswith("sqlite"):
         await app.migrate()

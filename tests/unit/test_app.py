@@ -25,7 +25,6 @@ from redrive.errors import (
 )
 from redrive.handlers.bulk import Item
 from redrive.ops.access import Caller, Role
-from redrive.settings import load_settings
 from tests.databases import Databases
 from tests.worker.conftest import drain
 
@@ -79,14 +78,6 @@ async def test_bad_input_is_refused_and_changes_nothing(
     with pytest.raises(error, match="task 1 of the list"):
         await app.enqueue_many([{"kind": "SEND", "payload": {"to": "good"}}, given])
     assert await (await app.store()).counts() == []
-
-
-async def test_a_known_key_answers_the_existing_task(app: App) -> None:
-    first = await app.enqueue("SEND", {"to": "x"}, idempotency_key="k")
-    second = await app.enqueue("SEND", {"to": "x"}, idempotency_key="k")
-    assert (second.id, second.deduplicated, first.deduplicated) == (first.id, True, False)
-    with pytest.raises(IdempotencyConflict, match="another kind, queue or payload"):
-        await app.enqueue("SEND", {"to": "y"}, idempotency_key="k")
 
 
 async def test_a_key_is_compared_after_defaults(app: App) -> None:
@@ -148,13 +139,6 @@ async def test_what_a_producer_declares_waits_for_the_handlers_word(tmp_path: Pa
     await worker.close()
 
 
-async def test_a_pure_producer_may_enqueue_any_kind() -> None:
-    app = App("sqlite:///:memory:")
-    task = await app.enqueue("WHATEVER", {"x": 1})
-    assert task.queue == "default"
-    await app.close()
-
-
 def test_any_name_of_an_argument(tmp_path: Any) -> None:
     app = App(f"sqlite:///{tmp_path}/sync.db")
 
@@ -206,21 +190,6 @@ def test_ordinary_code(tmp_path: Any) -> None:
     app.sync.cancel(task.id)
 
 
-@pytest.mark.parametrize(
-    ("url", "says"),
-    [
-        ("mysql://x", "no store is known"),
-        ("", "no store is known"),
-        ("redrive.db", "no store is known"),
-        ("oracle://scott:tiger@host/db", "no store is known"),
-    ],
-)
-def test_unknown_store_urls(url: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says) as raised:
-        App(settings=load_settings(url="sqlite:///:memory:").with_values(url=url))
-    assert "tiger" not in str(raised.value)
-
-
 def test_a_task_without_its_kind_is_refused_where_it_is_written() -> None:
     app = App("sqlite:///:memory:")
     bare: Any = app.task
@@ -243,90 +212,71 @@ def test_a_forgotten_context_is_refused_at_import(function: Any) -> None:
         app.task(kind)(fine)
 
 
-def test_declarations_are_checked_at_import_time() -> None:
+def _no_context() -> None: ...
+def _annotated(n: int) -> None: ...
+def _listed(ids: list[int]) -> None: ...
+def _context(ctx: Context) -> None: ...
+def _bulk(items: Bulk) -> None: ...
+def _optional(ctx: Context | None, n: int) -> None: ...
+def _items(given: Sequence[Item]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("options", "function", "error", "says"),
+    [
+        ({}, _no_context, ConfigError, "takes no context"),
+        ({}, _annotated, ConfigError, "'n' is annotated with int"),
+        ({}, _listed, ConfigError, "annotated with list"),
+        ({}, _bulk, ConfigError, "not declared as bulk"),
+        ({"bulk": 5}, _context, ConfigError, "gets a Bulk"),
+        ({"bulk": 5}, _no_context, ConfigError, "takes no Bulk"),
+        ({"timeout": 3_000_000}, _context, InvalidInput, r"timeout must be from 0\.001 to 2,000,000 seconds"),
+        ({"isolation": "space"}, _context, InvalidInput, "isolation"),
+        ({"isolation": "process"}, lambda ctx: None, InvalidInput, "a lambda"),
+    ],
+)
+def test_a_handler_that_cannot_work_is_refused_where_it_is_declared(
+    options: dict[str, Any], function: Any, error: type[Exception], says: str
+) -> None:
     app = App("sqlite:///:memory:")
-    with pytest.raises(ConfigError, match="takes no context"):
-
-        @app.task("X")
-        def nothing() -> None: ...
-
-    with pytest.raises(InvalidInput, match=r"timeout must be from 0\.001 to 2,000,000 seconds"):
-
-        @app.task("X", timeout=3_000_000)
-        def patient(ctx: Context) -> None: ...
-
-    with pytest.raises(InvalidInput, match="isolation"):
-
-        @app.task("X", isolation="space")
-        def spaced(ctx: Context) -> None: ...
-
-    @app.task("X")
-    def first(ctx: Context) -> None: ...
-
-    with pytest.raises(ConfigError, match="two handlers"):
-
-        @app.task("X")
-        def second(ctx: Context) -> None: ...
-
-    for cron, zone, says in [
-        ("nonsense", "UTC", "not a cron expression"),
-        ("61 * * * *", "UTC", "not a cron expression"),
-        ("* * * * *", "Mars/Olympus", "not a known time zone"),
-        ("0 0 30 2 *", "UTC", "not a cron expression"),
-    ]:
-        with pytest.raises(InvalidInput, match=says):
-            app.periodic("X", cron=cron, timezone=zone)
-    with pytest.raises(InvalidInput, match="missed must be one of"):
-        app.periodic("X", cron="* * * * *", missed="maybe")
+    with pytest.raises(error, match=says):
+        app.task("X", **options)(function)
 
 
-def test_signatures_and_places_that_cannot_work_are_refused_at_decoration() -> None:
+def test_a_handler_of_a_process_is_found_by_its_name_and_a_kind_has_one() -> None:
     app = App("sqlite:///:memory:")
-    with pytest.raises(ConfigError, match="'n' is annotated with int") as raised:
 
-        @app.task("X")
-        def noctx(n: int) -> None: ...
-
-    assert "def noctx(ctx: Context, n: …)" in (raised.value.hint or "")
-    with pytest.raises(ConfigError, match="annotated with list"):
-
-        @app.task("X")
-        def listed(ids: list[int]) -> None: ...
-
-    with pytest.raises(ConfigError, match="not declared as bulk"):
-
-        @app.task("X")
-        def unbulk(items: Bulk) -> None: ...
-
-    with pytest.raises(ConfigError, match="gets a Bulk"):
-
-        @app.task("X", bulk=5)
-        def single(ctx: Context) -> None: ...
-
-    with pytest.raises(ConfigError, match="takes no Bulk"):
-
-        @app.task("X", bulk=5)
-        def empty() -> None: ...
+    def nested(ctx: Context) -> None: ...
 
     with pytest.raises(InvalidInput, match="inside a function"):
+        app.task("X", isolation="process")(nested)
+    app.task("X")(nested)
+    with pytest.raises(ConfigError, match="two handlers"):
+        app.task("X")(_context)
 
-        @app.task("X", isolation="process")
-        def nested(ctx: Context) -> None: ...
 
-    with pytest.raises(InvalidInput, match="a lambda"):
-        app.task("X", isolation="process")(lambda ctx: None)
-
-    # What cannot be judged, or fits, is taken.
+def test_a_signature_that_fits_or_cannot_be_judged_is_taken() -> None:
+    app = App("sqlite:///:memory:")
     app.task("UNANNOTATED")(lambda ctx, n=1: None)
+    app.task("OPTIONAL")(_optional)
+    app.task("ITEMS", bulk=5)(_items)
 
-    @app.task("ANY")
-    def anything(ctx: Any, n: int) -> None: ...
 
-    @app.task("OPTIONAL")
-    def optional(ctx: Context | None, n: int) -> None: ...
-
-    @app.task("ITEMS", bulk=5)
-    def items(given: Sequence[Item]) -> None: ...
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"cron": "nonsense"}, "not a cron expression"),
+        ({"cron": "61 * * * *"}, "not a cron expression"),
+        ({"cron": "0 0 30 2 *"}, "not a cron expression"),
+        ({"cron": "* * * * *", "timezone": "Mars/Olympus"}, "not a known time zone"),
+        ({"cron": "* * * * *", "missed": "maybe"}, "missed must be one of"),
+    ],
+)
+def test_a_schedule_that_cannot_work_is_refused_where_it_is_declared(given: dict[str, Any], says: str) -> None:
+    app = App("sqlite:///:memory:")
+    app.task("X")(_context)
+    with pytest.raises(InvalidInput, match=says):
+        app.periodic("X", **given)
 
 
 def test_ids_that_are_none_are_refused(tmp_path: Any) -> None:

@@ -53,14 +53,6 @@ def applied(change: SetCircuit, row: CircuitRow | None, now: datetime = NOW) -> 
     )
 
 
-def test_it_opens_after_so_many_in_a_row() -> None:
-    window = Window()
-    assert [window.note(TERMS, at, True) for at in range(3)] == [False, False, True]
-    window.clear()
-    ends = [True, True, False, True, True, True]
-    assert [window.note(TERMS, at, down) for at, down in enumerate(ends)] == [False] * 5 + [True]
-
-
 def test_with_a_ratio_it_opens_by_the_share_of_the_last_seconds() -> None:
     terms = replace(TERMS, failures=5, ratio=0.5, window=10.0)
     window = Window()

@@ -158,10 +158,6 @@ def test_what_follows_from_an_outcome(
     assert (move.failure is not None) == (event in (Event.RETRY, Event.FAIL, Event.EXPIRE))
 
 
-def test_settle_is_a_function() -> None:
-    assert settle(FIRST, Failed(BROKEN), POLICY, 0.25) == settle(FIRST, Failed(BROKEN), POLICY, 0.25)
-
-
 def test_delays() -> None:
     assert settle(FIRST, Failed(BROKEN), POLICY, 0.0).delay == 5.0
     assert settle(FIRST, Retry(after=77), POLICY, 0.0).delay == 77

@@ -8,29 +8,11 @@ import redrive
 
 
 def test_exported_names() -> None:
-    assert sorted(redrive.__all__) == [
-        "App",
-        "Bulk",
-        "Cancel",
-        "Circuit",
-        "Classification",
-        "Context",
-        "Done",
-        "ErrorCode",
-        "Fail",
-        "FailureRule",
-        "Item",
-        "RedriveError",
-        "Retry",
-        "Snooze",
-        "State",
-        "StopReason",
-        "Task",
-        "TaskEvent",
-        "TaskFields",
-        "Worker",
-        "__version__",
-    ]
+    names = (
+        "App Bulk Cancel Circuit Classification Context Done ErrorCode Fail FailureRule Item RedriveError Retry Snooze"
+        " State StopReason Task TaskEvent TaskFields Worker __version__"
+    )
+    assert sorted(redrive.__all__) == names.split()
     assert all(hasattr(redrive, name) for name in redrive.__all__)
 
 

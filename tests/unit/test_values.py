@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
-from redrive.errors import ConfigError, InvalidInput, PayloadInvalid
-from redrive.ids import new_id, time_of
+from redrive.errors import InvalidInput, PayloadInvalid
 from redrive.kernel.payload import decode, encode
 from redrive.kernel.task import MAX_DELAY_SECONDS, check_int, check_name, check_seconds, check_text
-from redrive.stores import make_store
 
 
 class TestPayload:
@@ -73,27 +70,6 @@ class TestPayload:
             encode("x" * 2_000_000, "result")
 
 
-class TestIds:
-    def test_version_7_and_increasing(self) -> None:
-        ids = [new_id() for _ in range(5000)]
-        assert ids == sorted(ids) and len(set(ids)) == 5000
-        assert {i.version for i in ids} == {7} and {i.variant for i in ids} == {uuid4().variant}
-
-    def test_unique_across_threads(self) -> None:
-        made: list[UUID] = []
-        threads = [threading.Thread(target=lambda: made.extend(new_id() for _ in range(500))) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(set(made)) == 2000
-
-    def test_an_id_knows_when_it_was_made(self) -> None:
-        made = time_of(new_id())
-        assert made is not None and abs(datetime.now(UTC) - made) < timedelta(minutes=1)
-        assert time_of(uuid4()) is None
-
-
 class TestNames:
     @pytest.mark.parametrize("name", ["A", "send_email", "SEND-EMAIL", "a.b:c", "_x", "9", "x" * 120])
     def test_good(self, name: str) -> None:
@@ -126,11 +102,3 @@ class TestNames:
         for worse in (-1, float("nan"), float("inf"), "1", True, None, MAX_DELAY_SECONDS + 1):
             with pytest.raises(InvalidInput, match="delay"):
                 check_seconds(worse, "delay")
-
-
-@pytest.mark.parametrize("url", ["", "redis://x", "mysql://me:secret@host/db", "just text", "sqlite", ":memory:"])
-def test_an_unknown_store_url_says_what_is_possible(url: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        make_store(url)
-    assert "sqlite:///" in str(caught.value)
-    assert "secret" not in str(caught.value)

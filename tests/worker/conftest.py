@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import inspect
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -26,6 +27,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
 
 
 MakeApp = Callable[..., App]
+on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+on_postgres = pytest.mark.parametrize("url", ["postgres"], indirect=True)
 
 
 @pytest.fixture
@@ -67,13 +70,17 @@ async def drain(app: App, **options: Any) -> Worker:
     return worker
 
 
-async def until(condition: Callable[[], Awaitable[Any]], timeout: float = 50) -> Any:
-    """Wait until a condition on the store holds; how long it takes is not asserted, but it is less than the sleep of a
-    worker: nothing is found by polling."""
+async def until(condition: Callable[[], Any], timeout: float = 50) -> Any:
+    """Wait until a condition, plain or awaitable, holds; how long it takes is not asserted, but it is less than the
+    sleep of a worker: nothing is found by polling."""
     async with asyncio.timeout(timeout):
-        while not (found := await condition()):
+        while True:
+            found = condition()
+            if inspect.isawaitable(found):
+                found = await found
+            if found:
+                return found
             await asyncio.sleep(0.01)
-        return found
 
 
 async def ended(app: App, task_id: UUID) -> Task:
@@ -83,3 +90,17 @@ async def ended(app: App, task_id: UUID) -> Task:
 
     found: Task = await until(look)
     return found
+
+
+async def task_of(app: App, task_id: UUID) -> Task:
+    """Returns a task that is there."""
+    found = await app.get(task_id)
+    assert found is not None
+    return found
+
+
+async def run_task(app: App, *given: Any, **options: Any) -> Task:
+    """Enqueues a task, lets a worker run it, and returns it at its end."""
+    task = await app.enqueue(*given, **options)
+    async with working(app):
+        return await ended(app, task.id)

@@ -70,7 +70,7 @@ async def test_what_is_blocked_is_settled_apart_and_its_lease_is_kept(app: App, 
     await mine.execute("begin")
     task = await _hold(app, mine, what)
     async with working(app) as worker:
-        await until(lambda: _true(len(worker.settling.blocked) == 1))
+        await until(lambda: len(worker.settling.blocked) == 1)
         # Others are claimed, run and settled meanwhile, and also after its lease would have ended.
         lease = "select lease_expires_at from redrive.task where id = $1 and state = 'running'"
         first = await look.fetchval(lease, task.id)
@@ -95,9 +95,9 @@ async def test_what_comes_after_it_and_needs_the_same_waits_with_it(app: App, po
     await mine.execute("begin")
     first, second = await _hold(app, mine, "account"), _new("SHORT", feature="paying")
     async with working(app) as worker:
-        await until(lambda: _true(len(worker.settling.blocked) == 1))
+        await until(lambda: len(worker.settling.blocked) == 1)
         await app.apply(Commit(enqueues=[second]))
-        await until(lambda: _true(len(worker.settling.blocked) == 2))
+        await until(lambda: len(worker.settling.blocked) == 2)
         assert worker.settling.blocked._lines.keys() == {(None, "paying")}
         await mine.execute("rollback")
         assert {(await ended(app, task.id)).attempt_count for task in (first, second)} == {1}
@@ -111,7 +111,7 @@ async def test_a_worker_that_is_cut_off_settles_the_others(app: App, postgres_ur
     task = await _hold(app, mine, "key")
     worker = app.worker(await app.store())
     running = asyncio.create_task(worker.run())
-    await until(lambda: _true(len(worker.settling.blocked) == 1))
+    await until(lambda: len(worker.settling.blocked) == 1)
     other = (await app.enqueue("OTHER")).id
     await ended(app, other)
     asyncio.get_running_loop().call_later(0.5, lambda: asyncio.create_task(mine.execute("rollback")))
@@ -119,7 +119,3 @@ async def test_a_worker_that_is_cut_off_settles_the_others(app: App, postgres_ur
     await asyncio.gather(running, return_exceptions=True)
     assert (await ended(app, task.id)).state is State.COMPLETED
     await mine.close()
-
-
-async def _true(value: bool) -> bool:
-    return value

@@ -12,7 +12,7 @@ from redrive import App, Bulk, Circuit, Context, Snooze, State
 from redrive.kernel.circuit import CircuitRow, SetCircuit, probe_now
 from redrive.kernel.commit import Commit
 
-from .conftest import MakeApp, drain, ended, until, working
+from .conftest import MakeApp, drain, ended, task_of, until, working
 
 pytestmark = pytest.mark.anyio
 LONG = Circuit("far", failures=3, delay=3600, max_delay=3600)
@@ -140,8 +140,8 @@ async def test_a_handler_may_say_that_the_other_side_is_down(app: App) -> None:
     async with working(app):
         await until(lambda: is_open(app))
         await until(lambda: _none_runs(app, [task]))
-    found = await app.get(task.id)
-    assert found is not None and (found.state, found.attempt_count) == (State.QUEUED, 0)
+    found = await task_of(app, task.id)
+    assert (found.state, found.attempt_count) == (State.QUEUED, 0)
     assert (await circuit(app)).reason == "the provider is in maintenance"
     assert asked == 3
 
@@ -156,8 +156,8 @@ async def test_answers_keep_it_closed(app: App) -> None:
     task = await app.enqueue("CALL")
     async with working(app):
         await until(lambda: is_open(app))
-    found = await app.get(task.id)
-    assert found is not None and found.attempt_count == 8, "the ninth in a row of three opened it, and is not counted"
+    found = await task_of(app, task.id)
+    assert found.attempt_count == 8, "the ninth in a row of three opened it, and is not counted"
 
 
 async def test_a_bulk_call_counts_once(app: App) -> None:

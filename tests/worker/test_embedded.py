@@ -14,7 +14,7 @@ from redrive.kernel.ports.store import Store
 from redrive.settings import load_settings
 from redrive.worker.readiness import LastSeen, readiness
 
-from .conftest import MakeApp, ended, until
+from .conftest import MakeApp, until
 
 pytestmark = pytest.mark.anyio
 
@@ -229,16 +229,6 @@ async def test_options_are_given_one_way(app: App) -> None:
 
     with pytest.raises(RedriveError, match="not both"):
         app.worker(None, Options(), concurrency=3)
-
-
-async def test_a_task_enqueued_in_the_block_is_run_there(app: App) -> None:
-    @app.task("ADD")
-    async def add(ctx: Context, a: int, b: int) -> int:
-        return a + b
-
-    async with app.worker():
-        task = await add.enqueue(a=1, b=2)
-        assert (await ended(app, task.id)).result == 3
 
 
 async def test_when_the_store_last_answered_is_told_without_a_worker(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

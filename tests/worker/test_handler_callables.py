@@ -18,7 +18,7 @@ from redrive import App, Bulk, Context, State
 from redrive.errors import ConfigError, InvalidInput
 
 from . import process_handlers
-from .conftest import drain, ended, working
+from .conftest import drain, ended, run_task, working
 
 pytestmark = pytest.mark.anyio
 RAN: list[str] = []
@@ -119,10 +119,7 @@ RUNNABLE: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("what", RUNNABLE)
 async def test_whatever_can_be_called_is_run(app: App, what: str) -> None:
     handler: Any = app.task("T")(RUNNABLE[what])
-    task = await app.enqueue("T", {"n": 4})
-    await drain(app)
-    done = await app.get(task.id)
-    assert done is not None
+    done = await run_task(app, "T", {"n": 4})
     assert (done.state, done.result, RAN) == (State.COMPLETED, 8, ["T 4"])
     assert handler.kind == "T"
 
@@ -248,10 +245,7 @@ LAZY = [
 @pytest.mark.parametrize("handler", LAZY)
 async def test_a_result_that_was_not_run_fails_the_task(app: App, handler: Callable[..., Any]) -> None:
     app.task("T")(handler)
-    task = await app.enqueue("T")
-    await drain(app)
-    failed = await app.get(task.id)
-    assert failed is not None
+    failed = await run_task(app, "T")
     assert (failed.state, failed.error_reason, failed.attempt_count) == (State.FAILED, "handler_not_run", 1)
     assert "which was not run" in (failed.error_message or "")
     assert not RAN
@@ -300,10 +294,8 @@ async def test_a_lazy_result_of_a_transaction_is_not_committed(app: App) -> None
         async with transaction:
             transaction.result = (n for n in [1])
 
-    task = await app.enqueue("T")
-    await drain(app)
-    failed = await app.get(task.id)
-    assert failed is not None and failed.state is State.FAILED
+    failed = await run_task(app, "T")
+    assert failed.state is State.FAILED
     assert "which was not run" in (failed.error_message or "")
 
 

@@ -21,7 +21,7 @@ from redrive.stores.postgres import pool as postgres_pool
 from redrive.worker.worker import Worker
 
 from . import process_handlers
-from .conftest import MakeApp, drain, ended, until, working
+from .conftest import MakeApp, drain, ended, on_postgres, run_task, task_of, until, working
 
 pytestmark = pytest.mark.anyio
 
@@ -60,20 +60,17 @@ async def test_an_exception_that_cannot_be_looked_at_fails_the_attempt(app: App,
     async def t(ctx: Context) -> None:
         raise error("x")
 
-    task = await app.enqueue("T")
-    async with working(app):
-        failed = await ended(app, task.id)
+    failed = await run_task(app, "T")
     assert (failed.state, failed.error_code) == (State.FAILED, "TASK_EXECUTION_FAILED")
 
 
-async def test_a_result_that_cannot_be_read_completes(app: App) -> None:
+@pytest.mark.parametrize("result", [_Unreadable(a=1), object()])
+async def test_a_result_that_cannot_be_stored_does_not_undo_the_work(app: App, result: object) -> None:
     @app.task("T")
-    async def t(ctx: Context) -> dict[str, int]:
-        return _Unreadable(a=1)
+    async def t(ctx: Context) -> object:
+        return result
 
-    task = await app.enqueue("T")
-    async with working(app):
-        done = await ended(app, task.id)
+    done = await run_task(app, "T")
     assert done.state is State.COMPLETED
     assert done.result["error"] == "RESULT_NOT_STORED"
 
@@ -84,9 +81,7 @@ async def test_a_verdict_that_means_nothing_fails_the_attempt(app: App, answer: 
     async def t(ctx: Context) -> Any:
         return answer
 
-    task = await app.enqueue("T")
-    async with working(app):
-        failed = await ended(app, task.id)
+    failed = await run_task(app, "T")
     assert (failed.state, failed.error_reason) == (State.FAILED, "no_outcome")
 
 
@@ -97,9 +92,7 @@ async def test_a_verdict_that_was_changed_afterwards_is_checked_again(app: App) 
         snooze.seconds = float("nan")
         return snooze
 
-    task = await app.enqueue("T")
-    async with working(app):
-        failed = await ended(app, task.id)
+    failed = await run_task(app, "T")
     assert failed.state is State.FAILED and "Snooze(seconds)" in (failed.error_message or "")
 
 
@@ -109,9 +102,7 @@ async def test_any_reason_to_cancel_can_be_stored(app: App, reason: str) -> None
     async def t(ctx: Context) -> Any:
         return Cancel(reason)
 
-    task = await app.enqueue("T")
-    async with working(app):
-        gone = await ended(app, task.id)
+    gone = await run_task(app, "T")
     assert gone.state is State.CANCELLED
     assert 0 < len(gone.error_message or "") <= MAX_MESSAGE
 
@@ -130,7 +121,7 @@ async def test_an_abandoned_attempt_is_forgotten_when_it_ends(app: App, monkeypa
         await ended(app, task.id)
         assert len(worker.attempts._strays) == 1
         release.set()
-        await until(lambda: _is(not worker.attempts._strays))
+        await until(lambda: not worker.attempts._strays)
 
 
 async def test_a_bulk_answer_that_cannot_be_read_fails_its_tasks(app: App) -> None:
@@ -189,8 +180,7 @@ async def test_cancelling_the_worker_leaves_nothing_running(app: App, when: str)
     running = asyncio.create_task(app.run_worker(Options()))
     await seen.wait()
     await _cut_off(running)
-    found = await app.get(task.id)
-    assert found is not None
+    found = await task_of(app, task.id)
     expected = (State.COMPLETED, 1, 1) if when == "settle" else (State.QUEUED, 0, 0)
     assert (found.state, found.attempt_count, len(ran)) == expected
 
@@ -245,13 +235,12 @@ async def test_a_settle_that_the_store_did_not_take_is_tried_again_after_the_can
     running = asyncio.create_task(app.run_worker(Options()))
     await seen.wait()
     await _cut_off(running)
-    found = await app.get(task.id)
-    assert found is not None and found.state is State.COMPLETED
+    found = await task_of(app, task.id)
+    assert found.state is State.COMPLETED
 
 
+@on_postgres
 async def test_a_claim_whose_caller_was_cancelled_is_given_back(app: App, url: str) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("SQLite has no wire between the claim and its answer")
     app.declare("T")
     task = await app.enqueue("T")
     store: Any = await app.store()
@@ -269,19 +258,18 @@ async def test_a_claim_whose_caller_was_cancelled_is_given_back(app: App, url: s
     claim.cancel()
     await asyncio.gather(claim, return_exceptions=True)
     store.pool.run = original
-    claimed = await app.get(task.id)
-    assert claimed is not None and claimed.state is State.RUNNING
+    claimed = await task_of(app, task.id)
+    assert claimed.state is State.RUNNING
     await store.cycle(Commit(), None)
-    found = await app.get(task.id)
-    assert found is not None and (found.state, found.attempt_count) == (State.QUEUED, 0)
+    found = await task_of(app, task.id)
+    assert (found.state, found.attempt_count) == (State.QUEUED, 0)
 
 
 # -- handlers' transactions ------------------------------------------------------------------------------------------
 
 
+@on_postgres
 async def test_many_handlers_enqueue_from_inside_their_transactions(make_app: MakeApp, url: str) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("on SQLite transactions exclude each other, and say so")
     app = make_app(lease_ms=3000)
     together = asyncio.Barrier(8)
 
@@ -302,11 +290,10 @@ async def test_many_handlers_enqueue_from_inside_their_transactions(make_app: Ma
     assert worker.health.lost == 0
 
 
+@on_postgres
 async def test_a_handler_does_not_wait_for_a_connection_for_ever(
     app: App, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("one connection, one queue")
     monkeypatch.setattr(postgres_pool, "LEND_TIMEOUT_S", 0.2)
     store: Any = await app.store()
     store.pool._lendable, store.pool._lent = 1, asyncio.Semaphore(1)
@@ -362,15 +349,11 @@ async def test_a_thread_that_hangs_in_its_transaction_does_not_hold_up_the_store
             if hasattr(opened[0].transaction, "is_closed"):
                 assert opened[0].transaction.is_closed()
             release.set()
-            await until(lambda: _is(said))
-            await until(lambda: _is(worker.health.late))
+            await until(lambda: said)
+            await until(lambda: worker.health.late)
     finally:
         release.set()
     assert worker.health.abandoned == 1
-
-
-async def _is(value: Any) -> Any:
-    return value
 
 
 @pytest.mark.parametrize("threaded", [False, True])
@@ -440,6 +423,7 @@ async def test_the_start_of_a_process_is_not_the_handlers_time(app: App, caplog:
     async with working(app):
         quick, endless, decline, poll = [await ended(app, task.id) for task in tasks]
     assert (quick.state, quick.result) == (State.COMPLETED, "done")
+    assert quick.execution_ms is not None and quick.execution_ms < process_handlers.SLOW_IMPORT * 1000
     assert (endless.state, endless.error_reason) == (State.FAILED, "timeout")
     assert (decline.error_code, decline.attempt_count) == ("CARD_DECLINED", 1)
     assert (poll.state, poll.result) == (State.COMPLETED, "2")
@@ -484,14 +468,14 @@ async def test_the_patience_of_a_stop_begins_with_the_stop(make_app: MakeApp, mo
     store.cycle, store.tick, store.renew = unreliable(store.cycle), unreliable(store.tick), unreliable(store.renew)
     worker: Worker = app.worker(store, Options(concurrency=2))
     running = asyncio.create_task(worker.run())
-    await until(lambda: _is(begun))  # what has not begun is handed back at once
+    await until(lambda: begun)  # what has not begun is handed back at once
     gone[0] = True
     worker.state.outage.begin(StoreUnavailable("down"))
     worker.state.outage._since = time.monotonic() - 60
     worker.stop()
-    await until(lambda: _is(done))
+    await until(lambda: done)
     tried.clear()
-    await until(lambda: _is(tried))  # to settle it
+    await until(lambda: tried)  # to settle it
     assert not running.done()
     gone[0] = False
     await asyncio.wait_for(running, 60)

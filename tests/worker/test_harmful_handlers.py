@@ -102,7 +102,7 @@ async def test_many_blocks_of_a_kind_are_one_small_document(quick: App) -> None:
     async with working(quick, concurrency=1) as worker:
         await quick.enqueue_many([{"kind": "HOLDS"}] * 3)
         await until(lambda: _at_least(worker.health.loop_blocked, 2))
-        await until(lambda: _is(not worker.report._notes._blocks))
+        await until(lambda: not worker.report._notes._blocks)
     [record] = await store.records(BLOCKED_COLLECTION, limit=10)
     assert record.id == "HOLDS" and len(record.body["blocks"]) >= 2
 
@@ -118,7 +118,7 @@ async def test_a_handler_that_runs_on_is_told_until_it_ends(quick: App) -> None:
     store = await quick.store()
     task = await quick.enqueue("DEAF")
     async with working(quick) as worker:
-        await until(lambda: _is(begun.is_set()))
+        await until(lambda: begun.is_set())
         await quick.cancel(task.id, actor="ann")
         assert (await ended(quick, task.id)).state is State.CANCELLED
         await until(lambda: store.records(STRAY_COLLECTION, states=(str(task.id),), limit=1))
@@ -151,10 +151,6 @@ async def test_a_handler_that_runs_on_is_not_told_of_a_worker_that_is_gone(quick
 
 async def _gone(store: Any) -> bool:
     return not (await inspect.stats(store)).strays
-
-
-async def _is(value: Any) -> Any:
-    return value
 
 
 async def _at_least(value: int, least: int) -> bool:

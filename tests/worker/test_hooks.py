@@ -70,11 +70,8 @@ def test_a_hook_that_cannot_be_called_is_refused_where_it_is_written() -> None:
         app.on("failed")(right)
 
 
-async def test_each_end_is_told_once_with_its_details(app: App) -> None:
-    told = listen(app, *EVENTS)
-
-    @app.task("GOOD", public=["order"])
-    async def good(ctx: Context, order: int, card: str) -> None: ...
+def declare_ends(app: App) -> None:
+    """Kinds that fail, wait and are cancelled."""
 
     @app.task("BAD", max_attempts=2)
     async def bad(ctx: Context) -> None:
@@ -88,6 +85,14 @@ async def test_each_end_is_told_once_with_its_details(app: App) -> None:
     async def away(ctx: Context) -> Any:
         raise Cancel("not wanted")
 
+
+async def test_each_end_is_told_once_with_its_details(app: App) -> None:
+    told = listen(app, *EVENTS)
+
+    @app.task("GOOD", public=["order"])
+    async def good(ctx: Context, order: int, card: str) -> None: ...
+
+    declare_ends(app)
     task = await app.enqueue("GOOD", {"order": 7, "card": "of-ann"}, group="g", scope="s", trace_id="t")
     failing = await app.enqueue("BAD")
     await app.enqueue("LATER")
@@ -124,17 +129,7 @@ async def test_every_event_there_is_is_told_by_somebody(make_app: MakeApp) -> No
     told = listen(app, *EVENTS)
     began = asyncio.Event()
 
-    @app.task("BAD", max_attempts=2)
-    async def bad(ctx: Context) -> None:
-        raise ConnectionError("not now")
-
-    @app.task("LATER")
-    async def later(ctx: Context) -> Any:
-        return Snooze(3600)
-
-    @app.task("AWAY")
-    async def away(ctx: Context) -> Any:
-        raise Cancel("not wanted")
+    declare_ends(app)
 
     @app.task("HANGS")
     async def hangs(ctx: Context) -> None:
@@ -159,12 +154,8 @@ async def test_every_event_there_is_is_told_by_somebody(make_app: MakeApp) -> No
         await ended(app, died.id)
         await app.enqueue("HANGS")
         await asyncio.wait_for(began.wait(), 20)
-        await until(lambda: _is({"dead", "lost"} <= {event.name for event in told}))
+        await until(lambda: {"dead", "lost"} <= {event.name for event in told})
     assert {event.name for event in told} == {*EVENTS}, "an event that nobody tells, or that nobody may listen to"
-
-
-async def _is(value: bool) -> bool:
-    return value
 
 
 def test_the_page_lists_every_event() -> None:
@@ -205,7 +196,7 @@ async def test_whoever_recovers_is_told(app: App) -> None:
     async with working(app) as worker:
         worker._recover()
         await ended(app, task.id)
-        await until(lambda: _is(len(told) == 2))  # a worker that is stopped right after the move tells nobody
+        await until(lambda: len(told) == 2)  # a worker that is stopped right after the move tells nobody
     assert {(event.name, event.kind, event.error_reason) for event in told} == {
         ("recovered", "IMPORT", "lease_expired"),
         ("failed", "IMPORT", "lease_expired"),
@@ -230,7 +221,7 @@ async def test_labels_that_cannot_be_read_keep_nobody_from_being_told(
         with monkeypatch.context() as patch:
             patch.setattr(type(store), "get_many", away)
             worker._recover()
-            await until(lambda: _is(bool(told)))
+            await until(lambda: bool(told))
         await ended(app, task.id)
     assert [(event.name, event.scope) for event in told] == [("recovered", None)]
 
@@ -295,16 +286,9 @@ async def test_many_calls_that_hang_keep_no_other_hook_from_hearing(
 
     await app.enqueue_many([("SYSTEM_HEALTH_CHECK", None)] * 100)
     async with working(app) as worker:
-
-        async def done() -> bool:
-            return worker.health.completed == 100
-
-        async def told() -> bool:
-            return bool(heard)
-
-        await until(done)
+        await until(lambda: worker.health.completed == 100)
         task = await bad.enqueue()
-        await until(told)
+        await until(lambda: heard)
         release.set()
     assert heard == [task.id]
 
@@ -394,8 +378,5 @@ async def test_hooks_are_told_when_the_store_was_away_meanwhile(app: App) -> Non
     async with working(app):
         await ended(app, task.id)
 
-        async def heard() -> bool:
-            return bool(told)
-
-        await until(heard)
+        await until(lambda: told)
     assert lost and [event.task_id for event in told] == [task.id]

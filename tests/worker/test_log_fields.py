@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import io
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -85,21 +83,6 @@ async def test_a_bulk_call_says_what_its_tasks_have_in_common(app: App, heard: H
     assert (same["attempt"], same["trace_id"], same["tasks"]) == (1, "same", 2)
     assert different["attempt"] == 1 and "trace_id" not in different
     assert "task_id" not in same
-
-
-async def test_own_threads_carry_it_with_the_context(app: App, heard: Heard) -> None:
-    """As docs/guide.md says: ``Thread`` and executors begin with an empty context."""
-
-    @app.task("T")
-    def t(ctx: Context) -> None:
-        thread = threading.Thread(target=contextvars.copy_context().run, args=(logger.info, "carried"))
-        thread.start()
-        thread.join()
-
-    task = await app.enqueue("T")
-    await drain(app)
-    [line] = heard()
-    assert (line["message"], line["task_id"]) == ("carried", str(task.id))
 
 
 async def test_an_application_with_its_own_logging_adds_the_filter(app: App) -> None:

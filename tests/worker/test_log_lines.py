@@ -17,6 +17,8 @@ from redrive.observe.logs import TaskLog
 from redrive.ops.history import history
 from redrive.settings import Options
 
+from .conftest import task_of
+
 pytestmark = pytest.mark.anyio
 
 
@@ -95,8 +97,8 @@ async def test_a_cancel_that_came_before_the_requeue(app: App, how: str) -> None
 
     task = await t.enqueue()
     health, lines = await lines_of(app)
-    found = await app.get(task.id)
-    assert found is not None and found.state is State.CANCELLED
+    found = await task_of(app, task.id)
+    assert found.state is State.CANCELLED
     [line] = [line for line in lines if line["event"] in ("task.cancelled", "task.requeued", "task.failed")]
     assert line["event"] == "task.cancelled" and line.get("retry_in") is None
     assert ("error_code" in line, "note" in line) == (how == "retry", how == "retry")

@@ -12,7 +12,7 @@ from redrive import App, Context, Snooze, State
 from redrive.errors import InvalidTransition
 from redrive.ops import actions
 
-from .conftest import MakeApp, drain, ended, until, working
+from .conftest import drain, ended, run_task, task_of, until, working
 
 pytestmark = pytest.mark.anyio
 
@@ -102,9 +102,7 @@ async def test_a_timeout_ends_the_attempt(app: App) -> None:
     async def slow(ctx: Context) -> None:
         await asyncio.Event().wait()
 
-    task = await app.enqueue("SLOW")
-    async with working(app):
-        failed = await ended(app, task.id)
+    failed = await run_task(app, "SLOW")
     assert (failed.error_reason, failed.failure_type) == ("timeout", "timeout")
 
 
@@ -130,8 +128,8 @@ async def test_cancelling_a_waiting_task_and_what_cannot_be_cancelled(app: App) 
 
     task = await waiting.options(delay=3600).enqueue()
     await app.cancel(task.id)
-    found = await app.get(task.id)
-    assert found is not None and found.state is State.CANCELLED
+    found = await task_of(app, task.id)
+    assert found.state is State.CANCELLED
     with pytest.raises(InvalidTransition, match="cancelled, not"):
         await app.cancel(task.id)
 
@@ -154,40 +152,6 @@ async def test_progress_is_seen_while_it_runs(app: App) -> None:
         assert await until(shown) == {"done": 3, "total": 10, "note": "third"}
         go.set()
         await ended(app, task.id)
-
-
-async def test_shutdown_hands_back_what_does_not_finish(make_app: MakeApp) -> None:
-    app = make_app(grace_ms=0)
-    started = asyncio.Event()
-
-    @app.task("ENDLESS", max_attempts=1)
-    async def endless(ctx: Context) -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    task = await app.enqueue("ENDLESS")
-    async with working(app):
-        await asyncio.wait_for(started.wait(), 20)
-    back = await app.get(task.id)
-    assert back is not None and (back.state, back.attempt_count, back.lease_token) == (State.QUEUED, 0, None)
-
-
-async def test_cancelling_the_worker_coroutine_hands_tasks_back(make_app: MakeApp) -> None:
-    app = make_app(grace_ms=0)
-    started = asyncio.Event()
-
-    @app.task("ENDLESS", max_attempts=1)
-    async def endless(ctx: Context) -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    task = await app.enqueue("ENDLESS")
-    running = asyncio.create_task(app.run_worker())
-    await asyncio.wait_for(started.wait(), 20)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    back = await app.get(task.id)
-    assert back is not None and (back.state, back.attempt_count) == (State.QUEUED, 0)
 
 
 async def test_transaction_completes_with_the_handlers_writes(app: App, url: str) -> None:
@@ -268,8 +232,8 @@ async def test_pausing_a_queue_and_resuming_it(app: App) -> None:
     assert worker.health.claimed == 0
     assert await actions.hold(store, "queue", "held", actor="ann", on=False)
     await drain(app, queues=("held",))
-    found = await app.get(task.id)
-    assert found is not None and found.state is State.COMPLETED
+    found = await task_of(app, task.id)
+    assert found.state is State.COMPLETED
 
 
 async def test_schedules_are_declared_and_fire_once(app: App) -> None:

@@ -16,7 +16,7 @@ from redrive.kernel.reads import CauseQuery
 from redrive.ops import inspect
 from redrive.worker.config import build_of
 
-from .conftest import MakeApp, drain, ended, working
+from .conftest import MakeApp, drain, ended, run_task, task_of, working
 
 pytestmark = pytest.mark.anyio
 
@@ -28,8 +28,7 @@ async def test_a_value_completes(app: App) -> None:
 
     task = await double.enqueue(n=4)
     await drain(app)
-    done = await app.get(task.id)
-    assert done is not None
+    done = await task_of(app, task.id)
     assert (done.state, done.result, done.attempt_count) == (State.COMPLETED, {"n": 8}, 1)
     assert done.execution_ms is not None and done.payload is None
 
@@ -77,8 +76,7 @@ async def test_fail_ends_it_at_once_with_its_code(app: App, raised: bool) -> Non
 
     task = await app.enqueue("DECLINED")
     await drain(app)
-    failed = await app.get(task.id)
-    assert failed is not None
+    failed = await task_of(app, task.id)
     assert (failed.state, failed.attempt_count, failed.error_code) == (State.FAILED, 1, "CARD_DECLINED")
     [letter] = (await inspect.show(await app.store(), task.id)).dead_letters
     assert letter.reason == "non_retryable"
@@ -136,9 +134,7 @@ async def test_snooze_keeps_state_and_uses_no_attempt(app: App) -> None:
         seen = ctx.state or 0
         return Snooze(0.01, state=seen + 1) if seen < 5 else seen
 
-    task = await app.enqueue("POLL")
-    async with working(app):
-        done = await ended(app, task.id)
+    done = await run_task(app, "POLL")
     assert (done.state, done.result, done.attempt_count) == (State.COMPLETED, 5, 1)
 
 
@@ -147,10 +143,8 @@ async def test_retry_with_a_delay_of_zero_runs_again_at_once(app: App) -> None:
     async def again(ctx: Context) -> Retry | int:
         return Retry("once more", after=0) if ctx.attempt == 1 else ctx.attempt
 
-    task = await app.enqueue("AGAIN")
-    await drain(app)
-    done = await app.get(task.id)
-    assert done is not None and (done.state, done.result) == (State.COMPLETED, 2)
+    done = await run_task(app, "AGAIN")
+    assert (done.state, done.result) == (State.COMPLETED, 2)
 
 
 async def test_cancel_goes_to_history_and_can_be_retried(app: App) -> None:
@@ -160,12 +154,12 @@ async def test_cancel_goes_to_history_and_can_be_retried(app: App) -> None:
 
     task = await app.enqueue("UNWANTED", {"n": 7})
     await drain(app)
-    gone = await app.get(task.id)
-    assert gone is not None and (gone.state, gone.error_message) == (State.CANCELLED, "not needed")
+    gone = await task_of(app, task.id)
+    assert (gone.state, gone.error_message) == (State.CANCELLED, "not needed")
     await app.retry(task.id, actor="ann", reason="needed after all")
     await drain(app)
-    done = await app.get(task.id)
-    assert done is not None and (done.state, done.result) == (State.COMPLETED, 7)
+    done = await task_of(app, task.id)
+    assert (done.state, done.result) == (State.COMPLETED, 7)
 
 
 async def test_deterministic_exceptions_are_not_retried(app: App) -> None:
@@ -173,19 +167,13 @@ async def test_deterministic_exceptions_are_not_retried(app: App) -> None:
     async def strict(ctx: Context) -> None:
         raise KeyError("missing")
 
-    task = await app.enqueue("STRICT")
-    await drain(app)
-    failed = await app.get(task.id)
-    assert failed is not None
+    failed = await run_task(app, "STRICT")
     assert (failed.state, failed.attempt_count, failed.error_reason) == (State.FAILED, 1, "deterministic_exception")
 
 
 async def test_a_kind_without_handler_fails_at_once(app: App) -> None:
     app.declare("VIDEO_GEN")
-    task = await app.enqueue("VIDEO_GEN", {"any": "thing"})
-    await drain(app)
-    failed = await app.get(task.id)
-    assert failed is not None
+    failed = await run_task(app, "VIDEO_GEN", {"any": "thing"})
     assert (failed.state, failed.attempt_count, failed.error_code) == (State.FAILED, 1, "TASK_PAYLOAD_UNSUPPORTED")
 
 
@@ -296,20 +284,5 @@ async def test_results_take_what_payloads_take(app: App) -> None:
     async def rich(ctx: Context) -> object:
         return {"at": datetime(2026, 1, 2, tzinfo=UTC), "price": Decimal("1.10"), "id": known, "tags": {"a"}}
 
-    task = await app.enqueue("RICH_RESULT")
-    await drain(app)
-    done = await app.get(task.id)
-    assert done is not None
+    done = await run_task(app, "RICH_RESULT")
     assert done.result == {"at": "2026-01-02T00:00:00Z", "price": "1.10", "id": str(known), "tags": ["a"]}
-
-
-async def test_a_result_that_is_not_json_does_not_undo_the_work(app: App) -> None:
-    @app.task("ODD_RESULT")
-    async def odd(ctx: Context) -> object:
-        return object()
-
-    task = await app.enqueue("ODD_RESULT")
-    await drain(app)
-    done = await app.get(task.id)
-    assert done is not None and done.state is State.COMPLETED
-    assert done.result["error"] == "RESULT_NOT_STORED"

@@ -20,16 +20,14 @@ from redrive.observe import logs
 from redrive.worker.processes import ProcessGroups
 
 from . import process_handlers
-from .conftest import MakeApp, ended, until, working
+from .conftest import MakeApp, ended, run_task, until, working
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_deterministic_exceptions_are_not_retried(app: App) -> None:
     app.task("PICKY", isolation="process", deterministic=(LookupError,))(process_handlers.picky)
-    task = await app.enqueue("PICKY")
-    async with working(app):
-        failed = await ended(app, task.id)
+    failed = await run_task(app, "PICKY")
     assert (failed.state, failed.attempt_count, failed.error_reason) == (State.FAILED, 1, "deterministic_exception")
 
 
@@ -48,34 +46,23 @@ async def test_what_a_handler_started_is_killed_with_it(make_app: MakeApp, tmp_p
     path = tmp_path / "alive"
     task = await app.enqueue("LEAVES", {"path": str(path)})
     async with working(app) as worker:
-        await until(lambda: _is(path.exists()))
+        await until(lambda: path.exists())
         if why is StopReason.CANCELLED:
             await app.cancel(task.id, actor="ann")
         elif why is StopReason.SHUTDOWN:
             worker.stop()
-        await until(lambda: _is(not worker.runs))
+        await until(lambda: not worker.runs)
     pid = int(Path(f"{path}.pid").read_text())
-    await until(lambda: _is(_ended(pid)))
+    await until(lambda: _ended(pid))
     written = path.stat().st_size
     await asyncio.sleep(0.3)
     assert path.stat().st_size == written
 
 
-async def test_the_start_of_a_process_is_no_part_of_the_duration(app: App) -> None:
-    """Its module takes its time to be imported there."""
-    app.task("QUICK", isolation="process")(process_handlers.quick)
-    task = await app.enqueue("QUICK")
-    async with working(app):
-        done = await ended(app, task.id)
-    assert done.execution_ms is not None and done.execution_ms < process_handlers.SLOW_IMPORT * 1000
-
-
 async def test_a_process_that_does_not_start_in_its_time(make_app: MakeApp) -> None:
     app = make_app(start_limit_ms=100)  # its module alone takes longer to be imported
     app.task("QUICK", isolation="process", max_attempts=1)(process_handlers.quick)
-    task = await app.enqueue("QUICK")
-    async with working(app):
-        failed = await ended(app, task.id)
+    failed = await run_task(app, "QUICK")
     assert (failed.error_reason, failed.failure_type) == ("timeout", "timeout")
     assert "did not start within 0.1 s" in (failed.error_message or "")
 
@@ -85,7 +72,7 @@ async def test_a_signal_to_all_does_not_end_a_process_that_is_just_starting(app:
     app.task("QUICK", isolation="process", max_attempts=1)(process_handlers.quick)
     task = await app.enqueue("QUICK")
     async with working(app):
-        [child] = await until(lambda: _is(_children()))
+        [child] = await until(lambda: _children())
         child.send_signal(signal.SIGTERM)
         child.send_signal(signal.SIGINT)
         done = await ended(app, task.id)
@@ -98,12 +85,10 @@ async def test_a_signal_to_all_does_not_end_a_process_that_is_just_starting(app:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGRTMIN + 2])
 async def test_the_end_of_a_process_is_noticed_also_if_its_fork_lives_on(app: App, number: int) -> None:
     app.task("FORKS", isolation="process", max_attempts=1)(process_handlers.forks_and_dies)
-    task = await app.enqueue("FORKS", {"number": int(number)})
-    async with working(app):
-        failed = await ended(app, task.id)
+    failed = await run_task(app, "FORKS", {"number": int(number)})
     assert (failed.state, failed.error_reason) == (State.FAILED, "process_died")
     assert ("SIGKILL" if number == signal.SIGKILL else f"signal {int(number)}") in (failed.error_message or "")
-    await until(lambda: _is(not _children()))
+    await until(lambda: not _children())
 
 
 @pytest.fixture
@@ -189,10 +174,6 @@ def _children() -> list[psutil.Process]:
             if any("spawn_main" in part for part in child.cmdline()) and child.status() != psutil.STATUS_ZOMBIE:
                 found.append(child)
     return found
-
-
-async def _is(value: Any) -> Any:
-    return value
 
 
 def _ended(pid: int) -> bool:

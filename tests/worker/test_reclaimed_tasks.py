@@ -57,16 +57,16 @@ async def test_the_older_attempt_is_told_to_stop_and_the_newer_one_stays(quick: 
     released = asyncio.Event()
     task = await t.enqueue()
     async with working(quick) as worker:
-        await until(lambda: _is(begun))
+        await until(lambda: begun)
         await expire(url)
-        await until(lambda: _is(len(begun) == 2 and begun[0].cancelled))
-        await until(lambda: _is(not worker.runs.superseded))
+        await until(lambda: len(begun) == 2 and begun[0].cancelled)
+        await until(lambda: not worker.runs.superseded)
         # The end of the older one took nothing of the newer one with it.
         assert worker.runs[task.id].context is begun[1] and worker.runs.slots == 4
         released.set()
         found = await ended(quick, task.id)
         assert (found.state, found.result, found.attempt_count) == (State.COMPLETED, "attempt 2", 2)
-        await until(lambda: _is(worker.runs.slots == 5))
+        await until(lambda: worker.runs.slots == 5)
 
 
 async def test_an_older_attempt_cannot_commit_as_the_newer_one(quick: App, url: str) -> None:
@@ -89,9 +89,9 @@ async def test_an_older_attempt_cannot_commit_as_the_newer_one(quick: App, url: 
     release = threading.Event()
     task = await t.enqueue()
     async with working(quick) as worker:
-        await until(lambda: _is(worker.runs))
+        await until(lambda: worker.runs)
         await expire(url)
-        await until(lambda: _is(refused))
+        await until(lambda: refused)
         assert (await quick.get(task.id)).state is State.RUNNING  # type: ignore[union-attr]
         release.set()
         assert (await ended(quick, task.id)).attempt_count == 2
@@ -110,10 +110,10 @@ async def test_an_older_attempt_that_does_not_stop_gives_its_slot_back(
 
     task = await t.enqueue()
     async with working(quick) as worker:
-        await until(lambda: _is(worker.runs))
+        await until(lambda: worker.runs)
         await expire(url)
         assert (await ended(quick, task.id)).attempt_count == 2
-        await until(lambda: _is(worker.runs.slots == 5))
+        await until(lambda: worker.runs.slots == 5)
         release.set()
 
 
@@ -207,7 +207,7 @@ async def test_a_task_that_was_stopped_while_its_call_was_filled_up_is_not_run(a
             run.ask_to_stop(StopReason.CANCELLED)
         go_on.set()
         assert (await ended(app, task.id)).state is State.CANCELLED
-        await until(lambda: _is(worker.runs.slots == 5))
+        await until(lambda: worker.runs.slots == 5)
     assert not ran
 
 
@@ -227,7 +227,7 @@ async def test_filling_up_keeps_to_max_jobs_and_holds_up_nobody(app: App) -> Non
     await app.enqueue_many([("B", None)] * 2 + [("K", None)] * 2 + [("B", None)] * 8)
     worker: Worker = app.worker(await app.store(), Options(concurrency=4, max_jobs=7))
     running = asyncio.create_task(worker.run())
-    await until(lambda: _is(done == ["K", "K"]))  # while the call of the others is being filled up
+    await until(lambda: done == ["K", "K"])  # while the call of the others is being filled up
     go_on.set()
     await asyncio.wait_for(running, 60)
     assert len(done) <= 7
@@ -247,7 +247,3 @@ async def test_a_task_that_snoozes_into_the_next_call_keeps_its_run(app: App) ->
     found = [await app.get(task.id) for task in tasks]
     assert {(task.state, task.attempt_count) for task in found if task} == {(State.COMPLETED, 1)}
     assert worker.health.lost == 0 and worker.runs.slots == 6 and not worker.runs
-
-
-async def _is(value: Any) -> bool:
-    return bool(value)

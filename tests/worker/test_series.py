@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -40,13 +39,6 @@ def handlers(app: App) -> App:
     return app
 
 
-def true(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
-    async def look() -> bool:
-        return condition()
-
-    return look
-
-
 def total(values: list[int | None]) -> int:
     return sum(value or 0 for value in values)
 
@@ -55,7 +47,7 @@ async def test_two_hundred_tasks_are_seen_also_after_a_restart(make_app: MakeApp
     app = handlers(make_app())
     await app.enqueue_many([("GOOD", {}) for _ in range(120)] + [("BAD", {"n": n}) for n in range(80)])
     async with working(app, concurrency=20) as worker:
-        await until(true(lambda: worker.health.completed == 160 and worker.health.failed == 40))
+        await until(lambda: worker.health.completed == 160 and worker.health.failed == 40)
     for again in (False, True):
         if again:  # by another process, after somebody has added it up
             assert await (await app.store()).upkeep("series") >= 1
@@ -93,7 +85,7 @@ async def test_everything_that_a_tally_has_is_counted_by_somebody(make_app: Make
 
     await app.enqueue_many([("GOOD", {}), ("BAD", {"n": 1}), ("AWAY", {})])
     async with working(app) as worker:
-        await until(true(lambda: worker.health.completed == 1 and worker.health.failed == 1))
+        await until(lambda: worker.health.completed == 1 and worker.health.failed == 1)
     store = await app.store()
     await app.enqueue("GOOD")  # and waits
     await store.upkeep("series")
@@ -107,7 +99,7 @@ async def test_an_idle_worker_has_nothing_to_send(make_app: MakeApp) -> None:
     store = await app.store()
     sent = spy(store)
     async with working(app):
-        await until(true(lambda: len(sent) > 3))
+        await until(lambda: len(sent) > 3)
     assert [beat.sheet for beat in sent] == [None] * len(sent)
 
 
@@ -128,8 +120,8 @@ async def test_what_was_not_taken_is_sent_again_and_counts_once(
     sent = spy(store, after=lose)
     async with working(app) as worker:
         await app.enqueue_many([("GOOD", {}) for _ in range(10)])
-        await until(true(lambda: worker.health.completed == 10 and len(answers_lost) == 3))
-        await until(true(lambda: sum(beat.sheet is not None for beat in sent) > 3))
+        await until(lambda: worker.health.completed == 10 and len(answers_lost) == 3)
+        await until(lambda: sum(beat.sheet is not None for beat in sent) > 3)
     assert len({sheet.id for sheet in answers_lost}) == 1
     assert total((await history(store, "1h")).completed) == 10
 
@@ -148,7 +140,7 @@ async def test_a_store_that_refuses_a_sheet_still_hears_that_the_worker_lives(
     sent = spy(store, before=refuse)
     async with working(app) as worker:
         await app.enqueue("GOOD")
-        await until(true(lambda: worker.health.completed == 1 and any(beat.sheet is not None for beat in sent)))
+        await until(lambda: worker.health.completed == 1 and any(beat.sheet is not None for beat in sent))
         worker.report.tallies.clear()
         worker.ticker.due_in(0)
     assert sent[-1].sheet is None, "it is not sent for ever"
@@ -202,11 +194,3 @@ async def test_outcomes_of_recovery_count(make_app: MakeApp) -> None:
     found = await history(store, "1h")
     assert (total(found.failed), total(found.completed)) == (1, 0)
     assert sum(total(values) for values in found.attempts_failed.values()) == 1
-
-
-def test_counting_is_a_lookup_and_additions() -> None:
-    tally = Tally()
-    tally.waited(0.0)
-    tally.waited(1e9)
-    tally.ran(0.2)
-    assert (tally.wait[0], tally.wait[-1], tally.run[0]) == (1, 1, 1)

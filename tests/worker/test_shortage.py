@@ -58,14 +58,14 @@ async def test_tasks_that_could_not_begin_are_handed_back(
     limit = Limit(monkeypatch, 0)
     tasks = await quick.enqueue_many([{"kind": "PLAIN"}] * 8)
     async with working(quick, concurrency=4) as worker:
-        await until(lambda: _is(limit.refused >= 3))
+        await until(lambda: limit.refused >= 3)
         assert (worker.health.failed, worker.health.completed) == (0, 0)
         assert "the worker cannot begin handlers: can't start new thread" in (await readiness(quick, worker))["reasons"]
         limit.most = 100
         for task in tasks:
             done = await ended(quick, task.id)
             assert (done.state, done.attempt_count) == (State.COMPLETED, 1)
-        await until(lambda: _is(worker.health.cramped is None))
+        await until(lambda: worker.health.cramped is None)
         assert (worker.runs.slots, worker.runs.withheld) == (4, 0)
     said = [vars(record)["event"] for record in caplog.records if "room" in getattr(record, "event", "")]
     assert said == ["worker.no_room", "worker.room_again"]
@@ -123,14 +123,10 @@ async def test_handlers_that_were_given_up_take_slots_beyond_a_number(
         for _ in range(2):
             assert (await ended(quick, (await quick.enqueue("DEAF")).id)).state is State.FAILED
         task = await quick.enqueue("PLAIN")
-        await until(lambda: _is(not worker.runs))
+        await until(lambda: not worker.runs)
         assert worker.runs.slots == 0
         assert any("given up" in reason for reason in (await readiness(quick, worker))["reasons"])
         free.set()
         assert (await ended(quick, task.id)).state is State.COMPLETED
         await asyncio.sleep(0)
         assert worker.runs.slots == 1
-
-
-async def _is(value: Any) -> Any:
-    return value

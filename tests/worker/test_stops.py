@@ -46,13 +46,13 @@ async def stopped(
     given = [{"kind": kind, "max_attempts": 1, "timeout": timeout}] * count
     tasks = await app.enqueue_many(given)
     async with _worker(app) as worker:
-        await until(lambda: _is(begun()))
+        await until(lambda: begun())
         if why is StopReason.CANCELLED:
             for task in tasks:
                 await app.cancel(task.id, actor="ann")
         elif why is StopReason.SHUTDOWN:
             worker.stop()
-        await until(lambda: _is(all(run.stop is why for run in worker.runs.values())))
+        await until(lambda: all(run.stop is why for run in worker.runs.values()))
         if then is not None:
             then()
         if why is not StopReason.SHUTDOWN:
@@ -75,10 +75,6 @@ async def _get(app: App, task_id: UUID) -> Task:
     found = await app.get(task_id)
     assert found is not None
     return found
-
-
-async def _is(value: Any) -> Any:
-    return value
 
 
 # -- a return after being told is a stop ------------------------------------------------------------------------------
@@ -284,9 +280,9 @@ async def test_looking_at_a_call_of_which_one_is_cancelled_tells_nobody(quick: A
 
     tasks = await quick.enqueue_many([("B", None)] * 2)
     async with _worker(quick) as worker:
-        await until(lambda: _is(seen))
+        await until(lambda: seen)
         await quick.cancel(tasks[0].id, actor="ann")
-        await until(lambda: _is(any(run.stop for run in worker.runs.values())))
+        await until(lambda: any(run.stop for run in worker.runs.values()))
         release.set()
         found = [await ended(quick, task.id) for task in tasks]
     assert [outcome(task) for task in found] == [COMPLETED, COMPLETED]

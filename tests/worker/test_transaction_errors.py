@@ -16,7 +16,7 @@ from redrive import App, State, Task
 from redrive.errors import RedriveError
 from redrive.handlers.context import Context
 from redrive.stores.postgres.store import PostgresStore
-from tests.worker.conftest import drain
+from tests.worker.conftest import drain, on_postgres, on_sqlite, task_of
 
 pytestmark = pytest.mark.anyio
 
@@ -121,12 +121,11 @@ async def test_what_is_raised_inside_keeps_what_it_came_from(app: App) -> None:
     assert [error.__cause__ is not None for error in seen] == [True, False]
 
 
+@on_sqlite
 @pytest.mark.parametrize("blocking", [False, True], ids=["async", "def"])
 async def test_one_that_breaks_the_connection_harms_no_other(
     app: App, url: str, tmp_path: Path, blocking: bool
 ) -> None:
-    if not url.startswith("sqlite"):
-        pytest.skip("a connection of SQLite's, which everybody writes through")
     (tmp_path / "junk.db").write_text("no database" * 100)
     cases: dict[str, Any] = {
         "no such file": [(f"attach '{tmp_path}/none/old.db' as legacy",)],
@@ -136,8 +135,8 @@ async def test_one_that_breaks_the_connection_harms_no_other(
         assert task.failed and isinstance(error, sqlite3.Error), case
     done = await app.enqueue("SYSTEM_HEALTH_CHECK")
     await drain(app)
-    found = await app.get(done.id)
-    assert found is not None and found.finished
+    found = await task_of(app, done.id)
+    assert found.finished
 
 
 @pytest.mark.parametrize("word", ["rollback", "commit"])
@@ -193,10 +192,9 @@ async def _fails_again_after_a_savepoint(tx: Any) -> None:
     await _goes_on(tx)
 
 
+@on_postgres
 @pytest.mark.parametrize("body", [_goes_on, _leaves, _swallows_all, _fails_again_after_a_savepoint])
 async def test_the_error_that_aborted_the_transaction_is_the_failure(app: App, url: str, body: Any) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("an error of SQLite's leaves its transaction open")
     let_out = await _ran(app, _refused, kind="LET_OUT")
     caught = await _ran(app, body)
     assert caught.failed and "no_such_table" in str(caught.error_message)
@@ -205,10 +203,8 @@ async def test_the_error_that_aborted_the_transaction_is_the_failure(app: App, u
     assert "ignored" not in str(caught.error_message).partition("HINT")[0]
 
 
+@on_postgres
 async def test_a_caught_error_is_in_the_group_of_the_same_one_let_out(app: App, url: str) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("an error of SQLite's leaves its transaction open")
-
     async def handler(ctx: Context, catch: bool) -> None:
         async with ctx.transaction() as tx:
             try:
@@ -224,10 +220,8 @@ async def test_a_caught_error_is_in_the_group_of_the_same_one_let_out(app: App, 
     assert len({task.error_fingerprint for task in found if task is not None}) == 1
 
 
+@on_postgres
 async def test_a_def_handler_is_told_of_the_first_error_too(app: App, url: str) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("an error of SQLite's leaves its transaction open")
-
     def handler(ctx: Context) -> None:
         with ctx.transaction() as tx:
             with suppress(asyncpg.PostgresError):
@@ -236,15 +230,13 @@ async def test_a_def_handler_is_told_of_the_first_error_too(app: App, url: str) 
 
     task = await app.task("OWN", max_attempts=1)(handler).enqueue()
     await drain(app)
-    found = await app.get(task.id)
-    assert found is not None and found.error_reason == "invalid_input"
+    found = await task_of(app, task.id)
+    assert found.error_reason == "invalid_input"
     assert "no_such_table" in str(found.error_message) and "tx.execute('savepoint s')" in str(found.error_message)
 
 
+@on_postgres
 async def test_what_is_made_of_an_aborted_transaction_comes_from_its_first_error(app: App, url: str) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("an error of SQLite's leaves its transaction open")
-
     async def wraps(tx: Any) -> None:
         try:
             await _goes_on(tx)
@@ -263,10 +255,9 @@ async def _attempts(app: App, task: Task) -> Any:
     return story.attempts
 
 
+@on_sqlite
 async def test_an_error_that_ends_the_transaction_on_sqlite_is_the_failure(app: App, url: str) -> None:
     """A trigger or ``or rollback`` takes all of it back: whatever follows would be a part of nothing."""
-    if not url.startswith("sqlite"):
-        pytest.skip("SQLite's own words")
 
     async def goes_on(tx: Any) -> None:
         await tx.execute("create table once (a int primary key)")
@@ -282,14 +273,12 @@ async def test_an_error_that_ends_the_transaction_on_sqlite_is_the_failure(app: 
 _ENDINGS = ["commit; begin", "rollback; begin", "commit and chain", "rollback and chain", "commit; begin deferrable"]
 
 
+@on_postgres
 @pytest.mark.parametrize("ending", _ENDINGS)
 @pytest.mark.parametrize("whole", [True, False], ids=["one string", "statements"])
 async def test_a_transaction_that_was_exchanged_does_not_complete_the_task(
     app: App, url: str, ending: str, whole: bool
 ) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("SQLite's statements go one by one; see the next test")
-
     async def exchanges(tx: Any) -> None:
         await tx.execute("create table e (a int)")
         for statement in [ending] if whole else ending.split(";"):
@@ -300,11 +289,9 @@ async def test_a_transaction_that_was_exchanged_does_not_complete_the_task(
     assert found.failed and "ended by a statement inside it" in str(found.error_message)
 
 
+@on_sqlite
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 async def test_a_transaction_cannot_be_exchanged_on_sqlite(app: App, url: str, ending: str) -> None:
-    if not url.startswith("sqlite"):
-        pytest.skip("what run() gives is SQLite's connection")
-
     def exchange(connection: sqlite3.Connection) -> None:
         connection.execute("create table e (a int)")
         connection.execute(ending)
@@ -316,10 +303,8 @@ async def test_a_transaction_cannot_be_exchanged_on_sqlite(app: App, url: str, e
     assert tables.finished
 
 
+@on_postgres
 async def test_settings_and_savepoints_inside_do_not_separate_anything(app: App, url: str) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("PostgreSQL's statements")
-
     async def harmless(tx: Any) -> None:
         await tx.execute("savepoint a")
         await tx.execute("reset all; close all; set constraints all immediate")
@@ -353,11 +338,10 @@ _LEAVES = [
 ]
 
 
+@on_postgres
 @pytest.mark.parametrize("blocking", [False, True], ids=["async", "def"])
 @pytest.mark.parametrize("fails", [False, True], ids=["completes", "fails"])
 async def test_what_is_done_to_a_session_ends_with_the_block(app: App, url: str, blocking: bool, fails: bool) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("PostgreSQL's sessions")
     seen: list[dict[str, Any]] = []
 
     async def awaits(ctx: Context) -> None:
@@ -377,8 +361,8 @@ async def test_what_is_done_to_a_session_ends_with_the_block(app: App, url: str,
     handler = app.task("LEAVES", max_attempts=1)(blocks if blocking else awaits)
     task = await handler.enqueue()
     await drain(app, concurrency=1)
-    found = await app.get(task.id)
-    assert found is not None and found.failed == fails, found
+    found = await task_of(app, task.id)
+    assert found.failed == fails, found
     [before] = seen
     after = await _session(app, before["pid"])
     assert after == before
@@ -394,10 +378,9 @@ async def _session(app: App, pid: int) -> dict[str, Any]:
     return dict(row)
 
 
+@on_postgres
 @pytest.mark.parametrize("sets", ["role", "local role", "session authorization", "local session authorization"])
 async def test_a_role_ends_with_the_block(app: App, url: str, sets: str) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("PostgreSQL's roles")
     seen: list[dict[str, Any]] = []
     role = f"role_{uuid4().hex}"
 
@@ -414,14 +397,13 @@ async def test_a_role_ends_with_the_block(app: App, url: str, sets: str) -> None
         await admin.execute(f"drop role {role}")
     finally:
         await admin.close()
-    found = await app.get(task.id)
-    assert found is not None and found.finished, found
+    found = await task_of(app, task.id)
+    assert found.finished, found
     assert await _session(app, seen[0]["pid"]) == seen[0]
 
 
+@on_postgres
 async def test_what_a_handler_teaches_a_connection_reaches_neither_the_store_nor_the_next(app: App, url: str) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("the driver of PostgreSQL")
     loud: list[str] = []
 
     async def teaches(ctx: Context) -> None:
@@ -458,10 +440,9 @@ _OUTLIVE = [
 ]
 
 
+@on_sqlite
 @pytest.mark.parametrize("through", ["execute", "fetch", "run"])
 async def test_a_pragma_that_would_outlive_the_block_is_refused(app: App, url: str, through: str) -> None:
-    if not url.startswith("sqlite"):
-        pytest.skip("SQLite's pragmas")
     reads = [
         "pragma locking_mode",
         "pragma table_info(task)",

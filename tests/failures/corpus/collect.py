@@ -20,7 +20,7 @@ from tests.failures.corpus.vary import Vary
 
 VARIANTS = 25
 HERE = Path(__file__).parent
-_PACKAGES = ("shop", "clinic", "depot", "bureau", "market", "harbour")
+_PACKAGES = ("shop", "clinic", "depot", "market", "harbour")
 Call = Callable[["Scene"], Any]
 
 

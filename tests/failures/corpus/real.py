@@ -132,5 +132,5 @@ REAL: dict[str, tuple[Callable[[Any], Any], tuple[str, str, bool]]] = {
     "no such file": (lambda s: s.shop_files.read_order("/nowhere"), UNKNOWN),
     "no such program": (lambda s: s.shop_files.convert(["/nowhere"]), UNKNOWN),
     "hurried": (lambda s: s.clinic_net.hurry(1), TIMEOUT),
-    "key error": (lambda s: s.shop_orders.total({"lines": [{}]}), UNKNOWN),
+    "key error": (lambda s: s.harbour_cranes.read_settings(""), UNKNOWN),
 }

@@ -17,7 +17,7 @@ if not settings.configured:
     )
 
 from django.core import exceptions, validators
-from django.db import connections, models
+from django.db import models
 from django.db.utils import ConnectionHandler
 
 _HANDLER = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})
@@ -73,11 +73,6 @@ def admit(mail):
 
 def age(value):
     validators.MaxValueValidator(120)(value)
-
-
-def find(value):
-    with connections["default"].cursor() as cursor:
-        cursor.execute(value)
 
 
 def django_twice(name):

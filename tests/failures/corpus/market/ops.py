@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from redrive import Fail
 
@@ -20,35 +19,13 @@ REPORTS = {1: "monthly sales", 2: "returns by region", 3: "stock_value"}
 DEFAULT_HOST = os.environ.get("MARKET_HOST", "primary-host")
 
 
-class StageFailed(Exception):
-    def __init__(self, stage: str, reason: str, *details: Any) -> None:
-        super().__init__(stage, reason, *details)
-
-    def __str__(self) -> str:
-        return f"stage {self.args[0]} failed: {self.args[1]}"
-
-
-def deploy(version: str, host: str, healthy: int) -> None:
-    if not healthy:
-        raise RuntimeError(f"{version} does not start on {host}")
-    raise RuntimeError(f"{host} runs {version} but only {healthy} of its checks pass")
-
-
 def replica(number: int, seconds: float) -> None:
     name = SETTINGS["replicas"][number % 3]
     raise RuntimeError(f"{name} in {SETTINGS['region']} is {seconds:.1f}s behind")
 
 
-def disk(host: str, percent: int) -> None:
-    raise Exception("%(host)s: disk %(percent)d%% full" % {"host": host, "percent": percent})
-
-
 def unreachable(number: int) -> None:
     raise RuntimeError(f"no heartbeat from {HOSTS[number % len(HOSTS)]}")
-
-
-def infer(model: str, shape: tuple[int, ...]) -> None:
-    raise ValueError(f"{MODELS[model]} takes no input of shape {shape}")
 
 
 def drift(model: str, feature: str, score: float) -> None:
@@ -69,12 +46,6 @@ def null_values(table: str, counts: dict[str, int]) -> None:
     raise ValueError(f"{table} has nulls in {', '.join(parts) or 'no column'}")
 
 
-def train(name: str, loss: float) -> None:
-    if loss != loss:
-        raise StageFailed("train-model", f"loss of {name} is not a number")
-    raise StageFailed("train-model", f"{name} does not converge, loss {loss:.3g}")
-
-
 def report(number: int, month: str) -> None:
     raise RuntimeError(f"report {REPORTS[number]} for {month} is empty")
 
@@ -89,11 +60,6 @@ def licence(product: str, until: str) -> None:
 
 def licence_seats(product: str, seats: int) -> None:
     raise Fail("MARKET_LICENCE", f"licence of {product} covers {seats} seats")
-
-
-def rollback(service: str, problems: list[str]) -> None:
-    bullet = "\n".join(f" - {problem}" for problem in problems)
-    raise RuntimeError(f"{service} was rolled back:\n{bullet}" if problems else f"{service} was rolled back")
 
 
 def lock(host: str, who: str, since: str) -> None:

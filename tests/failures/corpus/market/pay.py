@@ -7,7 +7,6 @@ from decimal import Decimal
 from enum import Enum, StrEnum
 
 CURRENCIES = {"EUR": "Euro", "USD": "US Dollar", "GBP": "Pound Sterling", "CHF": "Swiss Franc", "SEK": "Swedish Krona"}
-ACQUIRERS = ["north-pay", "card stream", "Open Acquiring", "pay_direct", "Payments by Wire"]
 METHODS = ("credit card", "bank transfer", "gift voucher", "invoice", "direct-debit")
 LIMITS = {"daily limit": 1000, "weekly limit": 5000, "single payment": 800}
 TOO_OLD = "quote %s of %s is too old"
@@ -93,32 +92,11 @@ def convert(amount: Decimal, source: str, target: str) -> None:
     raise LookupError(f"No rate from {CURRENCIES.get(source, source)} to {CURRENCIES.get(target, target)} on file")
 
 
-def settle(batch: str, payments: list[Payment]) -> None:
-    left = [f"{one.id} ({one.state.value})" for one in payments]
-    raise RuntimeError(f"batch {batch} not settled" + (": " + ", ".join(left) if left else ""))
-
-
 def dispute(payment: Payment, by: str, note: str | None) -> None:
     message = f"{by} disputes payment {payment.id}"
     if note:
         message += f" ({note})"
     raise RuntimeError(message)
-
-
-def check_iban(iban: str, bank: str | None = None) -> None:
-    if len(iban) < 15:
-        raise ValueError(f"IBAN {iban!r} is too short")
-    raise ValueError("IBAN {} has a wrong check digit{}".format(iban, f" at {bank}" if bank else ""))
-
-
-def payout(merchant: str, amount: Decimal, currency: str, bank: str) -> None:
-    reason = f"{bank} answered: try again later"
-    raise Exception(f"payout of {amount:,} {currency} to {merchant} failed, {reason}")
-
-
-def acquirer_down(number: int) -> None:
-    name = ACQUIRERS[number % len(ACQUIRERS)]
-    raise RuntimeError(f"{name} does not answer, payments are held")
 
 
 def reconcile(day: str, expected: Decimal, got: Decimal) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 from tests.failures.corpus.market import texts
 
 CATALOGUE = json.loads((Path(__file__).parent / "catalogue.json").read_text())
-PRODUCTS = CATALOGUE["products"]
 SUPPLIERS = {one["id"]: one for one in CATALOGUE["suppliers"]}
 WAREHOUSES = ["warehouse-eu", "warehouse-us", "main hall", "Cold Store 2", "overflow"]
 CARRIERS = {"dhl": "DHL Express", "gls": "GLS", "post": "Swiss Post", "own": "own fleet"}
@@ -48,11 +47,6 @@ def out_of_stock(product: str, warehouse: str, wanted: int) -> None:
     raise RuntimeError(f"{product} is out of stock in {warehouse}, {wanted} were ordered")
 
 
-def out_of_stock_known(number: int) -> None:
-    product, warehouse = PRODUCTS[number % len(PRODUCTS)], WAREHOUSES[number % len(WAREHOUSES)]
-    raise ValueError(f"{warehouse} has no {product} left")
-
-
 def supplier_silent(number: int, days: int) -> None:
     supplier = SUPPLIERS[number % 5 + 1]
     raise RuntimeError(
@@ -76,10 +70,6 @@ def no_service(carrier: str, number: int) -> None:
     raise ValueError("{} does not deliver to {}".format(CARRIERS[carrier], country["name"]))
 
 
-def too_heavy(carrier: str, kilos: float) -> None:
-    raise ValueError("parcel of %.1f kg is too heavy for %s" % (kilos, CARRIERS[carrier]))
-
-
 def lost(parcel: str, carrier: str, seen: str | None) -> None:
     raise RuntimeError(
         " ".join(
@@ -91,19 +81,6 @@ def lost(parcel: str, carrier: str, seen: str | None) -> None:
 def closed(day: str, warehouse: str) -> None:
     holiday = HOLIDAYS.get(day)
     raise RuntimeError(f"{warehouse} is closed on {day}" + (f" ({holiday})" if holiday else ""))
-
-
-def import_row(row: int, vat: str, quantity: str, price: str) -> None:
-    if not vat:
-        texts.bad_field(row, "vat_id", vat, "a VAT number")
-    if not quantity.isdigit():
-        texts.bad_field(row, "quantity", quantity, "a whole number")
-    texts.bad_field(row, "price", price, "an amount")
-
-
-def shelf(kilos: float, degrees: float) -> None:
-    texts.guard(kilos, 0, 40, "load of a shelf")
-    texts.guard(degrees, 2, 8, "temperature")
 
 
 def deliver(who: str, at: str, slot: str | None) -> None:

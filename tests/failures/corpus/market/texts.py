@@ -39,19 +39,9 @@ def translated(key: str, language: str = "en", **values: Any) -> str:
     return MESSAGES[language][key].format(**values)
 
 
-def bad_field(row: int, field: str, value: Any, expected: str) -> NoReturn:
-    raise ValueError(f"row {row}: {field} is {value!r}, expected {expected}")
-
-
 def enumerate_names(names: list[str]) -> str:
     if not names:
         return "nobody"
     if len(names) == 1:
         return names[0]
     return ", ".join(names[:-1]) + " and " + names[-1]
-
-
-def guard(value: float, low: float, high: float, name: str) -> float:
-    if not low <= value <= high:
-        raise ValueError(f"{name} must lie between {low} and {high}, not {value}")
-    return value

@@ -1,4 +1,4 @@
-"""The causes that the algorithm was made with."""
+"""What libraries raise: HTTP, cloud, databases, files, programs. The rules were made with these."""
 
 from __future__ import annotations
 
@@ -148,52 +148,3 @@ cause(
 )
 cause("program too slow", lambda s: s.shop_files.convert(["sleep", str(5 + s.v.number)], timeout=0.05))
 cause("no such program", lambda s: s.shop_files.convert([f"convert-{s.v.word()}", s.v.path()]))
-
-# -- the application's own -----------------------------------------------------------------------------------------
-
-cause(
-    "customer does not exist",
-    lambda s: s.shop_orders.find_customer(s.v.pick(s.v.cus(), s.v(), s.v.uuid(), s.v.name(), s.v.mail())),
-)
-cause("invoice does not exist", lambda s: s.shop_orders.find_both(s.v.cus(), s.v.pick(s.v.ulid(), s.v.sku())))
-cause("no such customer", lambda s: s.shop_orders.find_both(s.v.pick(s.v.cus(), s.v.name(), repr(s.v.text())), None))
-cause("copy failed", lambda s: s.shop_orders.upload(s.v.path(), s.v.s3()))
-cause("no route", lambda s: s.shop_orders.route(s.v.pick(s.v.ipv6(), s.v.ipv4(), f"[{s.v.ipv6()}]:443")))
-cause("rows out of range", lambda s: s.shop_orders.check_rows(s.v.many()))
-cause("commit not on branch", lambda s: s.shop_orders.check_commit(s.v.hex(), f"{s.v.word()}/{s.v.word()}"))
-cause("may not refund", lambda s: s.shop_orders.allow(s.v.name(), "refund"))
-cause("may not see", lambda s: s.shop_orders.allow(s.v.name(), "see"))
-cause("locked when shipped", lambda s: s.shop_orders.ship(s.v.pick(s.v(), s.v.sku(), s.v.ulid())))
-cause("locked when billed", lambda s: s.shop_orders.bill(s.v.pick(s.v(), s.v.sku(), s.v.ulid())))
-cause("after closing time", lambda s: s.shop_orders.refuse(s.v.pick(s.v(), s.v.sku())))
-cause("waits for payment", lambda s: s.shop_orders.wait_for(s.v(), "payment"))
-cause("waits for parcel number", lambda s: s.shop_orders.wait_for(s.v.sku(), "parcel"))
-cause("provider said 404", lambda s: s.shop_orders.provider_said(f"HTTP 404 for {s.v.s3()}"))
-cause("provider said 403", lambda s: s.shop_orders.provider_said(f"HTTP 403 for {s.v.s3()}"))
-cause("provider said errno 2", lambda s: s.shop_orders.provider_said(f"[Errno 2] copying {s.v.path()}"))
-cause("provider said errno 13", lambda s: s.shop_orders.provider_said(f"[Errno 13] copying {s.v.path()}"))
-cause("due before order", lambda s: s.shop_orders.due(s.v.when()))
-cause("quota used", lambda s: s.shop_orders.quota(s.v.amount(), s.v.pick("100", "2.5", "1,000")))
-cause("declared cause", lambda s: s.shop_orders.declared("warehouse", s.v.text()))
-cause("other declared cause", lambda s: s.shop_orders.declared("bank", s.v.text()))
-cause("line without price", lambda s: s.shop_orders.total({"lines": [{"count": 1, s.v.word(): 1}] * s.v(1, 4)}))
-cause("nobody at the table", lambda s: s.shop_orders.discount({"total": s.v(), "people": 0}))
-cause("no such line", lambda s: s.shop_orders.nth(s.v.many(), s.v(50, 99)))
-cause("customer is none", lambda s: s.shop_orders.mail(s.v.pick(None, 17, "x", [])))
-cause("leaf too short", lambda s: s.shop_orders.walk({"leaf": s.v.many()}, s.v.depth))
-cause("endless recursion", lambda s: s.shop_orders.endless(s.v()))
-cause("amount no number", lambda s: s.shop_orders.parse_amount(s.v.pick(s.v.text(), s.v.amount() + "x", "", "1 000")))
-cause("cart no number", lambda s: s.shop_orders.cart(s.v.pick(s.v.word(), s.v.sku())))
-
-# -- told by somebody else, without an exception -----------------------------------------------------------------------
-
-cause(
-    "told: disk full",
-    lambda s: f"render of {s.v.path()} failed: disk {s.v.pick('sda1', 'nvme0n1')} is full after {s.v()} frames",
-)
-cause(
-    "told: codec",
-    lambda s: f"codec {s.v.pick('`h264`', chr(39) + 'av1' + chr(39))} is not supported by node {s.v.hex()}",
-)
-cause("told: HTTP 502", lambda s: f"upstream answered HTTP 502 after {s.v.amount()} ms")
-cause("told: HTTP 504", lambda s: f"upstream answered HTTP 504 after {s.v.amount()} ms")
