@@ -8,7 +8,6 @@ import pytest
 
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Cancel, Completed
-from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
 from redrive_kit.conformance.harness import LEASE, REQUEUED, SETTLED, TERMINAL, Harness
 
@@ -78,7 +77,7 @@ class TestCancel:
         await harness.advance(LEASE + 1)
         assert await harness.recover() == {claimed.id}
         assert await harness.state(claimed.id) is State.CANCELLED
-        assert await harness.store.dead_letters(Query()) == []
+        assert await harness.letters(claimed.id) == []
         await harness.check_totals()
 
     async def test_work_that_was_done_anyway_counts(self, harness: Harness) -> None:

@@ -70,7 +70,8 @@ class TestEnqueue:
         failed, cancelled = ids[0], ids[1]
         for task_id in ids:
             assert (await harness.task(task_id)).trace_id == TRACE
-        assert [task.id for task in await harness.store.find(Query(trace_id=TRACE))] == ids[::-1]
+        if harness.reads:
+            assert [task.id for task in await harness.store.find(Query(trace_id=TRACE))] == ids[::-1]
         first, second = await harness.claim(2)
         assert {(task.trace_id, task.trace_parent) for task in (first, second)} == {(TRACE, context)}
         await harness.settle(first, TERMINAL)
@@ -423,7 +424,8 @@ class TestNames:
             await harness.enqueue("B", queue="b")
         await harness.enqueue("A", queue="a")  # a task of it waits
         await harness.enqueue("D", queue="D")
-        figures = await harness.store.figures()
-        by_name = {(each.queue, each.kind): each.enqueued for each in figures.kinds}
-        assert by_name["other", "other"] == 1 and ("b", "B") not in by_name and by_name["a", "A"] == 2
         assert await get_task(harness.store, waits) is not None
+        if harness.reads:
+            figures = await harness.store.figures()
+            by_name = {(each.queue, each.kind): each.enqueued for each in figures.kinds}
+            assert by_name["other", "other"] == 1 and ("b", "B") not in by_name and by_name["a", "A"] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,10 +14,10 @@ from redrive.kernel.audit import AuditFilter, BulkAction
 from redrive.kernel.commit import Commit
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.machine import Event, Transition
-from redrive.kernel.outcome import Completed, Fail, Outcome
+from redrive.kernel.outcome import Completed, Fail, Failed, Outcome
 from redrive.kernel.ports.store import CauseQuery, Query
 from redrive.kernel.task import State
-from redrive_kit.conformance.harness import TERMINAL, Harness, failing
+from redrive_kit.conformance.harness import TERMINAL, Harness, failing, failing_with
 
 INVALID = Fail("TASK_PAYLOAD_INVALID", "no such shot")
 
@@ -333,3 +334,77 @@ class TestGivenUp:
         applied = await harness.store.apply(Commit(transitions=moves))
         assert applied.lost == {failed}
         assert (await harness.task(given_up)).state is State.QUEUED
+
+
+class TestCauses:
+    """Failures are told apart by their causes, whatever their messages name."""
+
+    async def test_a_new_fingerprint_goes_on_with_the_older_cause_of_the_same_summary(self, harness: Harness) -> None:
+        """What operators said about a cause stays with it when the rules that tell causes apart change."""
+
+        def by(fingerprint: str, message: str) -> Failed:
+            return Failed(replace(failing_with({"message": message}).failure, fingerprint=fingerprint, retryable=False))
+
+        async def fail(*outcomes: Failed) -> list[str | None]:
+            ids = await harness.enqueue_many(len(outcomes), max_attempts=1)
+            claimed = {task.id: task for task in await harness.claim(len(ids))}
+            await harness.settle_many([(claimed[i], outcome) for i, outcome in zip(ids, outcomes, strict=True)])
+            timelines = [await harness.store.timeline(i) for i in ids]
+            for line in timelines:
+                assert line is not None
+                assert {line.attempts[0].fingerprint, line.dead_letters[0].error_fingerprint} == {
+                    line.task.error_fingerprint
+                }
+            await harness.check_totals()
+            return [line.task.error_fingerprint for line in timelines if line is not None]
+
+        async def fold() -> None:
+            while await harness.store.upkeep("fold"):
+                pass
+
+        assert await fail(by("1old", "gone"), by("2other", "lost")) == ["1old", "2other"]
+        await fold()
+        assert await fail(by("4new", "gone"), by("4x", "late"), by("3y", "gone")) == ["1old", "4x", "3y"]
+        # By its name from now on, whatever its summary shows of another task.
+        assert await fail(by("4new", "gone …")) == ["1old"]
+        await fold()
+        assert await fail(by("4new", "…"), by("4x", "gone")) == ["1old", "4x"]
+        counts = {cause.fingerprint: cause.count for cause in await harness.store.causes(CauseQuery(limit=10))}
+        assert counts == {"1old": 4, "2other": 1, "4x": 2, "3y": 1}
+        assert [one.fingerprint for one in await harness.store.causes(CauseQuery(5, prefix="4new"))] == ["1old"]
+
+    async def test_a_cause_speaks_of_one_task(self, harness: Harness) -> None:
+        """Message, kind and summary are those of its sample: whoever looks at one judges the others by its payload."""
+        said: dict[str, tuple[str, str, Any]] = {}
+        for _ in range(3):
+            ids = [await harness.enqueue(kind, max_attempts=9) for kind in "ABCABC"]
+            claimed = await harness.claim(len(ids))
+            outcomes = []
+            for task in claimed:
+                text = f"{'zyx'[len(said) % 3]} {task.id}"
+                said[str(task.id)] = (text, task.kind, {"message": text})
+                outcomes.append((task, failing_with({"message": text}, text)))
+            await harness.settle_many(outcomes)
+            for folded in (False, True):
+                while folded and await harness.store.upkeep("fold"):
+                    pass
+                (cause,) = await harness.store.causes(CauseQuery(limit=10))
+                assert (cause.message, cause.kind, cause.summary) == said[str(cause.sample_task)]
+                assert cause.count == len(said)
+
+    async def test_failures_are_grouped_by_cause(self, harness: Harness) -> None:
+        await harness.enqueue_many(7, max_attempts=1)
+        claimed = await harness.claim(7)
+        messages = ["user 17 not found", "user 18 not found", "disk full", "user 99 not found"]
+        await harness.settle_many([(t, failing(message)) for t, message in zip(claimed, messages, strict=False)])
+        await harness.store.upkeep("fold")
+        await harness.settle_many([(t, failing("disk full")) for t in claimed[4:]])
+        causes = {cause.message: cause for cause in await harness.store.causes(CauseQuery(10))}
+        counted = {message: cause.count for message, cause in causes.items()}
+        assert sum(counted.values()) == 7 and len(counted) == 2
+        assert counted["disk full"] == 4
+        full = causes["disk full"]
+        assert full.sample_task in {task.id for task in claimed} and full.first_seen <= full.last_seen
+        assert (full.code, full.kind) == ("TASK_EXECUTION_FAILED", "A")
+        await harness.store.upkeep("fold")
+        assert {cause.message: cause.count for cause in await harness.store.causes(CauseQuery(10))} == counted

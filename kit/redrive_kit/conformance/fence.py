@@ -10,7 +10,6 @@ from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, Released
-from redrive.kernel.ports.store import Query
 from redrive.kernel.task import Claimed, State
 from redrive_kit.conformance.harness import LEASE, SETTLED, TERMINAL, Harness, failing
 
@@ -74,7 +73,7 @@ class TestFence:
             first, second = await taken_over(harness)
             await harness.settle_many([(first, outcome), (second, outcome)])
             assert await harness.state(first.id) is state
-            assert len(await harness.store.find(Query(states=(state,)))) == 1
+            assert await harness.count(state) == 1
             await harness.check_totals()
 
     async def test_a_token_commits_once_under_concurrency(self, harness: Harness) -> None:

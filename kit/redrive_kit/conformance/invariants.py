@@ -10,14 +10,16 @@ from uuid import UUID
 
 import pytest
 
-from redrive.errors import InvalidInput
+from redrive.errors import ChangedMeanwhile, InvalidInput
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
+from redrive.kernel.feature import Need
 from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, Released, Snooze
 from redrive.kernel.ports.reads import get_task
 from redrive.kernel.ports.store import Query, Store
+from redrive.kernel.records import Put
 from redrive.kernel.task import State
 from redrive_kit.conformance.harness import LEASE, RETRY_AT_ONCE, SETTLED, Harness, failing, operator_move
 
@@ -40,10 +42,12 @@ class TestInvariants:
             await harness.advance(LEASE + 1)
             await harness.tick()
             await asyncio.gather(harness.recover(), harness.recover(other))
-        found = await harness.store.find(Query(limit=1000))
-        assert sorted(task.id for task in found) == sorted(ids)
-        for task in found:
-            assert await get_task(harness.store, task.id) == task
+        assert sorted(await harness.store.get_many(ids)) == sorted(ids)
+        if harness.reads:
+            found = await harness.store.find(Query(limit=1000))
+            assert sorted(task.id for task in found) == sorted(ids)
+            for task in found:
+                assert await get_task(harness.store, task.id) == task
         assert sum((await harness.tally()).values()) == len(ids)
         await harness.check_totals()
 
@@ -91,9 +95,9 @@ class TestInvariants:
     ) -> None:
         task_id = await harness.failed() if event is Event.REDRIVE else await harness.enqueue()
         before = await harness.store.timeline(task_id)
-        refused = Posting("p", (("alice", -1), ("bob", 1)))
-        with pytest.raises(InvalidInput):
-            await harness.store.apply(Commit(transitions=[operator_move(event, task_id)], postings=[refused]))
+        refused = Put("plan", "p1", {}, version=7)
+        with pytest.raises(ChangedMeanwhile):
+            await harness.store.apply(Commit(transitions=[operator_move(event, task_id)], puts=[refused]))
         assert await harness.store.timeline(task_id) == before
         assert await harness.operate(event, task_id)
         timeline = await harness.store.timeline(task_id)
@@ -101,6 +105,7 @@ class TestInvariants:
         assert len(timeline.audit) == 1
 
     async def test_invariant_5_the_ledger_adds_up_and_a_batch_settles_once(self, harness: Harness) -> None:
+        harness.needs(Need.LEDGER)
         other = await harness.another()
         accounts = ["alice", "bob", "revenue", "system:world"]
         await harness.store.apply(Commit(postings=[Posting("g", (("system:world", -50), ("alice", 50)))]))
@@ -144,7 +149,8 @@ class TestInvariants:
         assert claimed.id == skewed
         assert await harness.settle(claimed, Completed())
         assert await harness.state(skewed) is State.COMPLETED
-        assert [task.id for task in await harness.store.find(Query())] == [skewed]
+        if harness.reads:
+            assert [task.id for task in await harness.store.find(Query())] == [skewed]
 
     async def test_invariant_7_a_claim_costs_what_it_takes_not_the_backlog(self, harness: Harness) -> None:
         """See ``TestCost`` for every hot verb and more rows."""

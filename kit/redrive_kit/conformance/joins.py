@@ -14,6 +14,7 @@ from redrive.errors import InvalidInput, ReactionFailed
 from redrive.ids import new_id
 from redrive.kernel.commit import CloseJoin, Commit
 from redrive.kernel.erase import Erase
+from redrive.kernel.feature import Need
 from redrive.kernel.joins import Join, NewJoin
 from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
@@ -90,6 +91,10 @@ REFUSED: dict[str, TaskOptions] = {
 
 
 class TestJoins:
+    @pytest.fixture(autouse=True)
+    def _capable(self, harness: Harness) -> None:
+        harness.needs(Need.JOINS)
+
     async def test_the_last_member_brings_what_follows(self, harness: Harness) -> None:
         group = Group(harness)
         first, second, third = await group.begin(3)

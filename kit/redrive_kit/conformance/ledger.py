@@ -10,6 +10,7 @@ import pytest
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
+from redrive.kernel.feature import Need
 from redrive.kernel.ledger import Posting
 from redrive.kernel.outcome import Completed
 from redrive.kernel.task import State
@@ -31,6 +32,10 @@ async def post(harness: Harness, *postings: Posting) -> set[str]:
 
 
 class TestLedger:
+    @pytest.fixture(autouse=True)
+    def _capable(self, harness: Harness) -> None:
+        harness.needs(Need.LEDGER)
+
     async def test_a_posting_moves_money(self, harness: Harness) -> None:
         assert await post(harness, grant("g1", "alice", 100)) == set()
         await post(harness, charge("c1", "alice", 30))

@@ -7,6 +7,7 @@ import pytest
 from redrive.errors import ReactionFailed, RedriveError
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
+from redrive.kernel.feature import Need
 from redrive.kernel.joins import NewJoin
 from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
@@ -31,6 +32,10 @@ async def seen(harness: Harness, claimed: Claimed) -> list[tuple[str, str]]:
 
 
 class TestReactions:
+    @pytest.fixture(autouse=True)
+    def _capable(self, harness: Harness) -> None:
+        harness.needs(Need.REACTIONS)
+
     async def test_effects_land_with_the_move(self, harness: Harness) -> None:
         await harness.store.apply(Commit(postings=[Posting("g", ((WORLD, -100), ("ann", 100)))]))
         following = new_id()

@@ -15,6 +15,7 @@ from redrive.ids import new_id
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit
 from redrive.kernel.failure_filter import FailureFilter
+from redrive.kernel.feature import Need
 from redrive.kernel.joins import NewJoin
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
@@ -279,6 +280,10 @@ async def members(harness: Harness) -> tuple[str, dict[State, list[UUID]]]:
 
 
 class TestMembers:
+    @pytest.fixture(autouse=True)
+    def _capable(self, harness: Harness) -> None:
+        harness.needs(Need.JOINS)
+
     async def test_by_state(self, harness: Harness) -> None:
         join, found = await members(harness)
         for state, ids in found.items():

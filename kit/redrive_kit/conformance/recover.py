@@ -7,7 +7,6 @@ import asyncio
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import DeadReason
 from redrive.kernel.outcome import Completed
-from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
 from redrive_kit.conformance.harness import LEASE, Harness
 
@@ -61,7 +60,7 @@ class TestRecover:
         await harness.advance(LEASE + 1)
         assert await harness.recover() == {claimed.id}
         assert await harness.state(claimed.id) is State.FAILED
-        (letter,) = await harness.store.dead_letters(Query())
+        (letter,) = await harness.letters(claimed.id)
         assert (letter.reason, letter.error_reason) == (DeadReason.MAX_ATTEMPTS, "lease_expired")
         await harness.check_totals()
 
