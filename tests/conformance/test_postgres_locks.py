@@ -138,7 +138,7 @@ async def test_a_promotion_locks_no_more_than_it_promotes(harness: PostgresHarne
 
 async def test_what_a_handler_sets_for_its_session_ends_with_its_transaction(harness: PostgresHarness) -> None:
     claimed = await harness.running()
-    async with harness.store.transaction(lambda: harness.decide(claimed, Completed())) as transaction:
+    async with harness.store.sql.transaction(lambda: harness.decide(claimed, Completed())) as transaction:
         await transaction.execute("set default_transaction_read_only = on")
         await transaction.execute("select set_config('search_path', 'pg_temp', false)")
     idle = harness.store.pool._idle_lent.connections

@@ -326,10 +326,10 @@ class TestEdges:
             (asyncpg.UndefinedTableError, "select * from nowhere"),
         ):
             with pytest.raises(error):
-                async with harness.store.transaction(lambda: harness.decide(claimed, Completed())) as connection:
+                async with harness.store.sql.transaction(lambda: harness.decide(claimed, Completed())) as connection:
                     await connection.execute(statement)
         with pytest.raises(ConnectionResetError):
-            async with harness.store.transaction(lambda: harness.decide(claimed, Completed())):
+            async with harness.store.sql.transaction(lambda: harness.decide(claimed, Completed())):
                 raise ConnectionResetError("of some other service")
         assert await harness.settle(claimed, Completed())
 

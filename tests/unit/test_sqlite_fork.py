@@ -97,7 +97,7 @@ async def hold():
     await app.enqueue("K")
     [task] = (await store.cycle(Commit(), ClaimRequest("w", ("default",), 1, 60.0))).claimed
     lease = Lease(task.id, task.token, 1, 5, "w", 1.0)
-    async with store.transaction(lambda: settle(lease, Completed(), Policy(), 0.5)) as transaction:
+    async with store.sql.transaction(lambda: settle(lease, Completed(), Policy(), 0.5)) as transaction:
         await transaction.execute("create table mine (text)")
         for _ in range(200):
             await transaction.execute("insert into mine values (?)", "parent " * 1000)

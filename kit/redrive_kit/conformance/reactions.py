@@ -196,7 +196,7 @@ class TestReactions:
 
     async def test_a_handlers_own_transaction(self, harness: Harness) -> None:
         claimed = await probed(harness)
-        async with harness.store.transaction(lambda: harness.decide(claimed, Completed())) as tx:
+        async with harness.store.sql.transaction(lambda: harness.decide(claimed, Completed())) as tx:
             await tx.execute("select 1")
         assert await seen(harness, claimed) == [("running", "completed")]
 

@@ -18,7 +18,7 @@ class TestTransaction:
         await harness.sql("create table shot (n integer)")
 
     async def write(self, harness: Harness, claimed: Claimed, outcome: Outcome) -> None:
-        async with harness.store.transaction(lambda: harness.decide(claimed, outcome)) as connection:
+        async with harness.store.sql.transaction(lambda: harness.decide(claimed, outcome)) as connection:
             await connection.execute("insert into shot values (7)")
             rows = await connection.fetch("select n from shot")
             assert [tuple(row) for row in rows] == [(7,)]
@@ -42,7 +42,7 @@ class TestTransaction:
     async def test_an_exception_rolls_both_back(self, harness: Harness) -> None:
         claimed = await harness.running()
         with pytest.raises(ZeroDivisionError):
-            async with harness.store.transaction(lambda: harness.decide(claimed, Completed())) as connection:
+            async with harness.store.sql.transaction(lambda: harness.decide(claimed, Completed())) as connection:
                 await connection.execute("insert into shot values (7)")
                 raise ZeroDivisionError
         assert await harness.sql("select n from shot") == []
@@ -65,7 +65,7 @@ class TestTransaction:
         """The handler's result is known only after its last write."""
         claimed = await harness.running()
         result: list[str] = []
-        async with harness.store.transaction(lambda: harness.decide(claimed, Completed(result[0]))) as connection:
+        async with harness.store.sql.transaction(lambda: harness.decide(claimed, Completed(result[0]))) as connection:
             await connection.execute("insert into shot values (1)")
             result.append('"late"')
         assert (await harness.task(claimed.id)).result == "late"
@@ -73,7 +73,7 @@ class TestTransaction:
     async def test_the_store_works_on_after_a_failed_transaction(self, harness: Harness) -> None:
         claimed = await harness.running()
         with pytest.raises(Exception):  # noqa: B017 - whatever the driver says about bad SQL
-            async with harness.store.transaction(lambda: harness.decide(claimed, Completed())) as connection:
+            async with harness.store.sql.transaction(lambda: harness.decide(claimed, Completed())) as connection:
                 await connection.execute("insert into no_such_table values (7)")
         assert await harness.state(claimed.id) is State.RUNNING
         assert await harness.settle(claimed, Completed())
@@ -84,7 +84,7 @@ class TestTransaction:
         for _ in range(3):
             claimed = await harness.running()
             with suppress(ZeroDivisionError):
-                async with harness.store.transaction(lambda: harness.decide(claimed, Completed())) as connection:  # noqa: B023
+                async with harness.store.sql.transaction(lambda: harness.decide(claimed, Completed())) as connection:  # noqa: B023
                     await connection.execute("create temp table batch (secret text)")
                     await connection.execute("insert into batch values ('mine')")
                     if ends != "completed":

@@ -18,7 +18,8 @@ from redrive.kernel.outcome import Done, StopReason
 from redrive.kernel.payload import decode, encode
 
 if TYPE_CHECKING:
-    from redrive.kernel.ports.store import Store, Transaction
+    from redrive.kernel.ports.sql import Transaction
+    from redrive.kernel.ports.store import Store
     from redrive.kernel.task import Claimed
     from redrive.settings import Settings
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from redrive.kernel.machine import Event
 from redrive.kernel.retry_guard import Withheld
 
 
@@ -26,6 +27,11 @@ class Audit:
     after: Any = None
     target: str | None = None
     scope: str | None = None
+
+
+def action_of(event: Event) -> str:
+    """Returns what the audit log calls an operator's move."""
+    return "TASK_RETRY" if event is Event.REDRIVE else f"TASK_{event.value.upper()}"
 
 
 @dataclass(slots=True, frozen=True)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from redrive.errors import IdempotencyConflict
+from redrive.kernel.audit import Audit
 from redrive.kernel.circuit import SetCircuit
 
 if TYPE_CHECKING:
     from redrive.kernel.applied import Applied
-    from redrive.kernel.audit import Audit, BulkAction
+    from redrive.kernel.audit import BulkAction
     from redrive.kernel.erase import Erase
     from redrive.kernel.joins import NewJoin
     from redrive.kernel.ledger import Posting
@@ -43,6 +44,13 @@ class Hold:
     actor: str
     reason: str | None = None
 
+    @property
+    def audit(self) -> Audit:
+        """The audit row that it leaves where it changes something."""
+        action, subject = f"{self.target.upper()}_{'PAUSE' if self.on else 'RESUME'}", f"{self.target}:{self.name}"
+        before, after = {"paused": not self.on}, {"paused": self.on}
+        return Audit(self.actor, action, self.reason, before=before, after=after, target=subject)
+
 
 @dataclass(slots=True, frozen=True)
 class Limit:
@@ -57,6 +65,14 @@ class Limit:
     rate_ms: int | None = None
     actor: str | None = None
 
+    def audit(self, concurrency: int | None, rate_ms: int | None) -> Audit | None:
+        """Returns the audit row of an operator's limit, after these."""
+        if self.actor is None:
+            return None
+        before = {"concurrency": concurrency, "rate_ms": rate_ms}
+        after = {"concurrency": self.concurrency, "rate_ms": self.rate_ms}
+        return Audit(self.actor, "KIND_LIMIT", before=before, after=after, target=f"kind:{self.kind}")
+
 
 @dataclass(slots=True, frozen=True)
 class CancelRequest:
@@ -67,6 +83,12 @@ class CancelRequest:
     actor: str
     reason: str | None = None
 
+    @property
+    def audit(self) -> Audit:
+        """The audit row of whoever asks first."""
+        before, after = {"state": "running"}, {"state": "running", "cancel_requested": True}
+        return Audit(self.actor, "TASK_CANCEL_REQUEST", self.reason, self.task_id, before=before, after=after)
+
 
 @dataclass(slots=True, frozen=True)
 class Drain:
@@ -75,6 +97,14 @@ class Drain:
     worker_id: str
     actor: str
     reason: str | None = None
+
+    @property
+    def audit(self) -> Audit:
+        """The audit row of whoever asks first."""
+        before, after = {"draining": False}, {"draining": True}
+        return Audit(
+            self.actor, "WORKER_DRAIN", self.reason, before=before, after=after, target=f"worker:{self.worker_id}"
+        )
 
 
 @dataclass(slots=True, frozen=True)

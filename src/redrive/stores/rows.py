@@ -10,7 +10,6 @@ from typing import Any
 from redrive.kernel.circuit import CircuitRow
 from redrive.kernel.failure_filter import FailedCount, FailedRef
 from redrive.kernel.figures import CircuitFigures, Figures, KindFigures
-from redrive.kernel.machine import Event
 from redrive.kernel.payload import CUT, page_text, readable
 from redrive.kernel.ports.store import CauseRow, HoldRow, LimitRow, ScheduleRow, WorkerLeases, WorkerRow
 from redrive.kernel.reads import CauseRanking, RankedCause
@@ -18,13 +17,6 @@ from redrive.kernel.records import Record
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
 
 Row = Mapping[str, Any]
-
-_ACTIONS = {Event.REDRIVE: "TASK_RETRY"}
-
-
-def action(event: Event) -> str:
-    """Returns what the audit log calls an operator's transition."""
-    return _ACTIONS.get(event, f"TASK_{event.value.upper()}")
 
 
 def each_once(found: Sequence[FailedRef]) -> list[FailedRef]:

@@ -228,7 +228,7 @@ class Attempts:
             return self._settling.decide(run, outcome if isinstance(outcome, Completed) else Completed())
 
         try:
-            async with self.store.transaction(completion) as transaction:
+            async with self.store.sql.transaction(completion) as transaction:
                 self._insist_on_lease(task)  # it may have been given up while this waited for a connection
                 run.transaction = transaction
                 yield transaction

@@ -10,7 +10,7 @@ from typing import Any
 from redrive.handlers.context import Context
 from redrive.handlers.registry import Handler, Isolation
 from redrive.kernel.outcome import StopReason
-from redrive.kernel.ports.store import Transaction
+from redrive.kernel.ports.sql import Transaction
 from redrive.kernel.task import Claimed
 
 

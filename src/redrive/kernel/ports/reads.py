@@ -56,7 +56,8 @@ class WorkerReads(Protocol):
     ) -> list[Record]:
         """Returns documents newest first; ``before`` is the ``seq`` of the last one seen."""
 
-    async def overview(self) -> Overview: ...
+    async def overview(self) -> Overview:
+        """Returns the small tables as a whole, workers by their ids."""
 
 
 class ReadStore(WorkerReads, Protocol):
@@ -64,7 +65,8 @@ class ReadStore(WorkerReads, Protocol):
 
     # -- tasks, live and finished, with what belongs to them ---------------------------------------------------------
 
-    async def find(self, query: Query) -> list[Task]: ...
+    async def find(self, query: Query) -> list[Task]:
+        """Returns tasks, live and finished, by their ids, the highest first: ids are made in the order of time."""
 
     async def timeline(self, task_id: UUID, *, documents: int | None = None) -> Timeline | None:
         """Returns a task and the latest ``MOST_ENTRIES`` of its attempts, dead letters and audit rows."""
@@ -184,7 +186,9 @@ class ReadStore(WorkerReads, Protocol):
 
     # -- the store itself, its totals and its series -----------------------------------------------------------------
 
-    async def counts(self) -> list[Count]: ...
+    async def counts(self) -> list[Count]:
+        """Returns how many tasks are in each state, per queue and kind, from totals that are kept with every move.
+        Completed and cancelled ones are all that ever were, however many were pruned."""
 
     async def letter_counts(self) -> list[LetterCount]:
         """Returns how many dead letters there are, per queue and kind, from totals that are kept."""

@@ -1,16 +1,36 @@
-"""What only stores that speak SQL can do: tables of features, queries of an application's own tables, accounts."""
+"""What only stores that speak SQL can do: tables of features, queries of an application's own tables, accounts, and
+transactions that a handler writes in."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from redrive.errors import ConfigError
+
+if TYPE_CHECKING:
+    from redrive.kernel.machine import Transition
 
 NEEDS_SQL = "keep it in SQLite or PostgreSQL: sqlite:///path/to/file.db, postgresql://user@host/database"
 
 
+class Transaction(Protocol):
+    """A database transaction that a handler writes in; its completion commits with it."""
+
+    async def execute(self, sql: str, *args: Any) -> Any: ...
+    async def fetch(self, sql: str, *args: Any) -> list[Any]: ...
+
+    def entered(self) -> AbstractContextManager[None]:
+        """Makes the calling context one that is inside: a thread that works in it did not open it itself."""
+
+    def abort(self) -> None:
+        """Rolls back without waiting for it, from outside: its handler hangs. What that still does is refused."""
+
+
 class Sql(Protocol):
-    """Reads by SQL. What a feature writes to its own tables goes with a Commit (``Rows``)."""
+    """Reads by SQL, and the transactions of handlers. What a feature writes to its own tables goes with a Commit
+    (``Rows``)."""
 
     async def feature_rows(self, feature: str, statement: str, *args: Any) -> list[dict[str, Any]]:
         """Returns the rows of a feature's own named statement, which only reads."""
@@ -21,6 +41,9 @@ class Sql(Protocol):
 
     async def balance(self, account: str) -> int:
         """Returns what is on an account; 0 for one that nobody has used."""
+
+    def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[Transaction]:
+        """Opens a transaction of the store's own database that applies ``settlement()`` as its last statement."""
 
 
 class NoSql:
@@ -38,6 +61,9 @@ class NoSql:
 
     async def balance(self, account: str) -> int:
         self._refuse("an account")
+
+    def transaction(self, settlement: Callable[[], Transition]) -> NoReturn:
+        self._refuse("ctx.transaction()")
 
     def _refuse(self, what: str) -> NoReturn:
         raise ConfigError(f"{what} needs a store that speaks SQL, and {self._where} does not", hint=NEEDS_SQL)

@@ -4,10 +4,9 @@ pass ``redrive_kit.conformance``."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 from uuid import UUID
 
 from redrive.kernel.ports.liveness import Beat, Dead, Gone, Heard, Judgement, Neighbour, Process, Silent
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from redrive.kernel.applied import Applied
     from redrive.kernel.circuit import CircuitRow
     from redrive.kernel.commit import Commit
-    from redrive.kernel.machine import ExpiredLease, Transition
+    from redrive.kernel.machine import ExpiredLease
     from redrive.kernel.reactions import Reactions
     from redrive.kernel.retry_guard import Guards
     from redrive.kernel.series import TallySheet
@@ -70,7 +69,6 @@ __all__ = [
     "Silent",
     "Store",
     "TickResult",
-    "Transaction",
     "Wake",
     "WorkerLeases",
     "WorkerRow",
@@ -88,15 +86,18 @@ class Capabilities:
     reactions: bool = True  # what features add to a move lands in its transaction
     joins: bool = True
     ledger: bool = True
-    tables: bool = True  # tables of features, and rows of them in a Commit
+    tables: bool = True  # it speaks SQL (``Sql``): tables of features, rows of them in a Commit, handlers' transactions
 
 
 @dataclass(slots=True, frozen=True)
 class ClaimRequest:
-    """A claim: up to ``count`` ready tasks of ``queues``, the first queue drained first.
+    """A claim: up to ``count`` ready tasks of ``queues``, the first queue drained first; within one by priority, the
+    smallest number first, then in the order they joined it.
 
-    ``handles`` restricts it to the kinds named (others are set aside for whoever handles them);
-    ``only`` takes tasks of one kind, to fill up a bulk handler.
+    ``handles`` restricts it to the kinds named (others are set aside for whoever handles them, and keep their order);
+    ``only`` takes tasks of one kind, to fill up a bulk handler. What may not start now (its queue or kind is paused,
+    its kind's limit is reached, its circuit is open and no probe is due) is passed by, and costs later claims nothing.
+    A task of a paused group is parked when it is met: paused by ``group:NAME``.
     """
 
     worker_id: str
@@ -140,9 +141,17 @@ class Heartbeat:
     sheet: TallySheet | None = None  # what was counted since the last one that was taken
 
 
+MOST_PROMOTED = 1000  # tasks that one tick, or the end of a group's pause, brings back to their queues
+
+
 @dataclass(slots=True)
 class TickResult:
-    """What a heartbeat returns: duties this worker now has, its tasks to cancel, seconds until something is due."""
+    """What a heartbeat returns: duties this worker now has, its tasks to cancel, seconds until something is due.
+
+    A duty goes to one worker of the fleet per interval. ``recover`` and ``recover:FEATURE`` are given out only while a
+    lease has run out; ``cron`` without being asked for, when a schedule is due or was fired by a clock that was ahead.
+    ``next_due`` is about delayed tasks, schedules, kinds whose rate lets one start later, and open circuits; 0 means
+    that more than ``MOST_PROMOTED`` could be brought back."""
 
     duties: list[str] = field(default_factory=list)
     cancels: list[UUID] = field(default_factory=list)
@@ -157,19 +166,6 @@ class Wake:
     queue: str | None = None
     due_in: float | None = None
     cancel: bool = False
-
-
-class Transaction(Protocol):
-    """A database transaction that a handler writes in; its completion commits with it."""
-
-    async def execute(self, sql: str, *args: Any) -> Any: ...
-    async def fetch(self, sql: str, *args: Any) -> list[Any]: ...
-
-    def entered(self) -> AbstractContextManager[None]:
-        """Makes the calling context one that is inside: a thread that works in it did not open it itself."""
-
-    def abort(self) -> None:
-        """Rolls back without waiting for it, from outside: its handler hangs. What that still does is refused."""
 
 
 class Migrations(Protocol):
@@ -232,6 +228,10 @@ class WorkerStore(WorkerReads, Protocol):
     def meter(self) -> Meter:
         """How calls of this store went, in this process."""
 
+    @property
+    def sql(self) -> Sql:
+        """What it can do besides where it speaks SQL (``Capabilities.tables``); else a ``NoSql``, which refuses."""
+
     async def open(self) -> None:
         """Checks that the store is reachable and its schema is one that this code understands."""
 
@@ -251,21 +251,29 @@ class WorkerStore(WorkerReads, Protocol):
     # -- the hot loop ------------------------------------------------------------------------------------------------
 
     async def apply(self, commit: Commit, *, again: bool = False, in_parts: bool = False) -> Applied:
-        """Applies everything of a Commit, and what features add to its moves, in one transaction.
+        """Applies everything of a Commit, and what features add to its moves, in one transaction: in the order of its
+        fields, but for documents (``puts``), which come last.
 
-        ``again``: the answer to an earlier try was lost; what landed then counts as landed now. ``in_parts``: its
-        enqueues, which have no keys, are made while they are iterated, and may be sent in parts of the transaction.
+        A move whose task is not in one of ``Transition.origins``, whose token is not the task's (``Rule.fenced``),
+        whose lease has not run out (``expired``), or whose failure is not the one that was ``seen``, changes nothing
+        and is reported lost. A task that is named twice moves once, and is not lost. Which state a move leads to,
+        ``machine.lands`` says; what it does to attempts, deaths and error fields, its ``Rule`` does. Each move by an
+        ``actor`` leaves an audit row (``audit.action_of``). A task that is asked for by an idempotency key that names
+        the same work (kind, queue and payload, as values) is answered with that one, other work with a conflict.
+
+        ``again``: the answer to an earlier try was lost; what landed then counts as landed now: tasks by their ids,
+        moves by their tokens, for a day at least, also after the task is gone. ``in_parts``: its enqueues, which have
+        no keys, are made while they are iterated, and may be sent in parts of the transaction.
         """
 
     async def cycle(self, commit: Commit, want: ClaimRequest | None, *, again: bool = False) -> Cycle:
-        """Applies a Commit, usually of settlements, and claims, in one transaction: the hot loop. ``again`` as in
-        ``apply``."""
+        """Applies a Commit, usually of settlements, and claims, in one transaction: the hot loop. What the Commit
+        released can be claimed by it. ``again`` as in ``apply``."""
 
     async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
-        """Extends leases and stores progress, fenced by token; returns the ids that are no longer held."""
-
-    def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[Transaction]:
-        """Opens a transaction of the store's own database that applies ``settlement()`` as its last statement."""
+        """Extends leases and stores progress, fenced by token; returns the ids that are no longer held. A lease that
+        ran out is held until somebody takes it; one that was ended (``end_leases``) and is renewed before is the
+        worker's again, as if nothing had been."""
 
     def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> Callable[[], None]:
         """Starts sending hints about these queues to the callback, until the returned function or ``close`` is called.
@@ -273,19 +281,35 @@ class WorkerStore(WorkerReads, Protocol):
 
     # -- duties ------------------------------------------------------------------------------------------------------
 
-    async def tick(self, beat: Heartbeat) -> TickResult: ...
+    async def tick(self, beat: Heartbeat) -> TickResult:
+        """Notes that a worker is there, brings tasks whose time has come to the tails of their queues in the order
+        they were due, at most ``MOST_PROMOTED``, and gives out duties. A process that takes a name over is seen by its
+        second tick at the latest; a name that only ticks does not beat any more."""
 
     async def expired(self, limit: int, feature: str | None = None) -> list[ExpiredLease]:
-        """Returns leases that ran out: of tasks of this feature, else of those that belong to none. Whoever recovers
-        them decides by the state machine and moves them, fenced by tokens."""
+        """Returns leases that ran out, those first that did so first: of tasks of this feature, else of those that
+        belong to none. Whoever recovers them decides by the state machine and moves them, fenced by tokens. ``deaths``
+        is None unless the lease is of a worker that beats; ``cut_offs`` is None unless it was ended with a fleet that
+        may have been cut off, and was not renewed since."""
 
-    async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]: ...
+    async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]:
+        """Returns the store's time, and schedules whose next run is due, or that a clock ahead of it has fired."""
 
     async def circuits(self) -> list[CircuitRow]:
         """Returns the circuits of all kinds that have one, open or not."""
 
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
-        """Does one bounded piece of a store's own housekeeping; returns how many rows it touched."""
+        """Does one bounded piece of a store's own housekeeping; returns how many rows it touched, 0 where it knows no
+        such duty, or has no need of it. By name:
+
+        - ``prune`` removes what is past its ``keep``, and nothing that a live task needs. Totals of finished tasks
+          stay;
+        - ``names`` forgets kinds in queues that no application has declared and that have had no live task for
+          ``keep.name_days``: their places among the bounded are free, and cancelled tasks of them count no more;
+        - ``recount`` counts the running tasks of limited kinds anew, and returns by how much the counters were wrong;
+        - ``series`` adds up what ticks have sent (``Heartbeat.sheet``), and a look at how much waits;
+        - ``fold`` adds up totals that are kept in parts, ``promote`` does a tick's promotions in all queues,
+          ``partitions`` makes and drops those of history: for stores that need them."""
 
     async def scrub(self) -> bool:
         """Removes what was erased from the files, too, as far as a store can do that. False while others are in the
@@ -293,7 +317,10 @@ class WorkerStore(WorkerReads, Protocol):
 
     # -- who is alive ------------------------------------------------------------------------------------------------
 
-    async def beat(self, beat: Beat) -> Heard: ...
+    async def beat(self, beat: Beat) -> Heard:
+        """Notes that a worker lives. One that comes two beats late, or after it was declared dead, begins anew: since
+        then it has beaten without a gap. Another process under its name is another worker, which was not asked to end
+        and did not claim what was claimed before it began (``age``)."""
 
     async def end_leases(self, of: Silent | Gone) -> Mapping[str, Dead]:
         """Ends the leases of workers that are silent, or of one whose process is gone, and returns these workers;
@@ -312,7 +339,3 @@ class Store(WorkerStore, ReadStore, Protocol):
 
     @property
     def migrations(self) -> Migrations: ...
-
-    @property
-    def sql(self) -> Sql:
-        """What it can do besides where it speaks SQL (``Capabilities.tables``); else a ``NoSql``, which refuses."""

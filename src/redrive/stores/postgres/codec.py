@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from redrive.kernel.audit import Audit
+from redrive.kernel.audit import Audit, action_of
 from redrive.kernel.commit import Schedule
 from redrive.kernel.joins import NewJoin, as_document, check_joins
 from redrive.kernel.ledger import Posting
@@ -15,7 +15,6 @@ from redrive.kernel.machine import INSTEAD, Meets, Transition
 from redrive.kernel.reactions import Landed
 from redrive.kernel.task import Claimed, NewTask, State
 from redrive.kernel.trace import split_trace
-from redrive.stores.rows import action
 
 
 def claimed(row: Sequence[Any], token: UUID) -> Claimed:
@@ -173,7 +172,7 @@ def _move(t: Transition) -> dict[str, Any]:
         "ms": t.execution_ms,
         "dead": t.dead,
         "actor": t.actor,
-        "action": t.action or action(t.event),
+        "action": t.action or action_of(t.event),
         "reason": t.reason,
         "bulk_id": t.bulk_id,
         "seen": t.seen,

@@ -14,6 +14,7 @@ from redrive.kernel.feature import Feature
 from redrive.kernel.figures import Figures
 from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.ports.reads import NO_CAPS
+from redrive.kernel.ports.sql import Transaction
 from redrive.kernel.ports.store import (
     Beat,
     Capabilities,
@@ -25,7 +26,6 @@ from redrive.kernel.ports.store import (
     Heartbeat,
     Silent,
     TickResult,
-    Transaction,
     Wake,
 )
 from redrive.kernel.retention import DEFAULTS, Retention

@@ -10,12 +10,11 @@ from datetime import datetime
 
 from redrive.errors import RedriveError
 from redrive.kernel.machine import ExpiredLease
-from redrive.kernel.ports.store import Beat, Heard, Heartbeat, Neighbour, TickResult
+from redrive.kernel.ports.store import MOST_PROMOTED, Beat, Heard, Heartbeat, Neighbour, TickResult
 from redrive.stores.features import Features
 from redrive.stores.postgres.bad_rows import about_a_row, past_bad_rows
 from redrive.stores.postgres.pool import Pool, fetch, value
 
-MOST_PROMOTED_PER_TICK = 1000
 FULL_CHECK_EVERY_S = 60.0
 MOST_QUEUE_SETS = 100
 
@@ -45,7 +44,7 @@ class Ticks:
             list(beat.duties),
             list(beat.duties.values()),
             None if full else checked_to,
-            MOST_PROMOTED_PER_TICK,
+            MOST_PROMOTED,
             round(beat.every * 1000),
             list(self._features.reactions.names),
             list(beat.while_records),
@@ -89,14 +88,12 @@ class Ticks:
     async def promote_everywhere(self) -> int:
         """Promotes what is due in any queue, also those that no worker serves; returns how many."""
         try:
-            return int(await value(self._pool, "promote", MOST_PROMOTED_PER_TICK))
+            return int(await value(self._pool, "promote", MOST_PROMOTED))
         except RedriveError as error:
             if not about_a_row(error):
                 raise
         queues = [row["queue"] for row in await fetch(self._pool, "due_queues")]
-        again = past_bad_rows(
-            self._pool, queues, lambda: value(self._pool, "promote", MOST_PROMOTED_PER_TICK), self._features
-        )
+        again = past_bad_rows(self._pool, queues, lambda: value(self._pool, "promote", MOST_PROMOTED), self._features)
         return int(await again)
 
 

@@ -12,7 +12,7 @@ import asyncpg
 from asyncpg.connection import _ConnectionProxy
 
 from redrive.kernel.machine import Transition
-from redrive.kernel.ports.store import Transaction
+from redrive.kernel.ports.sql import Transaction
 from redrive.stores.features import Features
 from redrive.stores.postgres.connection import StoreConnection
 from redrive.stores.postgres.pool import Pool, refusal

@@ -45,7 +45,6 @@ from redrive.stores.sqlite.writes import (
     opened_before,
     post,
 )
-from redrive.stores.sqlite.writes import values as _audit
 
 SQL = statements("redrive.stores.sqlite", "apply.sql")
 
@@ -77,7 +76,7 @@ def apply(session: Session, commit: Commit, *, again: bool = False, careful: boo
             applied.fired.add(fire.name)
     applied.repeated |= post(session, commit.postings)
     write_rows(session, commit.rows)
-    add_audits(session, [_audit(audit) for audit in commit.audits])
+    add_audits(session, commit.audits)
     if commit.pruned:
         applied.pruned = {row[0] for row in session.rows(SQL["forget_audit"], dumps(list(commit.pruned)))}
     if commit.erase is not None:
@@ -91,7 +90,7 @@ def apply(session: Session, commit: Commit, *, again: bool = False, careful: boo
 
 def _add_conclusion(session: Session, audits: Sequence[Audit], applied: Applied) -> None:
     ((before,),) = session.rows(SQL["last_audit"])
-    add_audits(session, [_audit(audit) for audit in audits])
+    add_audits(session, audits)
     cursor = session.connection.cursor()
     cursor.row_factory = sqlite3.Row
     applied.concluded = [as_audit(row) for row in cursor.execute(SQL["audit_after"], (before,))]
@@ -122,7 +121,7 @@ def _conclude(session: Session, bulk: BulkAction, commit: Commit, applied: Appli
         task_id: UNUSABLE if task_id in applied.refused else states.get(str(task_id)) for task_id in lost
     } | applied.withheld
     audits = bulk.audits(len(commit.transitions) - len(lost), applied.skipped)
-    add_audits(session, [_audit(audit) for audit in audits])
+    add_audits(session, audits)
 
 
 def _control(session: Session, control: Control, applied: Applied) -> None:
@@ -164,9 +163,7 @@ def _hold(session: Session, hold: Hold) -> bool:
             resume_groups(session)
         session.wakes.anything = True
     if changed:
-        action = target.upper() + ("_PAUSE" if hold.on else "_RESUME")
-        before, after = dumps({"paused": not hold.on}), dumps({"paused": hold.on})
-        add_audits(session, [[hold.actor, action, hold.reason, None, None, f"{target}:{name}", before, after]])
+        add_audits(session, [hold.audit])
     return changed > 0
 
 
@@ -174,9 +171,7 @@ def _drain(session: Session, drain: Drain) -> bool:
     """Asks a worker to end; False if there is none of this name, or it was asked before."""
     if not session.run(SQL["drain"], session.now, drain.actor, drain.reason, drain.worker_id):
         return False
-    before, after = dumps({"draining": False}), dumps({"draining": True})
-    target = f"worker:{drain.worker_id}"
-    add_audits(session, [[drain.actor, "WORKER_DRAIN", drain.reason, None, None, target, before, after]])
+    add_audits(session, [drain.audit])
     return True
 
 
@@ -201,10 +196,8 @@ def _limit(session: Session, limit: Limit) -> bool:
         return False
     session.run(SQL["limit_set"], limit.kind, limit.concurrency, limit.rate_ms, limit.actor)
     recount(session, limit.kind)
-    if limit.actor is not None:
-        before = dumps({"concurrency": concurrency, "rate_ms": rate_ms})
-        after = dumps({"concurrency": limit.concurrency, "rate_ms": limit.rate_ms})
-        add_audits(session, [[limit.actor, "KIND_LIMIT", None, None, None, f"kind:{limit.kind}", before, after]])
+    if (audit := limit.audit(concurrency, rate_ms)) is not None:
+        add_audits(session, [audit])
     session.wakes.anything = True
     return True
 
@@ -232,22 +225,7 @@ def _request_cancel(session: Session, request: CancelRequest, applied: Applied) 
         applied.asked_before.add(request.task_id)
         return
     session.run(SQL["request_cancel"], session.now, str(request.task_id))
-    before, after = dumps({"state": "running"}), dumps({"state": "running", "cancel_requested": True})
-    add_audits(
-        session,
-        [
-            [
-                request.actor,
-                "TASK_CANCEL_REQUEST",
-                request.reason,
-                str(request.task_id),
-                None,
-                None,
-                before,
-                after,
-            ]
-        ],
-    )
+    add_audits(session, [request.audit])
 
 
 def _declare(session: Session, declare: Declare) -> None:

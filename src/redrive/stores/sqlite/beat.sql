@@ -16,11 +16,9 @@ values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?9, ?12, ?13, ?14) on c
   beat_ms = excluded.beat_ms, beats_ms = excluded.beats_ms, beating_since = excluded.beating_since,
   stalled_ms = excluded.stalled_ms, machine = excluded.machine, birth = excluded.birth, dead_at = null, drain_at = null, drain_by = null, drain_reason = null
 
--- fleet: who counts when it is judged who is silent, when each was last seen, from when on it would be silent, whether it is late
--- by two beats, since when it has beaten, and whether that is long after it began: those that beat apart from
--- their loop and were not declared dead, but for those that have said goodbye; what somebody had who was last seen longer
--- ago than a lease lasts is free already
-select id, seen_at, seen_at + 1000 * max(?2, 3 * beats_ms), seen_at < ?1 - 2000 * beats_ms, beating_since, beating_since > started_at + 1000 * ?2 from redrive_worker
+-- fleet: who counts when it is judged who is silent, as ``Member``: those that beat apart from their loop and were not declared
+-- dead, but for those that have said goodbye; what somebody had who was last seen longer ago than a lease lasts is free already
+select id, seen_at, beating_since, started_at, beats_ms from redrive_worker
 where beats_ms is not null and dead_at is null and not (stopping and running = 0) and seen_at > ?1 - 1000 * (?2 + ?3)
 
 -- left_behind: since when it has beaten, if something runs that was claimed under this name before its process became a worker

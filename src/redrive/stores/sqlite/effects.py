@@ -17,7 +17,7 @@ from redrive.stores.features import tell_conflicts
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.errors import breaks_connection, is_busy, translate
 from redrive.stores.sqlite.session import Session, dumps
-from redrive.stores.sqlite.writes import Arrivals, add_audits, close_joins, open_joins, post, values
+from redrive.stores.sqlite.writes import Arrivals, add_audits, close_joins, open_joins, post
 
 # Asks features which of their tasks are not to be retried, in the transaction of the retry.
 
@@ -57,7 +57,7 @@ def follow(session: Session, moves: Sequence[tuple[Transition, Landed]], arrival
         with _blaming(f"the feature {rows.feature!r}", f"to write its {rows.statement}"):
             write_rows(session, [rows])
     with _blaming(who, "to write its audit rows"):
-        add_audits(session, [values(audit) for audit in (*effects.audits, *conflicts)])
+        add_audits(session, [*effects.audits, *conflicts])
 
 
 @contextmanager

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
+from redrive.kernel.audit import Audit, action_of
 from redrive.kernel.machine import Attempts, Event, Meets, Transition, lands
 from redrive.kernel.reactions import Landed
 from redrive.kernel.task import HISTORY, State
-from redrive.stores.rows import action
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.claim import free_places
 from redrive.stores.sqlite.effects import follow, withheld
@@ -152,7 +152,10 @@ def _apply(session: Session, moves: Sequence[Move]) -> None:
     dead = [[m.row.id, str(uuid4()), m.t.dead] for m in kept if m.t.dead is not None]
     if dead:
         session.run(SQL["dead_letters"], session.now, dumps(dead))
-    add_audits(session, [_audit(m) for m in moves if m.t.actor is not None])
+    _add_audits(
+        session,
+        ((m.t, {"state": m.row.state, "attempt_count": m.row.attempt_count}, {"state": m.final}) for m in moves),
+    )
     for m in moves:
         session.tally.move(m.row.queue, m.row.kind, m.row.state, m.final)
         if _forgotten(m):
@@ -382,13 +385,14 @@ def _record_failures(session: Session, failed: Sequence[Move]) -> None:
     session.run(SQL["hours"], hour, dumps([cause[:2] for cause in causes.values()]))
 
 
-def _audit(m: Move) -> list[Any]:
-    before = dumps({"state": m.row.state, "attempt_count": m.row.attempt_count})
-    return _audit_row(m.t, before, dumps({"state": m.final}))
-
-
-def _audit_row(t: Transition, before: str, after: str) -> list[Any]:
-    return [t.actor, t.action or action(t.event), t.reason, str(t.task_id), t.bulk_id, None, before, after]
+def _add_audits(session: Session, moves: Iterable[tuple[Transition, dict[str, Any], dict[str, Any]]]) -> None:
+    """Adds the rows of moves that somebody asked for: each with what the task was before and after."""
+    rows = [
+        Audit(t.actor, t.action or action_of(t.event), t.reason, t.task_id, t.bulk_id, before, after)
+        for t, before, after in moves
+        if t.actor is not None
+    ]
+    add_audits(session, rows)
 
 
 def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
@@ -440,7 +444,6 @@ def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
                     ),
                 )
             )
-    before, after = dumps({"state": "cancelled"}), dumps({"state": "queued"})
-    add_audits(session, [_audit_row(t, before, after) for t in chosen if t.actor is not None])
+    _add_audits(session, ((t, {"state": State.CANCELLED}, {"state": State.QUEUED}) for t in chosen))
     follow(session, landed, arrivals)
     return {t.task_id for t in chosen}

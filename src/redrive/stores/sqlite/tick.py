@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
 from redrive.ids import from_text, is_id
 from redrive.kernel.machine import ExpiredLease
-from redrive.kernel.ports.liveness import Beat, Dead, Gone, Heard, Judgement, Neighbour, Process, Silent
-from redrive.kernel.ports.store import Heartbeat, TickResult
+from redrive.kernel.ports.liveness import (
+    Beat,
+    Dead,
+    Gone,
+    Heard,
+    Judgement,
+    Member,
+    Neighbour,
+    Process,
+    Silent,
+    SilentMembers,
+    find_silent,
+)
+from redrive.kernel.ports.store import MOST_PROMOTED, Heartbeat, TickResult
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.session import SECOND, Session, dumps, micros
 from redrive.stores.sqlite.steady import REMOVING_DUTIES, steady
 
 SQL = statements("redrive.stores.sqlite", "tick.sql")
 SEEN_EVERY_US = 4_000_000
-MOST_PROMOTED_PER_TICK = 1000
 # Totals are kept directly, history is one table, and a tick promotes for all queues.
 _NOTHING_TO_DO = frozenset({"fold", "partitions", "promote"})
 
@@ -28,7 +39,7 @@ def tick(session: Session, beat: Heartbeat) -> TickResult:
     cancels = [from_text(row[0]) for row in session.rows(SQL["cancels"], beat.worker_id) if is_id(row[0])]
     ((due,),) = session.rows(SQL["next_due"], *[session.now] * 3)
     next_due = None if due is None else (due - session.now) / 1_000_000
-    return TickResult(duties, cancels, 0.0 if back >= MOST_PROMOTED_PER_TICK else next_due, promoted + back)
+    return TickResult(duties, cancels, 0.0 if back >= MOST_PROMOTED else next_due, promoted + back)
 
 
 def _beat(session: Session, beat: Heartbeat) -> None:
@@ -77,7 +88,7 @@ def _duties(session: Session, beat: Heartbeat) -> list[str]:
 
 
 def _promote(session: Session) -> int:
-    rows = session.rows(SQL["due"], session.now, MOST_PROMOTED_PER_TICK)
+    rows = session.rows(SQL["due"], session.now, MOST_PROMOTED)
     if not rows:
         return 0
     first = session.positions(len(rows))
@@ -94,8 +105,8 @@ def resume_groups(session: Session) -> int:
     group = session.row(SQL["resuming"])
     if group is None:
         return 0
-    rows = session.rows(SQL["held_back"], group[0], f"group:{group[0]}", MOST_PROMOTED_PER_TICK)
-    if len(rows) < MOST_PROMOTED_PER_TICK:
+    rows = session.rows(SQL["held_back"], group[0], f"group:{group[0]}", MOST_PROMOTED)
+    if len(rows) < MOST_PROMOTED:
         session.run(SQL["resumed"], group[0])
     if rows:
         first = session.positions(len(rows))
@@ -206,49 +217,9 @@ def _neighbours(session: Session, given: Beat) -> dict[str, Neighbour]:
     }
 
 
-@dataclass(slots=True, frozen=True)
-class _Member:
-    """One of the fleet, as the statement of that name has it."""
-
-    id: str
-    seen_at: int
-    silent_at: int
-    late: bool
-    beating_since: int
-    began_long_before: bool
-
-
-@dataclass(slots=True, frozen=True)
-class _Silent:
-    """Who of the fleet is silent, and from when on a worker may declare them dead; while nobody is silent, when
-    somebody will be."""
-
-    ids: Sequence[str] = ()
-    judged_at: int | None = None
-    cut_off: bool = False
-
-
-def _silent(session: Session, judge_id: str, by: Judgement) -> _Silent:
-    """Returns who is silent, for one that may judge. The rule is that of PostgreSQL's function redrive.silent, where
-    its reasons are."""
-    now, patience = session.now, 1000 * by.dead_after_ms
-    fleet = [_Member(*row) for row in session.rows(BEAT["fleet"], now, by.dead_after_ms, by.lease_ms)]
-    judging_since = next((one.beating_since for one in fleet if one.id == judge_id), None)
-    others = [one.silent_at for one in fleet if one.id != judge_id]
-    if judging_since is None or not others:
-        return _Silent()
-    silent = [one for one in fleet if one.silent_at <= now]
-    if not silent:
-        return _Silent(judged_at=min(others))
-    late = [one for one in fleet if one.late]
-    on_time = [one for one in fleet if not one.late]
-    heard = [one for one in on_time if one.beating_since <= now - patience]
-    returned = [one for one in on_time if one.beating_since > now - patience and one.began_long_before]
-    [(declared,)] = session.rows(BEAT["cut_off_since"], now - 4 * patience)
-    if len(late) + len(returned) + declared <= len(heard):
-        return _Silent([one.id for one in silent], max(min(others), judging_since + patience))
-    judged_at = max(min(one.seen_at for one in silent), judging_since) + 4 * patience
-    return _Silent([one.id for one in silent if one.seen_at + 4 * patience <= now], judged_at, cut_off=True)
+def _silent(session: Session, judge_id: str, by: Judgement) -> SilentMembers:
+    fleet = [Member(*row) for row in session.rows(BEAT["fleet"], session.now, by.dead_after_ms, by.lease_ms)]
+    return find_silent(fleet, judge_id, by, session.now, lambda since: session.rows(BEAT["cut_off_since"], since)[0][0])
 
 
 def end_leases(session: Session, of: Silent | Gone) -> dict[str, Dead]:

@@ -193,14 +193,12 @@ def _post(session: Session, posting: Posting) -> bool:
 AUDIT = statements("redrive.stores.sqlite", "settle.sql")
 
 
-def add_audits(session: Session, rows: Sequence[list[Any]]) -> None:
-    """Adds rows of: actor, action, reason, task id, bulk id, target, before, after (these two as JSON text),
-    and the scope, if they have one of their own."""
-    if rows:
-        session.run(AUDIT["audit"], session.now, dumps(rows))
+def add_audits(session: Session, audits: Sequence[Audit]) -> None:
+    if audits:
+        session.run(AUDIT["audit"], session.now, dumps([_values(audit) for audit in audits]))
 
 
-def values(audit: Audit) -> list[Any]:
+def _values(audit: Audit) -> list[Any]:
     task_id = None if audit.task_id is None else str(audit.task_id)
     return [
         audit.actor,
