@@ -40,7 +40,6 @@ from tests.alerts.conftest import Listener, MailBox
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.ops.making import fail, held
 
-pytestmark = pytest.mark.anyio
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?\+00:00")
 AT_ONCE = Limits(Thresholds(failed_for=0, no_worker_for=0))
 HERE = Place("postgresql://db/shop", "web1", "production", "main")

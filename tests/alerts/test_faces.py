@@ -40,7 +40,6 @@ def app(tmp_path: Path) -> App:
     return make_app(f"sqlite:///{tmp_path}/alerts.db")
 
 
-@pytest.mark.anyio
 async def test_over_http(app: App) -> None:
     async with served(app) as client:
         assert (await client.get("/api/alerts")).json() == {
@@ -75,7 +74,6 @@ async def test_over_http(app: App) -> None:
         assert told == [("ann", f"ALERT_{what}", "alert:failed:default") for what in ("UNSILENCE", "SILENCE")]
 
 
-@pytest.mark.anyio
 async def test_a_silence_that_cannot_be(app: App) -> None:
     now = datetime.now(UTC)
     async with served(app) as client:
@@ -94,7 +92,6 @@ async def test_a_silence_that_cannot_be(app: App) -> None:
         assert (await client.get("/api/alerts")).json()["silences"] == []
 
 
-@pytest.mark.anyio
 async def test_in_the_console(app: App) -> None:
     async with console(app) as client:
         assert '<div id="alert-banner" aria-live="polite"></div>' in await page(client, "/tasks")
@@ -249,7 +246,6 @@ def test_a_rule_of_an_application_belongs_to_a_connection(here: Path) -> None:  
         load_settings()
 
 
-@pytest.mark.anyio
 async def test_a_message_can_be_sent_by_hand(tmp_path: Path, listener: Listener) -> None:
     to = {"alert_slack": f"{listener.url}/slack", "alert_webhook": f"{listener.url}/hook"}
     app = App(settings=load_settings(url=f"sqlite:///{tmp_path}/alerts.db", log_format="off", **to))

@@ -118,7 +118,6 @@ async def start(harness: Harness, name: str, *waits: float) -> None:
     await harness.store.tick(Heartbeat("w1", "host", 1, ("default",), 4, 0, "0", {}, sheet=sheet))
 
 
-@pytest.mark.anyio
 async def test_starts_of_workers_and_tasks_that_wait(harness: Harness) -> None:
     await start(harness, "1", *[1.0] * 80, *[40.0] * 20)
     for folded in range(2):
@@ -144,7 +143,6 @@ async def test_starts_of_workers_and_tasks_that_wait(harness: Harness) -> None:
     assert samples["redrive_fleet_slo_budget_left_ratio"]["default",] == pytest.approx(-15.8)
 
 
-@pytest.mark.anyio
 async def test_doctor_judges_them_also_where_nobody_evaluates(harness: Harness) -> None:
     await harness.enqueue("A")
     await start(harness, "1", *[40.0] * 100)
@@ -179,7 +177,6 @@ def test_by_command(redrive: Any, here: Path) -> None:  # noqa: F811
     assert said.code == 0 and "0.95 within 60 s, 30 d" in said.out and "100%" in said.out
 
 
-@pytest.mark.anyio
 async def test_over_http_and_in_the_console(here: Path) -> None:  # noqa: F811
     (here / "redrive.toml").write_text("[slo.default]\nwait_seconds = 60\n")
     async with served(make_app(f"sqlite:///{here}/a.db")) as client:

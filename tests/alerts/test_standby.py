@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.duty import Duty
 from redrive.kernel.ports.store import Store
@@ -12,8 +10,6 @@ from redrive.ops.alerts.standby import SILENT_AFTER_S, Standby
 from redrive_kit.conformance.harness import Harness
 
 from .test_evaluate import book, later
-
-pytestmark = pytest.mark.anyio
 
 
 def standing_by(harness: Harness, name: str = "up-1") -> Standby:

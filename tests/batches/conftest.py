@@ -12,8 +12,6 @@ from redrive import App, Context
 from redrive.batches import BATCHES
 from redrive.settings import load_settings
 
-pytestmark = pytest.mark.anyio
-
 
 class Told(list[Any]):
     """What handlers have seen."""

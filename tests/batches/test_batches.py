@@ -22,7 +22,6 @@ from redrive.ops.operations.drive import drive
 from redrive.ops.operator.session import Policy
 from tests.batches.conftest import drain
 
-pytestmark = pytest.mark.anyio
 ANN = Caller("ann", Role.OPERATOR)
 
 

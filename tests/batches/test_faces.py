@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from redrive.api.app import make_api
 from redrive.batches.pages import sample
@@ -22,8 +21,6 @@ from redrive.ops.audit_archive import _fits as fits
 from tests.batches.conftest import drain
 from tests.commands import redrive
 from tests.console.conftest import HOME, console, done, page, text_of
-
-pytestmark = pytest.mark.anyio
 
 
 async def failing(app: Any) -> Any:

@@ -14,8 +14,6 @@ from redrive.kernel.reads import Query
 from redrive.kernel.task import NewTask
 from tests.batches.conftest import drain
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_the_task_that_follows_reads_the_results(app: Any) -> None:
     """A chord: the parts return something, and what follows adds it up."""

@@ -14,8 +14,6 @@ from redrive.handlers.new_task import make_task
 from tests.batches.conftest import drain, make_app
 from tests.batches.test_batches import counts, service
 
-pytestmark = pytest.mark.anyio
-
 
 def keyed(key: str, n: int = 1, **options: Any) -> dict[str, Any]:
     return {"kind": "WORK", "payload": {"n": n}, "idempotency_key": key, **options}

@@ -11,8 +11,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from redrive.batches import BatchState, metrics
 from redrive.batches.doctor import examine_open as examine
 from redrive.batches.duties import duties
@@ -27,7 +25,6 @@ from redrive.ops.retention import retention_of
 from tests.batches.conftest import drain, make_app
 from tests.batches.test_batches import counts, service
 
-pytestmark = pytest.mark.anyio
 KILLED = """
 import asyncio, sys, time
 sys.path.insert(0, {root!r})

@@ -17,8 +17,6 @@ from redrive.remote import ProviderError
 from tests.batches_remote.conftest import ANN, Scripted, counts, made, make_app, money, rich, service, settled, work
 from tests.worker.conftest import until
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_one_that_was_not_begun_is_cancelled_at_once(app: App, provider: Scripted) -> None:
     await rich(app)

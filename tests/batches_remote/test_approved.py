@@ -22,7 +22,6 @@ from tests.batches_remote.conftest import ANN, QUICK, Scripted, made, money, ric
 from tests.batches_remote.test_faces import client_of
 from tests.console.conftest import console, page, text_of
 
-pytestmark = pytest.mark.anyio
 BOB = Caller("bob", Role.OPERATOR)
 BROKEN = {"fail": "model", "once": True}
 

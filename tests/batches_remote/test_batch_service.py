@@ -17,8 +17,6 @@ from redrive.webhooks.service import Endpoints
 from tests.batches_remote.conftest import ANN, Scripted, made, rich, work
 from tests.batches_remote.test_faces import LINES, client_of
 
-pytestmark = pytest.mark.anyio
-
 
 async def both(app: App) -> BatchService:
     return (await app.operator(ANN)).of(BatchService)

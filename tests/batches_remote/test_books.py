@@ -16,7 +16,6 @@ from redrive.ops.retention import retention_of
 from tests.batches_remote.conftest import ANN, Scripted, made, money, rich, service, settled, work
 from tests.ledger.conftest import run_sql
 
-pytestmark = pytest.mark.anyio
 ROOT = Caller("root", Role.ADMIN)
 BROKEN = {
     "an item that was charged fails": (

@@ -30,7 +30,6 @@ from tests.batches_remote.conftest import Scripted, made, money, opened, rich, s
 from tests.cluster import free_port
 from tests.worker.conftest import until
 
-pytestmark = pytest.mark.anyio
 SECRET = "the secret of callbacks"
 RARELY = {"poll_first": 3600.0, "poll_next": 3600.0, "poll_later": 3600.0}  # whoever waits for a poll fails
 

@@ -20,8 +20,6 @@ from redrive.webhooks.service import Endpoints
 from redrive.webhooks.url_check import NoSecret
 from tests.batches_remote.conftest import ANN, Scripted, counts, made, make_app, rich, service
 
-pytestmark = pytest.mark.anyio
-
 
 async def nothing_is_there(app: App) -> bool:
     store = await app.store()

@@ -20,7 +20,6 @@ from tests.batches_remote.conftest import Scripted, made, rich, service, work
 from tests.commands import redrive
 from tests.console.conftest import console, done, page, text_of
 
-pytestmark = pytest.mark.anyio
 LINES = {"content-type": "application/x-ndjson"}
 
 

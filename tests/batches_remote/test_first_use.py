@@ -22,7 +22,6 @@ from tests.webhooks.receiver import Receiver, receiving
 
 WEBHOOKS = {"allow_networks": ["127.0.0.0/8"], "secret": "a secret that only tests know"}
 PROGRAM = Path(__file__).with_name("first_use.py")
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from redrive import App
 from redrive.batches.batch import BatchState
 from redrive.batches.doctor import examine_remote as examine
@@ -13,8 +11,6 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.reads import Query
 from redrive.remote import ProviderError
 from tests.batches_remote.conftest import Scripted, counts, made, make_app, money, rich, service, settled, work
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_what_succeeds_is_paid_for_and_the_rest_goes_back(app: App, provider: Scripted) -> None:

@@ -37,7 +37,6 @@ from tests.batches_remote.conftest import (
 from tests.databases import Databases
 from tests.worker.conftest import until
 
-pytestmark = pytest.mark.anyio
 MOST = 5
 
 

@@ -10,8 +10,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from redrive import App, Fail
 from redrive.batches import BatchState, ItemState
 from redrive.testing import using
@@ -20,8 +18,6 @@ from tests.batches_remote.test_faces import client_of
 from tests.batches_remote.test_overdue import open_circuit
 from tests.batches_remote.test_wait_reasons import _command, make_due
 from tests.console.conftest import console, page
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_an_items_time_is_over_on_the_kits_clock() -> None:

@@ -34,7 +34,7 @@ from tests.commands import Forked, start_module
 from tests.webhooks.customer import Customer, customer
 from tests.worker.conftest import until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.faults, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 # Before and after each step has landed, and when the outcome of its task has: what a step leaves undone is the next's.
 STEPS = {

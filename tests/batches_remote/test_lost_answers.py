@@ -19,8 +19,6 @@ from redrive.kernel.ports.store import Store
 from redrive.kernel.reads import Query
 from tests.batches_remote.conftest import Scripted, counts, made, money, rich, service, settled, work
 
-pytestmark = pytest.mark.anyio
-
 
 async def cancelled_without_release(app: App, provider: Scripted) -> RemoteBatch:
     """Returns a cancelled batch of which three items run, and whose other money nobody has given back yet."""

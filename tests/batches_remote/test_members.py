@@ -19,7 +19,6 @@ from tests.batches_remote.conftest import ANN, Scripted, made, rich, settled
 from tests.batches_remote.test_faces import client_of
 from tests.worker.conftest import until
 
-pytestmark = pytest.mark.anyio
 BROKEN = {"fail": "model"}
 
 

@@ -14,8 +14,6 @@ from redrive.remote import ProviderError, RemoteItem, Status
 from redrive.remote.checked import RemoteProvider
 from tests.batches_remote.conftest import Scripted, counts, made, make_app, money, opened, rich, service, settled
 
-pytestmark = pytest.mark.anyio
-
 
 class OneJob(Scripted):
     """Answers every start with the same id."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from itertools import permutations
 
-import pytest
-
 from redrive import App
 from redrive.batches.batch import BatchState
 from redrive.batches.remote import commits
@@ -16,8 +14,6 @@ from redrive.kernel.commit import Commit
 from redrive.remote import ProviderError
 from tests.batches_remote.conftest import Scripted, made, money, rich, work
 from tests.worker.conftest import drain, until
-
-pytestmark = pytest.mark.anyio
 
 
 async def landed(app: App, commits: list[Commit]) -> int:

@@ -22,7 +22,6 @@ from tests.batches_remote.conftest import Scripted, made, make_app, money, opene
 from tests.console.conftest import console, page, text_of
 from tests.worker.conftest import until
 
-pytestmark = pytest.mark.anyio
 # A short outage shows the same; the long ones are for when there is time.
 DOWN_SECONDS, ITEMS = (3, 60)
 if os.environ.get("REDRIVE_TEST_THOROUGH"):

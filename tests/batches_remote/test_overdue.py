@@ -15,8 +15,6 @@ from redrive.ledger.settings import LedgerSettings
 from redrive.remote import ProviderError
 from tests.batches_remote.conftest import Scripted, age, counts, made, make_app, money, rich, service, settled, work
 
-pytestmark = pytest.mark.anyio
-
 
 def never() -> bool:
     return False

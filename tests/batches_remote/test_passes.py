@@ -17,7 +17,6 @@ from redrive.settings import load_settings
 from redrive.testing.provider import SimulatedProvider, simulated_provider
 from tests.batches_remote.conftest import Scripted, counts, made, money, opened, rich, service
 
-pytestmark = pytest.mark.anyio
 SECRET = "the secret of these tests"
 QUICK = {"poll_first": 0.0, "poll_next": 0.0, "poll_later": 0.0}
 

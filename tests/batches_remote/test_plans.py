@@ -20,7 +20,6 @@ from redrive.stores.sql import statements
 from tests.batches_remote.conftest import make_app
 from tests.plans import postgres_plan, sqlite_plan
 
-pytestmark = pytest.mark.anyio
 ROWS, OTHERS, BATCHES = 10_000, 10_000, 50
 KINDS = json.dumps(["BATCH_ITEM_VIDEO"])
 CASES: dict[str, list[Any]] = {

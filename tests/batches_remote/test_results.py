@@ -17,7 +17,6 @@ from tests.batches_remote.test_faces import client_of
 from tests.commands import redrive
 from tests.console.conftest import console
 
-pytestmark = pytest.mark.anyio
 # A command line that reads two items at once, and whose store goes away at the third time.
 BREAKS = """
 from redrive.batches import results

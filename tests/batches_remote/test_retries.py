@@ -25,7 +25,6 @@ from tests.batches_remote.test_faces import client_of
 from tests.console.conftest import console, page, send, text_of
 from tests.worker.conftest import drain, until
 
-pytestmark = pytest.mark.anyio
 BEFORE_THE_END = ("batches-dispatch", "batches")  # without the queue of settlements
 
 

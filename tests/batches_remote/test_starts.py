@@ -28,8 +28,6 @@ from tests.batches_remote.conftest import (
 from tests.batches_remote.test_overdue import close_circuit, open_circuit
 from tests.worker.conftest import until
 
-pytestmark = pytest.mark.anyio
-
 
 class Broken(Scripted):
     """Starts of {"broken": …} are answered with a 500, and have begun a job all the same where that says so."""

@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from redrive import App
 from redrive.batches.batch import ItemState
 from redrive.batches.remote.application import RemoteBatches
@@ -19,7 +17,6 @@ from tests.batches_remote.test_faces import client_of
 from tests.commands import redrive
 from tests.console.conftest import console, page, text_of
 
-pytestmark = pytest.mark.anyio
 PAGE = Path(__file__).parents[2] / "docs" / "remote-batches.md"
 
 

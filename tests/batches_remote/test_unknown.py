@@ -61,7 +61,6 @@ from tests.batches_remote.test_wait_reasons import _command, make_due
 from tests.console.conftest import console, page, text_of
 from tests.worker.conftest import drain
 
-pytestmark = pytest.mark.anyio
 LONG = {"polls": 100}  # a job that has not ended when its item has
 
 

@@ -32,7 +32,6 @@ from tests.batches_remote.conftest import Scripted, counts, made, money, rich, r
 from tests.batches_remote.test_overdue import never
 from tests.worker.conftest import drain
 
-pytestmark = pytest.mark.anyio
 ROOT = Caller("root", Role.ADMIN)
 BEFORE_THE_END = ["batches-dispatch", "batches"]  # all queues but that of settlements
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from redrive import App, State
 from redrive.batches.batch_service import BatchService
 from redrive.batches.remote.model import RemoteBatch
@@ -23,7 +21,6 @@ from tests.commands import redrive
 from tests.console.conftest import console, page, text_of
 from tests.worker.conftest import until
 
-pytestmark = pytest.mark.anyio
 ITEM = "BATCH_ITEM_VIDEO"
 
 

@@ -12,8 +12,6 @@ from tests.worker.conftest import ended, working
 
 from . import failing_handlers as handlers
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def app(tmp_path: Any) -> App:

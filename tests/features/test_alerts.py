@@ -27,7 +27,6 @@ from tests.api.conftest import served
 from tests.console.conftest import console, page
 from tests.features.conftest import ANN, placed
 
-pytestmark = pytest.mark.anyio
 HOUR = timedelta(hours=1)
 LATE = OrderSettings(late_hours=0, frozen_limit=0)
 

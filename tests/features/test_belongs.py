@@ -21,7 +21,6 @@ from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
 from tests.console.conftest import console, page
 from tests.features.conftest import placed
 
-pytestmark = pytest.mark.anyio
 TOLD = {"feature": "orders", "label": "order o1", "page": "/orders/o1"}
 
 

@@ -21,8 +21,6 @@ from redrive.ops import doctor
 from redrive.settings import Options, Settings
 from redrive_kit.conformance.probe import BROKEN, PROBE
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest) -> str:

@@ -20,7 +20,6 @@ from redrive_kit.conformance.probe import PROBE
 from redrive_kit.examples.orders import ORDERS
 from tests.api.conftest import served
 
-pytestmark = pytest.mark.anyio
 LATELY = datetime.now(UTC)
 
 

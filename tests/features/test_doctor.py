@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from redrive import App
 from redrive.errors import InvalidInput
 from redrive.kernel.diagnosis import Finding, Level
@@ -13,8 +11,6 @@ from redrive.settings import Settings
 from redrive_kit.examples.orders import ORDERS
 from redrive_kit.examples.orders.settings import OrderSettings
 from tests.features.conftest import ANN, placed
-
-pytestmark = pytest.mark.anyio
 
 
 async def found(app: App, queue: str | None = None) -> dict[str, Finding]:

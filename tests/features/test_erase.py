@@ -58,7 +58,6 @@ from tests.ops.test_erase_everywhere import (
 )
 from tests.ops.test_erase_everywhere import KEPT as CORE
 
-pytestmark = pytest.mark.anyio
 FEATURES = [feature for feature in (*installed(), ORDERS, PROBE) if load(feature.package, "migrations/sqlite")]
 BOOKS = "the books add up only with the names of their accounts, of postings and of what those were for"
 # What stays, by feature, table and column, and why. A new column is erased, or has its reason here.

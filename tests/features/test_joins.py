@@ -14,8 +14,6 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.joins import NewJoin
 from tests.worker.conftest import drain
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_handler_adds_to_the_join_of_its_task(app: App) -> None:
     """A tree of tasks, each of which enqueues the next ones; what follows comes once, after the last of them."""

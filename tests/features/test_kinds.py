@@ -27,7 +27,6 @@ from redrive_kit.examples.orders.handlers import deliver
 from redrive_kit.examples.orders.service import Shop
 from tests.features.conftest import orders
 
-pytestmark = pytest.mark.anyio
 kinds = Kinds()
 told: list[str] = []
 

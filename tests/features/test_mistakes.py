@@ -18,7 +18,6 @@ from redrive.features import load
 from redrive.stores import schema
 from redrive_kit.examples.orders import ORDERS
 
-pytestmark = pytest.mark.anyio
 NUMBERS = count(1)  # modules stay: each test imports one of its own
 STATEMENTS = "-- personal: none\nselect 0\n\n-- erase: nothing\ndelete from {table} where false\n"
 TABLES = {"sqlite": "redrive_{name}_letter", "postgres": "redrive.{name}_letter"}

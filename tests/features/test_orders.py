@@ -26,8 +26,6 @@ from tests.api.conftest import served
 from tests.features.conftest import ANN, orders
 from tests.worker.conftest import drain
 
-pytestmark = pytest.mark.anyio
-
 
 async def balances(app: App, *accounts: str) -> list[int]:
     store = await app.store()

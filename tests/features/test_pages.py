@@ -30,7 +30,6 @@ from tests.console.conftest import HOME, console, done, page, text_of
 from tests.features.conftest import ANN, placed
 from tests.worker.conftest import drain
 
-pytestmark = pytest.mark.anyio
 HERE = "tests.features.test_pages"
 
 

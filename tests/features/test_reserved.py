@@ -20,7 +20,6 @@ from redrive.settings import load_settings
 from redrive.stores.features import Features
 from tests.databases import Databases
 
-pytestmark = pytest.mark.anyio
 KINDS = ["BATCH_SETTLE", "BATCH_ITEM_ELSEWHERE", "WEBHOOK_DELIVERY", "WEBHOOK_EVENT", "ORDERS_PARCEL"]
 
 

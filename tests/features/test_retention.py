@@ -16,7 +16,6 @@ from redrive_kit.examples.orders.settings import OrderSettings
 from tests.features.conftest import orders, placed
 from tests.worker.conftest import drain
 
-pytestmark = pytest.mark.anyio
 KEEP_NOTHING = OrderSettings(keep_days=0.000_000_1)
 
 

@@ -38,8 +38,6 @@ from tests.databases import Databases
 from tests.features.conftest import placed
 from tests.worker.conftest import drain
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_it_reacts_examines_prunes_and_erases(databases: Databases, database: str) -> None:
     url = databases.url(database)

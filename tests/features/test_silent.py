@@ -21,7 +21,6 @@ from redrive_kit.examples.orders import ORDERS
 from redrive_kit.examples.orders.reaction import react
 from tests.features.conftest import placed
 
-pytestmark = pytest.mark.anyio
 SETTING = "idle_in_transaction_session_timeout"
 
 

@@ -42,7 +42,6 @@ def test_a_url_names_a_place(url: str, found: tuple[str, int, str] | None) -> No
     assert parse(url).place == (None if found is None else place(*found))
 
 
-@pytest.mark.anyio
 async def test_tasks_are_part_of_a_transaction_of_their_own_database_only(databases: Databases) -> None:
     with databases.fresh() as main, databases.fresh() as insights:
         urls = {"main": databases.url(main), "insights": databases.url(insights)}

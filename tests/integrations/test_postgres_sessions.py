@@ -48,7 +48,6 @@ def test_autocommit_commits_at_once(on_postgres: Outside) -> None:
         assert on_postgres.tasks == [str(task.id)]
 
 
-@pytest.mark.anyio
 async def test_asyncpg_outside_of_a_transaction_commits_at_once(on_postgres: Outside) -> None:
     connection = await asyncpg.connect(on_postgres.address)
     task = await on_postgres.app.enqueue("OTHER", connection=connection)

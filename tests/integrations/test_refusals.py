@@ -48,7 +48,6 @@ def test_an_asynchronous_psycopg2_connection(on_postgres: Outside) -> None:
     connection.close()
 
 
-@pytest.mark.anyio
 async def test_a_pool_is_not_a_connection(on_postgres: Outside) -> None:
     async with asyncpg.create_pool(on_postgres.address, min_size=0) as pool:
         with pytest.raises(InvalidInput, match=r"asyncpg\.pool\.Pool "):
@@ -81,7 +80,6 @@ def _refused(app: App, connection: Any) -> None:
         app.sync.enqueue_many([("OTHER", None)], connection=connection)
 
 
-@pytest.mark.anyio
 async def test_asynchronous_connections_are_refused_by_the_blocking_facade(on_postgres: Outside) -> None:
     """And are as good as before: nothing was sent."""
     app, address = on_postgres.app, on_postgres.address
@@ -101,7 +99,6 @@ async def test_asynchronous_connections_are_refused_by_the_blocking_facade(on_po
     assert on_postgres.totals == (3, 0)
 
 
-@pytest.mark.anyio
 async def test_aiosqlite_is_refused_by_the_blocking_facade(on_sqlite: Outside) -> None:
     async with aiosqlite.connect(on_sqlite.address) as connection:
         await _refused_in_sync(on_sqlite.app, connection)

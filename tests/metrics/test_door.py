@@ -13,7 +13,6 @@ from redrive.ops.access import Caller, Role
 from redrive.settings import load_settings
 from tests.api.conftest import served
 
-pytestmark = pytest.mark.anyio
 SECRET = "a-secret-for-prometheus"
 
 

@@ -18,7 +18,6 @@ from tests.api.conftest import served
 from tests.metrics.conftest import parsed, value
 from tests.worker.conftest import drain
 
-pytestmark = pytest.mark.anyio
 PAID = Metric("shop_paid_total", Type.COUNTER, "Orders that were paid.", ("shop",))
 OPEN = Metric("shop_open", Type.GAUGE, "Orders that wait for their money.", scope=Scope.FLEET)
 

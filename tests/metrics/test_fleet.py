@@ -6,8 +6,6 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from redrive import App, Context
 from redrive.errors import StoreUnavailable
 from redrive.kernel.alerts.book import Alert, Book, document
@@ -25,7 +23,6 @@ from tests.api.conftest import served
 from tests.metrics.conftest import parsed, value
 from tests.worker.conftest import drain
 
-pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 

@@ -28,7 +28,6 @@ from redrive.worker.hand_over import HandOver, Reach, Report, Sender
 from tests.cli.conftest import here, start  # noqa: F401 - fixtures
 from tests.metrics.conftest import parsed, value
 
-pytestmark = pytest.mark.anyio
 OPEN = b"GET /open HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 APP = """
 import os

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from redrive import App
 from redrive.feature.metrics import count
 from redrive.settings import load_settings
 from redrive.webhooks.metrics import ATTEMPTS
 from tests.api.conftest import served
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_counts_of_a_process_without_a_worker_are_served(tmp_path: Path) -> None:

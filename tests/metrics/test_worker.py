@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from redrive import App, Context, Snooze
 from redrive.kernel.series import MOST_SERIES, OTHER, Tally
 from redrive.observe.counters import MOST_REASONS, Ends
@@ -16,8 +14,6 @@ from redrive.worker.report import Tallies
 from redrive.worker.worker import Worker
 from tests.metrics.conftest import Labels, parsed, value
 from tests.worker.conftest import drain, ended, working
-
-pytestmark = pytest.mark.anyio
 
 
 def page_of(worker: Worker) -> dict[str, dict[Labels, float]]:

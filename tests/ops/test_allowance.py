@@ -26,7 +26,6 @@ from redrive_kit.conformance.harness import Harness
 from tests.ops.making import OTHER, fail, run
 from tests.ops.test_operator import operator
 
-pytestmark = pytest.mark.anyio
 A = FailureFilter(kind="A")
 SAID: dict[str, Any] = {"fixed": "the bucket exists", "idempotent": True}
 

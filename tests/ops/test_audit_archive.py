@@ -22,7 +22,6 @@ from tests.conformance.harness_sqlite import SqliteHarness
 from tests.objects import Objects, serving
 from tests.ops.test_audit_chain import AT_ONCE, write
 
-pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 

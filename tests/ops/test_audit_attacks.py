@@ -28,8 +28,6 @@ from redrive_kit.conformance.harness import Harness
 from tests.ops.conftest import opened
 from tests.ops.test_audit_chain import AT_ONCE, table, write
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:

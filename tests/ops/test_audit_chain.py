@@ -20,7 +20,6 @@ from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import opened
 
-pytestmark = pytest.mark.anyio
 AT_ONCE: dict[str, Any] = {"lag": -timedelta(seconds=1), "patience": timedelta(0)}
 
 

@@ -19,8 +19,6 @@ from redrive.ops.operations.drive import step
 from redrive_kit.conformance.harness import Harness
 from tests.ops.test_operations import begin, to_the_end
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

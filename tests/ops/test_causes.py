@@ -29,8 +29,6 @@ from redrive_kit.conformance.harness import TERMINAL, Harness, failing
 from tests.ops.making import OTHER, fail, held, run
 from tests.ops.test_operator import operator
 
-pytestmark = pytest.mark.anyio
-
 
 async def fold(harness: Harness) -> None:
     while await harness.store.upkeep("fold"):

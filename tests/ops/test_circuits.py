@@ -19,7 +19,6 @@ from redrive.ops.fleet_metrics import samples_of
 from redrive_kit.conformance.harness import Harness
 from tests.ops.test_operator import operator
 
-pytestmark = pytest.mark.anyio
 WAIT = 30.0
 
 

@@ -20,7 +20,6 @@ from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import OTHER, fail, run
 from tests.ops.test_operator import operator
 
-pytestmark = pytest.mark.anyio
 A = FailureFilter(kind="A")
 
 

@@ -87,7 +87,6 @@ def test_its_form_is_drawn_of_its_parameters(name: str, routes: dict[tuple[str, 
     assert ("POST", "/ops/queue/act/{name}") in routes
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", NAMES)
 async def test_who_may_less_is_refused_before_anything_is_looked_at(app: App, name: str) -> None:
     service, one = ALL[name]
@@ -99,7 +98,6 @@ async def test_who_may_less_is_refused_before_anything_is_looked_at(app: App, na
     await app.close()
 
 
-@pytest.mark.anyio
 async def test_viewers_see_open_fields_alone_in_every_face(app: App) -> None:
     """Over HTTP, and by what the other two are made of."""
     await app.migrate()

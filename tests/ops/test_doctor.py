@@ -32,8 +32,6 @@ from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import OTHER, fail, held
 from tests.ops.test_operator import operator
 
-pytestmark = pytest.mark.anyio
-
 
 async def codes(harness: Harness, queue: str | None = None) -> dict[str, Level]:
     return {finding.code: finding.level for finding in await examine(harness.store, queue)}

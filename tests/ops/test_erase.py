@@ -38,7 +38,6 @@ from tests.objects import Objects, serving
 from tests.ops.conftest import opened
 from tests.ops.test_audit_chain import AT_ONCE
 
-pytestmark = pytest.mark.anyio
 SCOPE, SECRET = "user:ann.smith", "ann-secret-4711"
 DRIVERS: dict[int, Store] = {}
 

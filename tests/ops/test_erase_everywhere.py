@@ -37,7 +37,6 @@ from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import opened
 from tests.ops.test_erase import SCOPE, SECRET, a_life, begun, by_the_workers_role, carried_out, table
 
-pytestmark = pytest.mark.anyio
 WORD = f"of {SCOPE} itself"
 NAMES = "the application's own names of kinds, queues and schedules"
 CODES = "codes and causes, made of the programmer's words"

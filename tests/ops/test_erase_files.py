@@ -19,8 +19,6 @@ from tests.ops.conftest import opened
 from tests.ops.test_audit_chain import AT_ONCE
 from tests.ops.test_erase import SCOPE, SECRET, a_life, begun, carried_out, others
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:

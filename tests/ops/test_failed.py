@@ -21,7 +21,6 @@ from redrive_kit.conformance.harness import Harness
 from tests.ops.making import OTHER, fail, run
 
 A = FailureFilter(kind="A")
-pytestmark = pytest.mark.anyio
 
 
 async def test_pages_of_a_preview_have_everything_once(harness: Harness) -> None:

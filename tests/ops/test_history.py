@@ -16,7 +16,6 @@ from redrive_kit.conformance.harness import Harness
 from redrive_kit.conformance.series import send, tallied
 from tests.ops.test_operator import operator
 
-pytestmark = pytest.mark.anyio
 MINUTE = timedelta(minutes=1)
 MOMENTS = [datetime(2026, 3, 1, 12, n, tzinfo=UTC) for n in range(4)]
 

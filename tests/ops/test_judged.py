@@ -27,7 +27,6 @@ from redrive_kit.conformance.harness import Harness
 from tests.ops.making import fail
 from tests.ops.test_operator import operator
 
-pytestmark = pytest.mark.anyio
 A = FailureFilter(kind="A")
 SAID = How(fixed="it", idempotent=True)
 Try = Callable[[Operator, list[UUID]], Awaitable[Any]]

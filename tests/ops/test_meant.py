@@ -12,7 +12,6 @@ from redrive.ops.finder import Match
 from redrive_kit.conformance.harness import Harness
 from tests.ops.making import run
 
-pytestmark = pytest.mark.anyio
 ONE, TWO, OTHER = (UUID(f"0197f0c2-8d1e-7c3a-9b1f-{end}") for end in ("2f6f0c9d1a2b", "2f6f0c9d1a2c", "ffffffffffff"))
 
 

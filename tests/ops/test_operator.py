@@ -30,8 +30,6 @@ from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import fail
 
-pytestmark = pytest.mark.anyio
-
 
 def operator(harness: Harness, role: Role = Role.OPERATOR, name: str = "ann", **policy: Any) -> Operator:
     registry = Registry()

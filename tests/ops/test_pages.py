@@ -16,8 +16,6 @@ from redrive.ops.access import Caller, Role
 from redrive.ops.operator.executors import within_budget
 from redrive.settings import Options
 
-pytestmark = pytest.mark.anyio
-
 
 @dataclass
 class Row:

@@ -23,7 +23,6 @@ from redrive_kit.conformance.harness import TERMINAL, Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import fail
 
-pytestmark = pytest.mark.anyio
 DAY = 86_400
 SOURCES = Path(redrive.__file__).parent
 # By table: what removes its rows, or why they stay. A new table needs a line here, and one in docs/settings.md.

@@ -16,8 +16,6 @@ from redrive_kit.conformance.harness import Harness
 
 from .making import fail
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("way", ["one", "many", "bulk"])
 async def test_each_retried_task_is_logged_with_who_and_why(

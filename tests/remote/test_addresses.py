@@ -11,8 +11,6 @@ from redrive.remote import ProviderError, RemoteItem
 from tests.remote.conftest import Server
 from tests.remote.test_http import fails, provider
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("model", ["..", ".", "", None])
 async def test_an_item_that_would_lead_elsewhere_fails_before_anything_is_sent(server: Server, model: Any) -> None:

@@ -15,7 +15,6 @@ from redrive.remote.http.provider import HttpProvider
 from redrive.settings.providers import parse_providers
 from tests.remote.conftest import Answer, Request, Server
 
-pytestmark = pytest.mark.anyio
 POLL_EACH = {"url": "/jobs/{id}"}
 POLL_MANY = {"url": "/jobs?ids={ids}", "list": "jobs"}
 

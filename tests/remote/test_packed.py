@@ -13,7 +13,6 @@ from redrive.remote import RemoteItem
 from tests.remote.conftest import Server
 from tests.remote.test_http import fails, provider
 
-pytestmark = pytest.mark.anyio
 ITEM = RemoteItem("i1", {"text": "a cat"})
 MB = 2**20
 

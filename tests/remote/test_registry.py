@@ -14,7 +14,6 @@ from redrive.errors import ConfigError, InvalidInput, WrongSetting
 from redrive.remote import JobFailure, JobState, ProviderError, ProviderUnknown, RemoteItem, Status
 from redrive.settings import load_settings
 
-pytestmark = pytest.mark.anyio
 MEMORY = "sqlite:///:memory:"
 GOOD = """
 [providers.video]

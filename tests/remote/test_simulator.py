@@ -20,7 +20,6 @@ from redrive.testing.provider import SimulatedProvider, simulated_provider
 from redrive_kit.simulators.provider.behaviour import toml_of
 from redrive_kit.simulators.provider.jobs import KeptJobs
 
-pytestmark = pytest.mark.anyio
 MEMORY = "sqlite:///:memory:"
 
 

@@ -12,7 +12,6 @@ from redrive.testing.provider import SimulatedProvider, simulated_provider
 from tests.worker.conftest import MakeApp, make_app, url, working
 
 __all__ = ["make_app", "url"]
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture

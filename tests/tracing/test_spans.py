@@ -15,7 +15,6 @@ from redrive.kernel.reads import Query
 from tests.tracing.conftest import Spans, context, hexed
 from tests.worker.conftest import MakeApp, drain, ended
 
-pytestmark = pytest.mark.anyio
 TRACER = trace.get_tracer("the application")
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

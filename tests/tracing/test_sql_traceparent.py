@@ -15,7 +15,6 @@ from tests.tracing.conftest import Spans
 from tests.tracing.test_ways_in import PARENT, TRACE
 from tests.worker.conftest import drain
 
-pytestmark = pytest.mark.anyio
 MANY = "select id, existing, conflict from redrive.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 
 

@@ -6,14 +6,12 @@ import sqlite3
 from typing import Any
 
 import psycopg
-import pytest
 
 from redrive import App
 from redrive.kernel.trace import split_trace
 from redrive.ops.finder import Match, find
 from redrive.testing import using
 
-pytestmark = pytest.mark.anyio
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 

@@ -17,8 +17,6 @@ from redrive.settings import Options, load_settings
 from redrive.worker.run import Run, RunState
 from redrive.worker.worker import Worker
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def app() -> AsyncIterator[App]:

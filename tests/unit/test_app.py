@@ -28,8 +28,6 @@ from redrive.ops.access import Caller, Role
 from tests.databases import Databases
 from tests.worker.conftest import drain
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def app() -> Any:

@@ -14,8 +14,6 @@ from redrive.api import encode
 from redrive.kernel.payload import JsonText
 from redrive.ops.views import View
 
-pytestmark = pytest.mark.anyio
-
 
 async def text(value: Any) -> Any:
     return json.loads(b"".join([piece async for piece in encode.chunks(value)]))

@@ -108,7 +108,6 @@ def test_everybody_waits_for_the_same_try_which_comes_within_a_second(outage: Ou
         clock.now += first / 2
 
 
-@pytest.mark.anyio
 async def test_who_waits_is_told_when_the_store_is_back(outage: Outage) -> None:
     told: list[str] = []
     outage.on_back = lambda: told.append("back")

@@ -12,8 +12,6 @@ import pytest
 from redrive.errors import RedriveError
 from redrive.stores.postgres.pool import Pool
 
-pytestmark = pytest.mark.anyio
-
 
 class Wire:
     """As much of a connection as the pool looks at."""

@@ -12,8 +12,6 @@ from redrive import App, Context
 from redrive.errors import InvalidInput
 from redrive.worker.prepare import named, preload
 
-pytestmark = pytest.mark.anyio
-
 
 def app_of(**options: object) -> App:
     app = App("sqlite:///:memory:")

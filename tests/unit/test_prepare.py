@@ -11,8 +11,6 @@ from redrive.kernel.commit import Commit, Limit
 from redrive.observe.logs import TaskLog
 from redrive.settings import load_settings
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def store() -> Any:

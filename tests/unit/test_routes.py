@@ -22,7 +22,6 @@ from redrive.settings.connections import Connection
 from redrive.testing import using
 from redrive_kit.examples.orders import ORDERS
 
-pytestmark = pytest.mark.anyio
 FILE = """
 [connections.main]
 url = "sqlite:///main.db"

@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-import pytest
-
 from redrive.errors import InvalidInput, StoreUnavailable
 from redrive.ids import new_id
 from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.postgres.enqueue import SharedEnqueue
-
-pytestmark = pytest.mark.anyio
 
 
 class Server:

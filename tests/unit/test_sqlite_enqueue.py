@@ -15,8 +15,6 @@ from redrive.kernel.task import NewTask
 from redrive.stores.sqlite.session import micros
 from redrive.stores.sqlite.store import SqliteStore, enqueue_on
 
-pytestmark = pytest.mark.anyio
-
 
 def task(key: str, run_at: datetime | None = None) -> NewTask:
     return NewTask(new_id(), "K", "default", None, run_at=run_at, idempotency_key=key)

@@ -11,8 +11,6 @@ import pytest
 from redrive.stores.sqlite.store import SqliteStore
 from redrive.stores.sqlite.transaction import transaction
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(params=["file", "memory"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqliteStore]:

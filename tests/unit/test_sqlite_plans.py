@@ -16,7 +16,6 @@ from redrive.stores.sql import statements
 from redrive.stores.sqlite import filters
 from redrive.stores.sqlite.claim import CLAIM_OPEN_ROWS, CLAIM_PICKED_ROWS
 
-pytestmark = pytest.mark.anyio
 LARGE = r"redrive_(task|history|attempt|dead_letter|audit|idempotency_key)"
 SERIES = "with recursive g(n) as (select 0 union all select n + 1 from g where n < 20000)"
 # Parts of a statement; one that reads all that run, twice a minute; and one that reads all keys, for an erasure of

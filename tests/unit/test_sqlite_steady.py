@@ -17,7 +17,6 @@ from redrive.stores.sqlite.store import SqliteStore
 from redrive_kit.conformance.harness import LEASE, failing
 from tests.conformance.harness_sqlite import SqliteHarness
 
-pytestmark = pytest.mark.anyio
 HOUR, DAY = 3600.0, 86_400.0
 FAR = 400 * DAY
 

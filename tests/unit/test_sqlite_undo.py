@@ -13,8 +13,6 @@ from redrive.stores.sqlite.session import Session
 from redrive.stores.sqlite.store import SqliteStore
 from redrive.stores.sqlite.transaction import transaction
 
-pytestmark = pytest.mark.anyio
-
 
 class CannotRollBack(sqlite3.Connection):
     """What SQLite does without memory or on a broken disk; ``close`` undoes what is open."""

@@ -26,7 +26,6 @@ from redrive.stores.sqlite import changes
 from redrive.stores.sqlite.changes import ChangePoller, Watch
 from redrive.stores.sqlite.store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 linux = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux")
 NEVER = 1000.0
 PRODUCER = """

@@ -74,7 +74,6 @@ def test_workers_ask_nothing_but_their_part_of_the_port() -> None:
     assert {"cycle", "tick", "beat"} <= called and called - known == set()
 
 
-@pytest.mark.anyio
 async def test_a_store_without_sql_names_those_that_have_it() -> None:
     with pytest.raises(ConfigError, match=r"the feature 'orders' needs .* redis://here does not") as refused:
         await NoSql("redis://here").feature_rows("orders", "late")

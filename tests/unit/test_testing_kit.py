@@ -47,9 +47,6 @@ def make_app() -> App:
     return app
 
 
-pytestmark = pytest.mark.anyio
-
-
 async def test_runs_what_is_enqueued_and_touches_no_file(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     app = make_app()
@@ -204,7 +201,6 @@ def test_fixture_rebinds_also_inside_a_loop(redrive_app: Callable[..., TestKit])
     asyncio.run(body())
 
 
-@pytest.mark.anyio
 async def test_the_api_without_a_network() -> None:
     async with using(make_app()) as kit:
         made = kit.api.post("/api/tasks", {"kind": "SYSTEM_FAIL_ALWAYS", "maxAttempts": 1}).ok()
@@ -221,7 +217,6 @@ async def test_the_api_without_a_network() -> None:
         assert text.count("\r\n") == 3
 
 
-@pytest.mark.anyio
 async def test_failed_tasks_from_the_applications_own_code() -> None:
     app = make_app()
     async with using(app) as kit:
@@ -243,7 +238,6 @@ async def test_failed_tasks_from_the_applications_own_code() -> None:
         assert (await app.get(task.id)).error is None  # type: ignore[union-attr]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("how", [{}, {"canary": {"first": 1}}, {"rate": 1}, {"rate": 2}])
 async def test_a_bulk_operation_is_drained_too(how: dict[str, Any]) -> None:
     """No time passes meanwhile: one at a rate waits for ``advance``, like everything that is not due."""
@@ -260,7 +254,6 @@ async def test_a_bulk_operation_is_drained_too(how: dict[str, Any]) -> None:
         assert operation["status"] == ("completed" if not how else "stopped" if "canary" in how else "running")
 
 
-@pytest.mark.anyio
 async def test_a_bulk_operation_that_cannot_go_on_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: Any) -> Any:
         raise RuntimeError("broken")

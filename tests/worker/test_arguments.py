@@ -18,7 +18,6 @@ from tests.worker import echo_handlers as echo
 
 from .conftest import drain
 
-pytestmark = pytest.mark.anyio
 VALUES = SCALARS | CLASSES
 FIELDS = st.fixed_dictionaries(
     {}, optional={**{name: VALUES[kind] for name, kind in echo.FIELDS.items()}, "untyped": PLAIN}

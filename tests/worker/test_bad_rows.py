@@ -19,8 +19,6 @@ from redrive.worker import readiness as health
 from tests.conformance.test_bad_rows import CHECKED, POSTGRES, SQLITE, UNCHECKED
 from tests.worker.conftest import working
 
-pytestmark = pytest.mark.anyio
-
 
 def spoil(url: str, changes: dict[str, str], ids: list[Any]) -> None:
     if url.startswith("sqlite"):

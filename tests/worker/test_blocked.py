@@ -17,7 +17,6 @@ from redrive.kernel.task import NewTask
 from redrive.settings import load_settings
 from tests.worker.conftest import ended, until, working
 
-pytestmark = pytest.mark.anyio
 WORLD = "system:world"
 
 

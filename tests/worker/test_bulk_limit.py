@@ -11,7 +11,6 @@ import pytest
 from redrive import App, Bulk, Context
 from redrive.worker import bulk
 
-pytestmark = pytest.mark.anyio
 SLOTS, SIZE, MOST = 10, 5, 20
 
 

@@ -14,7 +14,6 @@ from redrive.kernel.commit import Commit
 
 from .conftest import MakeApp, drain, ended, task_of, until, working
 
-pytestmark = pytest.mark.anyio
 LONG = Circuit("far", failures=3, delay=3600, max_delay=3600)
 
 

@@ -16,8 +16,6 @@ from redrive.worker.readiness import LastSeen, readiness
 
 from .conftest import MakeApp, until
 
-pytestmark = pytest.mark.anyio
-
 
 class Gate:
     """A kind whose handler begins, and ends when it is let through."""

@@ -17,7 +17,6 @@ from redrive.stores.postgres.enqueue import TASKS_PER_PART
 from tests.proxy import Proxy
 from tests.worker.conftest import drain
 
-pytestmark = pytest.mark.anyio
 COUNT = 4 * TASKS_PER_PART + 7
 
 

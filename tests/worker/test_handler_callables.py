@@ -20,7 +20,6 @@ from redrive.errors import ConfigError, InvalidInput
 from . import process_handlers
 from .conftest import drain, ended, run_task, working
 
-pytestmark = pytest.mark.anyio
 RAN: list[str] = []
 
 

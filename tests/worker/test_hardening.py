@@ -23,8 +23,6 @@ from redrive.worker.worker import Worker
 from . import process_handlers
 from .conftest import MakeApp, drain, ended, on_postgres, run_task, task_of, until, working
 
-pytestmark = pytest.mark.anyio
-
 
 class _Response:
     status_code = 503

@@ -19,8 +19,6 @@ from redrive.worker.loop_watch import LoopWatch
 
 from .conftest import MakeApp, ended, until, working
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def quick(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> App:

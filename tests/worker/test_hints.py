@@ -6,8 +6,6 @@ import pytest
 
 from redrive.worker.state import EAGER_MISSES, MOST_WAIT_S, Hints, LoopSignal
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def signal() -> LoopSignal:

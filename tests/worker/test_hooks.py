@@ -26,7 +26,6 @@ from redrive.worker.hooks import HookedReport
 from redrive.worker.measure import measure
 from tests.worker.conftest import MakeApp, drain, ended, until, working
 
-pytestmark = pytest.mark.anyio
 PAGE = Path(__file__).parents[2] / "docs/tracing.md"
 
 

@@ -16,7 +16,6 @@ from redrive.observe import logs
 
 from .conftest import drain
 
-pytestmark = pytest.mark.anyio
 logger = logging.getLogger("shop.orders")
 Heard = Callable[[], list[dict[str, Any]]]
 

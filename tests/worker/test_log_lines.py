@@ -19,8 +19,6 @@ from redrive.settings import Options
 
 from .conftest import task_of
 
-pytestmark = pytest.mark.anyio
-
 
 async def events(app: App, log: TaskLog, stream: io.StringIO) -> dict[str, list[str]]:
     """Runs until nothing is left; returns the events of each task."""

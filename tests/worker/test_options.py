@@ -14,8 +14,6 @@ from redrive.ops import actions
 
 from .conftest import drain, ended, run_task, task_of, until, working
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_queues_are_drained_in_order_and_priorities_hold_inside(app: App) -> None:
     order: list[str] = []

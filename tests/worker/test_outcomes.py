@@ -18,8 +18,6 @@ from redrive.worker.config import build_of
 
 from .conftest import MakeApp, drain, ended, run_task, task_of, working
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_value_completes(app: App) -> None:
     @app.task("DOUBLE")

@@ -22,8 +22,6 @@ from redrive.worker.processes import ProcessGroups
 from . import process_handlers
 from .conftest import MakeApp, ended, run_task, until, working
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_deterministic_exceptions_are_not_retried(app: App) -> None:
     app.task("PICKY", isolation="process", deterministic=(LookupError,))(process_handlers.picky)

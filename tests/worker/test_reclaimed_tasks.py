@@ -20,8 +20,6 @@ from redrive.worker.worker import Worker
 
 from .conftest import MakeApp, drain, ended, until, working
 
-pytestmark = pytest.mark.anyio
-
 
 async def expire(url: str) -> None:
     """Every lease has run out, as after a long pause of the whole process."""

@@ -16,7 +16,6 @@ from redrive import App, Context, Fail
 from tests.worker.conftest import MakeApp, drain
 from tests.worker.process_handlers import divides
 
-pytestmark = pytest.mark.anyio
 CARD = "".join(str(n) for n in range(4, 12))  # stands in no line of code
 
 

@@ -22,8 +22,6 @@ from redrive.worker.worker import Worker
 
 from .conftest import MakeApp, drain, until, working
 
-pytestmark = pytest.mark.anyio
-
 
 def handlers(app: App) -> App:
     @app.task("GOOD")

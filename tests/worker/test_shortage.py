@@ -18,8 +18,6 @@ from redrive.worker.readiness import readiness
 from . import process_handlers
 from .conftest import MakeApp, ended, until, working
 
-pytestmark = pytest.mark.anyio
-
 
 class Limit:
     """Lets so many threads of handlers be started, and no more."""

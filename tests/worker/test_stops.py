@@ -17,7 +17,6 @@ from redrive.worker.worker import Worker
 
 from .conftest import MakeApp, ended, until, working
 
-pytestmark = pytest.mark.anyio
 FAST = {"interval_ms": 50, "grace_ms": 100}
 # What becomes of a stopped attempt, by why it was stopped: state, attempts used, reason of the failure.
 SETTLED = {

@@ -11,7 +11,6 @@ import pytest
 from redrive.worker import supervisor as module
 from redrive.worker.supervisor import EXIT_MISUSED, Supervisor, start_child
 
-pytestmark = pytest.mark.anyio
 # Ends as the next line of a file says, and takes that line away.
 CHILD = """
 import os, pathlib, sys

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from redrive import Context, State
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Beat, ClaimRequest, Gone, Judgement, Process, Store
 from redrive_kit.conformance.harness import JUDGEMENT
 from tests.worker.conftest import MakeApp, drain
 
-pytestmark = pytest.mark.anyio
 SUSPECTS = 4
 
 

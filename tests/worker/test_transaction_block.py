@@ -15,8 +15,6 @@ from redrive import App, Context, Fail, Task
 from redrive.errors import TransactionOver
 from tests.worker.conftest import drain
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def _table(app: App) -> None:

@@ -18,8 +18,6 @@ from redrive.handlers.context import Context
 from redrive.stores.postgres.store import PostgresStore
 from tests.worker.conftest import drain, on_postgres, on_sqlite, task_of
 
-pytestmark = pytest.mark.anyio
-
 WRONG: dict[str, list[str]] = {
     "no such table": ["insert into orders values (1)"],
     "no such column": ["update o set b = 1"],
