@@ -15,7 +15,7 @@ from tools.opensearch.node import Node
 
 from redrive.stores.sqlite.migrate import SqliteMigrations
 from tests import cluster
-from tests.databases import Databases, drop_template
+from tests.databases import Databases, drop_templates
 from tests.first_imports import import_own_share_first
 from tests.new_sqlite_files import at_once, step_by_step
 from tests.proxy import Proxy
@@ -62,9 +62,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     run = config.stash.get(_run, None)
     if run is None:
         return
-    if os.environ.get("REDRIVE_TEST_POSTGRES_URL") and (run[0] / "template").exists():
+    if os.environ.get("REDRIVE_TEST_POSTGRES_URL") and any(run[0].glob("made_*")):
         with suppress(Exception):
-            drop_template()
+            drop_templates()
     cluster.end_run(run)
 
 

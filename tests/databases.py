@@ -17,7 +17,7 @@ import pytest
 from redrive.features import installed
 from redrive.kernel.feature import Feature
 from redrive.stores.postgres.store import PostgresStore
-from tests.cluster import locked, shared_server
+from tests.cluster import locked, run_directory, shared_server
 
 # Everything a test may have left in a migrated database; the schema itself stays.
 EMPTY = """
@@ -67,13 +67,17 @@ WORN_OUT = 20_000_000
 COUNTING = ("TestCost", "TestInvariants")  # by functions of their own
 
 
-def database_for(request: pytest.FixtureRequest) -> str:
-    """The URL of a database for a test of the store, without tables of features. Whoever counts rows must not meet the
-    dead ones of earlier tests: they stay visible in an index for as long as any snapshot is older, that of an
-    autoanalyze for example."""
+def database_for(request: pytest.FixtureRequest, features: tuple[Feature, ...] = ()) -> str:
+    """The URL of a database for a test of the store, with the tables of these features only. Whoever counts rows must
+    not meet the dead ones of earlier tests: they stay visible in an index for as long as any snapshot is older, that of
+    an autoanalyze for example."""
     counts = "measure" in request.function.__code__.co_names or (request.cls and request.cls.__name__ in COUNTING)
-    url: str = request.getfixturevalue("fresh_store_url" if counts else "store_url")
-    return url
+    databases: Databases = request.getfixturevalue("databases")
+    template = databases.template_with(features)
+    lent = databases.fresh(template=template.name) if counts else databases.emptied(template)
+    name = lent.__enter__()
+    request.addfinalizer(lambda: lent.__exit__(None, None, None))
+    return databases.url(name)
 
 
 class Template:
@@ -98,11 +102,22 @@ class Databases:
         self._looked_through: dict[str, str] = {}  # databases that have the shape of their template, and since when
         self.application = Template(self.template, installed())
         self.store = Template(f"{self.template}_store", ())
-        for template in (self.application, self.store):
+        self._templates = [self.application, self.store]
+        for template in self._templates:
             self._prepare(template)
 
+    def template_with(self, features: tuple[Feature, ...]) -> Template:
+        """The template with the tables of these features, made when it is first asked for."""
+        for found in self._templates:
+            if found.features == features:
+                return found
+        made = Template(f"{self.template}_{'_'.join(one.name for one in features)}", features)
+        self._prepare(made)
+        self._templates.append(made)
+        return made
+
     def _prepare(self, template: Template) -> None:
-        with locked("template" if template is self.application else "store_template") as path:
+        with locked(f"made_{template.name}") as path:
             if not path.read_text():
                 self._admin.execute(f"create database {template.name}")
                 _in_thread(self._migrate(template))
@@ -172,7 +187,7 @@ class Databases:
             self._admin.execute(f"drop role {unique}")
 
     def close(self) -> None:
-        for name in (*self.application.clean, *self.store.clean):
+        for name in (name for template in self._templates for name in template.clean):
             self._drop(name)
         self._admin.close()
 
@@ -196,12 +211,12 @@ def _value(connection: psycopg.Connection[Any], query: str) -> Any:
     return row[0]
 
 
-def drop_template() -> None:
+def drop_templates() -> None:
     """At the end of a run on somebody else's server: leave nothing behind."""
     server = shared_server()
     with psycopg.connect(server["url"], autocommit=True) as admin:
-        for name in (server["template"], f"{server['template']}_store"):
-            admin.execute(f"drop database if exists {name} with (force)")
+        for path in run_directory().glob("made_*"):
+            admin.execute(f"drop database if exists {path.name.removeprefix('made_')} with (force)".encode())
 
 
 def _in_thread(work: object) -> None:

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[PostgresHarness]:
-    harness = PostgresHarness(database_for(request), FEATURES)
-    await harness.store.migrations.up()  # the tables of the suite's own feature
+    harness = PostgresHarness(database_for(request, FEATURES), FEATURES)
     yield harness
     await harness.close()
