@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import Query, Request, Response
 
@@ -14,7 +16,8 @@ from redrive.api.filters import FilterIn, Text, WhichFailed, WhichTasks
 from redrive.api.routers import api_router
 from redrive.kernel.failure_filter import EVERY_FAILURE
 from redrive.ops import inspect
-from redrive.ops.views import View
+from redrive.ops.failures import FailureStats
+from redrive.ops.views import DeadLetterView, Open, SkippedView, TaskView, View
 
 router = api_router("/api/tasks", "failures")
 
@@ -30,7 +33,53 @@ class RetryIn(FilterIn):
     actor: str | None = None
 
 
-@router.get("/dead-letters", response_model=m.DeadLetterPage)
+@dataclass(slots=True, frozen=True)
+class DeadLetterPage:
+    dead_letters: list[DeadLetterView]
+    next_before: UUID | None
+
+
+@dataclass(slots=True, frozen=True)
+class PreviewView:
+    total: Annotated[int, Open("Exactly as many match.")]
+    page: int
+    page_size: int
+    pages: int
+    task_ids: list[UUID]
+    tasks: list[TaskView]
+    plan_token: Annotated[str | None, Open("With it, a retry acts on exactly this set.")]
+    skipped: Annotated[
+        list[SkippedView],
+        Open("Not to be retried: those named in taskIds, and of this page those that their feature withholds."),
+    ]
+    warnings: Annotated[list[m.ObstacleOut], Open("With the first page: what would keep them from running.")]
+
+
+@dataclass(slots=True, frozen=True)
+class BulkView:
+    """``matched`` are the tasks that are meant. Of a dry run ``wouldRetry`` says which of them could be retried now;
+    it has no id, and retried none. ``batchId`` is an operation: ``GET /api/operations/{batchId}`` says what became
+    of them."""
+
+    batch_id: str | None
+    matched: int
+    retried: list[UUID]
+    would_retry: list[UUID]
+    skipped: list[SkippedView]
+    dry_run: bool
+    needs_approval: Annotated[str | None, Open("Of a dry run: why a second operator would have to agree.")] = None
+
+
+@dataclass(slots=True, frozen=True)
+class FailedPage:
+    tasks: list[TaskView]
+    total: int
+    limit: int
+    offset: int
+    next_before: int | None
+
+
+@router.get("/dead-letters", response_model=m.model_of(DeadLetterPage))
 async def dead_letters(
     operator: TheOperator, which: WhichTasks, limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None
 ) -> Response:
@@ -41,7 +90,7 @@ async def dead_letters(
     return await json_answer(dead_letters=serialize.letters(found, operator), next_before=following)
 
 
-@router.get("/dead-letters/preview", response_model=m.PreviewOut)
+@router.get("/dead-letters/preview", response_model=m.model_of(PreviewView))
 async def preview(
     request: Request,
     operator: TheOperator,
@@ -76,23 +125,26 @@ async def preview(
     )
 
 
-@router.post("/dead-letters/retry")
-async def retry(body: RetryIn, operator: TheOperator) -> m.BulkOut:
+@router.post("/dead-letters/retry", response_model=m.model_of(BulkView))
+async def retry(body: RetryIn, operator: TheOperator) -> Response:
     """Retry up to ``limit`` tasks that match (50 unless said, 500 at most), those that failed first. Only failed and
     cancelled tasks are touched; others that were named are returned, and audited, as skipped. What needs a second
     operator (everything, or more than ``REDRIVE_APPROVALS_ABOVE``) is refused with 409: begin it as an operation."""
-    return serialize.bulk(
-        await operator.named(body.actor).failures.retry_matching(
-            body.failures(body.task_ids),
-            reason=body.reason,
-            limit=body.limit,
-            plan=body.plan_token,
-            dry_run=body.dry_run,
-        )
+    done = await operator.named(body.actor).failures.retry_matching(
+        body.failures(body.task_ids), reason=body.reason, limit=body.limit, plan=body.plan_token, dry_run=body.dry_run
+    )
+    return await json_answer(
+        batch_id=done.bulk_id,
+        matched=done.matched,
+        retried=done.retried,
+        would_retry=done.would_retry,
+        skipped=serialize.skipped(done.skipped),
+        dry_run=done.dry_run,
+        needs_approval=done.needs_approval,
     )
 
 
-@router.get("/failed", response_model=m.FailedPage)
+@router.get("/failed", response_model=m.model_of(FailedPage))
 async def list_failed(
     operator: TheOperator,
     which: WhichFailed,
@@ -111,8 +163,8 @@ async def list_failed(
     )
 
 
-@router.get("/failed/statistics")
-async def statistics(operator: TheOperator, which: WhichTasks) -> m.FailureStatsOut:
+@router.get("/failed/statistics", response_model=m.model_of(FailureStats))
+async def statistics(operator: TheOperator, which: WhichTasks) -> Response:
     """How many are failed now, by kind, group, code, type, dead reason and fingerprint (the 100 largest). Totals are
     not kept by scope and trace."""
-    return m.FailureStatsOut.model_validate(await operator.failures.statistics(which))
+    return await json_answer(**asdict(await operator.failures.statistics(which)))

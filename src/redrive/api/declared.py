@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import is_dataclass
 from functools import cache
 from http import HTTPStatus
 from typing import Annotated, Any, get_args, get_origin
@@ -95,7 +94,7 @@ def _shown(found: Any, operator: Operator) -> Any:
 
 @cache
 def _answer_model(result: Any) -> Any:
-    """Returns the model that describes an answer; answers are not made by it, see ``redrive.api.encode``."""
+    """Returns the model that describes an answer."""
     if result in KNOWN:
         return KNOWN[result]
     origin: Any = get_origin(result)
@@ -106,13 +105,4 @@ def _answer_model(result: Any) -> Any:
             for name, (kind, _) in shown_fields(origin).items()
         }
         return create_model(f"{inner.__name__.removesuffix('View')}{origin.__name__}", __base__=m.Out, **of_page)
-    if is_dataclass(result):
-        own: dict[str, Any] = {
-            name: (_answer_model(kind), Field(description=shown.help or None))
-            for name, (kind, shown) in shown_fields(result).items()  # type: ignore[arg-type]
-        }
-        return create_model(f"{result.__name__.removesuffix('View')}Out", __base__=m.Out, **own)  # type: ignore[union-attr]
-    parts: Any = [_answer_model(one) for one in get_args(result)]
-    if get_origin(result) in (list, tuple):
-        return list[parts[0]]
-    return parts[0] | None if parts and type(None) in get_args(result) else result
+    return m.model_of(result)

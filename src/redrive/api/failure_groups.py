@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Response
@@ -12,11 +12,12 @@ from redrive.api import serialize
 from redrive.api.access import TheOperator
 from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Limit, failures
-from redrive.api.operations import Begun, BulkIn, begin_operation
+from redrive.api.operations import BegunView, BulkIn, begin_operation
 from redrive.api.routers import api_router
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.ops import views
+from redrive.ops.views import BreakdownView, CauseView, Open
 
 router = api_router("/api", "bulk")
 
@@ -32,7 +33,22 @@ class CauseIn(m.In):
     actor: str | None = None
 
 
-@router.get("/failure-groups", response_model=m.CausePage)
+@dataclass(slots=True, frozen=True)
+class CausePage:
+    groups: list[CauseView]
+    next_before: Annotated[str | None, Open("Give it as `before` for the next page.")]
+    total: Annotated[int | None, Open("Causes on all pages; null where they are not counted.")]
+    at_least: Annotated[bool, Open("There are more causes than `total`.")]
+    tasks: Annotated[int, Open("Tasks that match and are failed now, by all causes: what `share` is of.")]
+    more: Annotated[int | None, Open("Causes on the pages after this one.")]
+
+
+@dataclass(slots=True, frozen=True)
+class CauseWithParts(CauseView):
+    breakdown: BreakdownView
+
+
+@router.get("/failure-groups", response_model=m.model_of(CausePage))
 async def list_causes(
     operator: TheOperator,
     which: Annotated[FailureFilter, Depends(failures)],
@@ -55,7 +71,7 @@ async def list_causes(
     )
 
 
-@router.get("/failure-groups/{fingerprint}", response_model=m.CauseWithParts)
+@router.get("/failure-groups/{fingerprint}", response_model=m.model_of(CauseWithParts))
 async def show_cause(fingerprint: str, operator: TheOperator) -> Response:
     """Also by the beginning of its fingerprint, if only one begins so; with what the tasks that are failed by it now
     have in common."""
@@ -66,7 +82,7 @@ async def show_cause(fingerprint: str, operator: TheOperator) -> Response:
     return await respond(view)
 
 
-@router.patch("/failure-groups/{fingerprint}", response_model=m.CauseOut)
+@router.patch("/failure-groups/{fingerprint}", response_model=m.model_of(CauseView))
 async def annotate_cause(fingerprint: str, body: CauseIn, operator: TheOperator) -> Response:
     """A note, an owner, silence until some time, or "resolved": it opens again when the failure comes back."""
     said: dict[str, Any] = {
@@ -78,7 +94,7 @@ async def annotate_cause(fingerprint: str, body: CauseIn, operator: TheOperator)
     return await respond(views.cause(found, operator.sight))
 
 
-@router.post("/failure-groups/{fingerprint}/retry", status_code=202, response_model=Begun)
+@router.post("/failure-groups/{fingerprint}/retry", status_code=202, response_model=m.model_of(BegunView))
 async def retry_cause(fingerprint: str, body: BulkIn, operator: TheOperator) -> Response:
     """Retry everything that is failed by this cause, as a bulk operation."""
     return await begin_operation(Action.RETRY, FailureFilter(fingerprint=fingerprint), body, operator)

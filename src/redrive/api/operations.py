@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Response
@@ -21,6 +22,7 @@ from redrive.ops.operations import erase
 from redrive.ops.operations.lifecycle import SLOWEST_RATE, How
 from redrive.ops.operator import Operator
 from redrive.ops.operator.operations import BegunOperation, OperationPreview
+from redrive.ops.views import Open, OperationView, SkippedView
 
 router = api_router("/api", "bulk")
 
@@ -58,19 +60,29 @@ class OperationIn(FilterIn, BulkIn):
     dry_run: bool = False
 
 
-class Begun(m.Out):
-    operation: m.OperationOut | None
+@dataclass(slots=True, frozen=True)
+class BegunView:
+    operation: OperationView | None
     approval: m.ApprovalOut | None
     matched: int
-    needs_approval: str | None = Field(description="Why a second operator has to agree.")
+    needs_approval: Annotated[str | None, Open("Why a second operator has to agree.")]
     dry_run: bool
-    withheld: list[m.SkippedOut] = Field(
-        default=[], description="Of a dry run, among the first 500: those that their feature does not let be retried."
+    withheld: Annotated[
+        list[SkippedView],
+        Open("Of a dry run, among the first 500: those that their feature does not let be retried."),
+    ] = field(default_factory=list)
+    warnings: Annotated[list[m.ObstacleOut], Open("What keeps the tasks of a retry from running.")] = field(
+        default_factory=list
     )
-    warnings: list[m.ObstacleOut] = Field(default=[], description="What keeps the tasks of a retry from running.")
 
 
-@router.get("/operations", response_model=m.OperationPage)
+@dataclass(slots=True, frozen=True)
+class OperationPage:
+    operations: list[OperationView]
+    next_before: int | None
+
+
+@router.get("/operations", response_model=m.model_of(OperationPage))
 async def list_operations(
     operator: TheOperator, status: States = (), limit: Limit = 50, before: Before = None
 ) -> Response:
@@ -80,7 +92,7 @@ async def list_operations(
     return await json_answer(operations=serialize.operations(found, operator), next_before=following)
 
 
-@router.post("/operations", status_code=202, response_model=Begun)
+@router.post("/operations", status_code=202, response_model=m.model_of(BegunView))
 async def begin(body: OperationIn, operator: TheOperator) -> Response:
     """Retry, forget or purge any number of tasks: carried out by the workers piece by piece, whatever crashes. Large
     and dangerous ones wait for a second operator."""
@@ -116,7 +128,7 @@ async def cancel(operation_id: str, by: By) -> Response:
     return await show_operation(operation_id, by.operator)
 
 
-@router.post("/operations/{operation_id}/put-back", status_code=202, response_model=Begun)
+@router.post("/operations/{operation_id}/put-back", status_code=202, response_model=m.model_of(BegunView))
 async def put_back(operation_id: str, by: By) -> Response:
     """Retries what a purge gave up and nobody has retried since, up to 1,000 tasks at a time."""
     return await respond_begun(await by.operator.operations.put_back(operation_id, by.reason), by.operator)

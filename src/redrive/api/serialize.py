@@ -12,7 +12,6 @@ from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, Task
 from redrive.ops import views
 from redrive.ops.causes import Cause
-from redrive.ops.operations.retry import RetryResult
 from redrive.ops.operator import Operator
 from redrive.ops.operator.control import Kind, Queue
 from redrive.ops.operator.tasks import Story
@@ -62,20 +61,8 @@ def operations(found: Sequence[Record], operator: Operator) -> Iterator[View]:
     return (views.operation(record, sight=operator.sight) for record in found)
 
 
-def skipped(found: Mapping[UUID, str]) -> list[m.SkippedOut]:
-    return [m.SkippedOut(task_id=task_id, reason=why) for task_id, why in found.items()]
-
-
-def bulk(result: RetryResult) -> m.BulkOut:
-    return m.BulkOut(
-        batch_id=result.bulk_id,
-        matched=result.matched,
-        retried=result.retried,
-        would_retry=result.would_retry,
-        skipped=skipped(result.skipped),
-        dry_run=result.dry_run,
-        needs_approval=result.needs_approval,
-    )
+def skipped(found: Mapping[UUID, str]) -> list[View]:
+    return [View(task_id=task_id, reason=why) for task_id, why in found.items()]
 
 
 def queue(found: Queue) -> m.QueueOut:

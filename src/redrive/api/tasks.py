@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from redrive.kernel.task import (
 )
 from redrive.kernel.trace import split_trace
 from redrive.ops import actions, filters, inspect
+from redrive.ops.views import AttemptView, DeadLetterView, Open, ReasonView, TaskView
 
 router = api_router("/api/tasks", "tasks")
 single = api_router("/api/tasks", "tasks")
@@ -53,6 +55,21 @@ class NewTask(m.In):
     episode_id: str | None = None
     trace_id: str | None = None
     idempotency_key: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class TaskPage:
+    tasks: list[TaskView]
+    next_before: Annotated[UUID | None, Open("Give it as `before` for the next page.")]
+
+
+@dataclass(slots=True, frozen=True)
+class TimelineView:
+    task: TaskView
+    why: Annotated[list[ReasonView], Open("Why it does not run; empty when it does, or is done.")]
+    attempts: list[AttemptView]
+    dead_letters: list[DeadLetterView]
+    audit: list[m.AuditOut]
 
 
 @router.post(
@@ -86,7 +103,7 @@ async def enqueue(
     return await respond(serialize.task(task, operator), 200 if task.deduplicated else 201)
 
 
-@router.get("", response_model=m.TaskPage)
+@router.get("", response_model=m.model_of(TaskPage))
 async def list_tasks(
     operator: TheOperator,
     which: WhichTasks,
@@ -101,7 +118,7 @@ async def list_tasks(
     return await json_answer(tasks=serialize.tasks(page.tasks, operator), next_before=page.next_before)
 
 
-@single.get("/{task_id}", response_model=m.TimelineOut)
+@single.get("/{task_id}", response_model=m.model_of(TimelineView))
 async def show(task_id: UUID, operator: TheOperator) -> Response:
     """One task: its state, why it does not run, the latest of its attempts, dead letters and operators' actions."""
     return await respond(serialize.story(await operator.tasks.show(task_id), operator))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from redrive.api.models import FIRST_FAULT, ReasonOut
-from redrive.api.operations import Begun, BulkIn
+from redrive.api.operations import BegunView, BulkIn
 from redrive.feature.api import In, Out
+from redrive.ops.views import Open
 
 
 class RemotePartOut(Out):
@@ -125,12 +127,13 @@ class FailuresOut(Out):
     trend: TrendOut | None = Field(description="Null where nothing is failed.")
 
 
-class ActedOut(Begun):
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ActedView(BegunView):
     """What was begun: of a batch of tasks an operation; a remote one has changed itself."""
 
-    charge: int | None = Field(description="What is frozen anew for the items, at a provider.")
-    skipped: int = Field(description="Failed items that are not started again: their jobs ran all the same, or may.")
-    notes: list[str] = Field(description="Why some are skipped or only looked at, each with the command for them.")
+    charge: Annotated[int | None, Open("What is frozen anew for the items, at a provider.")]
+    skipped: Annotated[int, Open("Failed items that are not started again: their jobs ran all the same, or may.")]
+    notes: Annotated[list[str], Open("Why some are skipped or only looked at, each with the command for them.")]
     batch: BatchOut
 
 

@@ -19,9 +19,10 @@ from pydantic.alias_generators import to_camel
 from redrive.api.access import TheApp, wrong_tokens
 from redrive.api.body_limit import is_lines
 from redrive.api.encode import respond
+from redrive.api.models import model_of
 from redrive.api.worker_run import TriggeredWorker, described
 from redrive.batches.api_models import (
-    ActedOut,
+    ActedView,
     BatchIn,
     BatchPageOut,
     BatchRetryIn,
@@ -229,7 +230,7 @@ async def show_failures(batch: UUID, operator: TheOperator) -> dict[str, Any]:
     return failures_document(await operator.of(BatchService).failures(batch))
 
 
-@router.post("/{batch}/cancel", status_code=202, response_model=ActedOut)
+@router.post("/{batch}/cancel", status_code=202, response_model=model_of(ActedView))
 async def cancel_batch(batch: UUID, operator: TheOperator, body: CancelIn | None = None) -> Response:
     """Cancel what has not ended. Of tasks: as one operation. At a provider: what was not started is released, what runs
     is polled to its end."""
@@ -240,7 +241,7 @@ async def cancel_batch(batch: UUID, operator: TheOperator, body: CancelIn | None
     return await _respond_acted(await own.of(BatchService).cancel(batch, asked.reason), own)
 
 
-@router.post("/{batch}/retry-failed", status_code=202, response_model=ActedOut)
+@router.post("/{batch}/retry-failed", status_code=202, response_model=model_of(ActedView))
 async def retry_failed(batch: UUID, operator: TheOperator, body: BatchRetryIn | None = None) -> Response:
     """Retry the items that are failed now. Of tasks: as one operation. At a provider: as a new charge, when the batch
     is settled, without those whose jobs ran all the same."""
@@ -252,7 +253,7 @@ async def retry_failed(batch: UUID, operator: TheOperator, body: BatchRetryIn | 
     return await _respond_acted(done, own)
 
 
-@router.post("/{batch}/charge", status_code=202, response_model=ActedOut)
+@router.post("/{batch}/charge", status_code=202, response_model=model_of(ActedView))
 async def charge_batch(batch: UUID, operator: TheOperator, body: ChargeIn | None = None) -> Response:
     """Charge for items of a settled batch that ended here, and whose jobs ran all the same, as the provider said when
     it was asked: these, or all. They are completed from then on, and the customer is told. Each is charged once."""

@@ -305,14 +305,6 @@ async def _meant(store: Store, value: str) -> UUID:
     return same[0]
 
 
-def as_dict(task: Task, connection: str | None = None) -> dict[str, Any]:
-    """Returns a task as JSON-ready values, in the field names of the API and ``--json``; with the connection that it is
-    on, where there are several."""
-    fields = {name: getattr(task, name) for name in Task.__dataclass_fields__ if name != "lease_token"}
-    where = {} if connection is None else {"connection": connection}
-    return {name: plain(value) for name, value in fields.items()} | where
-
-
 def plain(value: Any) -> Any:
     """Returns datetimes and ids as text; everything JSON already knows as it is."""
     if hasattr(value, "isoformat"):

@@ -8,9 +8,13 @@ Nothing is looked for and covered: a field that is not named as open is not show
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import MISSING, dataclass, field, fields, replace
+from datetime import datetime
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 from redrive.kernel.feature import Belongs
 from redrive.kernel.operation import Operation, Status, facts
@@ -27,81 +31,6 @@ from redrive.ops.why import Reason
 
 LONGEST_PUBLIC = 200
 APPLICATION = "app"  # who acts in the audit log where the application's own code does
-
-TASK_OPEN = (
-    "id",
-    "kind",
-    "queue",
-    "state",
-    "priority",
-    "group",
-    "scope",
-    "trace_id",
-    "attempt_count",
-    "max_attempts",
-    "timeout",
-    "created_at",
-    "run_at",
-    "next_attempt_at",
-    "last_attempt_at",
-    "lease_expires_at",
-    "worker_id",
-    "paused_by",
-    "cancel_requested_at",
-    "error_code",
-    "error_reason",
-    "failure_type",
-    "error_fingerprint",
-    "error_summary",
-    "dead_reason",
-    "failed_at",
-    "replay_count",
-    "last_replayed_at",
-    "last_replayed_by",
-    "last_replayed_reason",
-    "last_replayed_bulk_id",
-    "finished_at",
-    "execution_ms",
-    "erased_at",
-    "forgotten",
-    "deduplicated",
-)
-TASK_CLOSED = ("payload", "progress", "result", "error_message", "error_stack", "idempotency_key")
-TASK_INTERNAL = ("lease_token", "memo", "failed_seq", "feature", "facts", "join_id")  # shown to nobody over HTTP
-ATTEMPT_OPEN = (
-    "attempt",
-    "replay",
-    "at",
-    "code",
-    "reason",
-    "failure_type",
-    "fingerprint",
-    "worker_id",
-    "execution_ms",
-    "summary",
-    "build",
-)
-ATTEMPT_CLOSED = ("message", "stack", "peer")
-LETTER_OPEN = (
-    "id",
-    "task_id",
-    "dead_at",
-    "reason",
-    "kind",
-    "queue",
-    "group",
-    "scope",
-    "trace_id",
-    "attempt_count",
-    "max_attempts",
-    "replay_count",
-    "error_code",
-    "error_reason",
-    "failure_type",
-    "error_fingerprint",
-    "error_summary",
-)
-LETTER_CLOSED = ("payload", "error_message")
 AUDIT_OPEN = (
     "id",
     "at",
@@ -116,32 +45,6 @@ AUDIT_OPEN = (
     "trace_id",
     "before",
     "after",
-)
-CAUSE_OPEN = (
-    "fingerprint",
-    "count",
-    "code",
-    "reason",
-    "failure_type",
-    "first_seen",
-    "last_seen",
-    "sample_task",
-    "summary",
-)
-CAUSE_CLOSED = ("message",)
-OPERATION_OPEN = (
-    "id",
-    "action",
-    "status",
-    "actor",
-    "reason",
-    "total",
-    "done",
-    "skipped",
-    "rate",
-    "note",
-    "fixed",
-    "idempotent",
 )
 
 
@@ -166,8 +69,315 @@ class Sight:
 VIEWERS = Sight(Role.VIEWER)
 
 
+# -- how the fields of a view are declared -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True)
+class Shown:
+    """What is said of a field of a view. ``column``: its heading, where it stands in tables; ``cell``: what stands
+    below it for people, made of the whole view and of now."""
+
+    help: str = ""
+    column: str = ""
+    cell: Callable[[Any, datetime], str] | None = None
+    number: bool = False  # of a cell that is one, and stands to the right
+
+
+class Open(Shown):
+    """A field that everybody sees."""
+
+
+class Closed(Shown):
+    """A field for those who may act. One that says nothing is closed, too."""
+
+
+T = TypeVar("T")
+Seen = Annotated[T, Open()]  # by everybody, and nothing more is said of it
+
+
+@cache
+def shown_fields(view: type) -> dict[str, tuple[Any, Shown]]:
+    """Returns the fields of a view, each with its type and what is said of it; and those of its properties of which
+    something is said."""
+    found: dict[str, tuple[Any, Shown]] = {}
+    for name, hint in get_type_hints(view, include_extras=True).items():
+        if name in {one.name for one in fields(view)}:
+            found[name] = _shown(hint) or (hint, Closed())
+    for name, member in inspect.getmembers(view, lambda one: isinstance(one, property)):
+        if (shown := _shown(get_type_hints(member.fget, include_extras=True).get("return"))) is not None:
+            found[name] = shown
+    return found
+
+
+def _shown(hint: Any) -> tuple[Any, Shown] | None:
+    """Returns a type and what is said of it, where something is."""
+    plain, *said = get_args(hint) if get_origin(hint) is Annotated else [hint]
+    return next(((plain, word) for word in said if isinstance(word, Shown)), None)
+
+
+@cache
+def _always(view: type) -> tuple[tuple[str, bool], ...]:
+    """Returns the fields that a view always has, and whether each is open. Those with a default are left out where
+    there is nothing to say."""
+    optional = {one.name for one in fields(view) if one.default is not MISSING or one.default_factory is not MISSING}
+    return tuple((name, isinstance(how, Open)) for name, (_, how) in shown_fields(view).items() if name not in optional)
+
+
+def _seen(view: type, found: Any, sight: Sight, **more: Any) -> View:
+    """Returns what somebody sees of a thing, by the fields that a view declares; ``more`` are values that the thing
+    does not have itself."""
+    whole = sight.whole
+    seen = View(
+        {
+            name: None if not (opened or whole) else more[name] if name in more else getattr(found, name)
+            for name, opened in _always(view)
+        }
+    )
+    cut = [name for name, value in seen.items() if value is CUT]
+    if cut:
+        seen.update(dict.fromkeys(cut), cut=cut)
+    return seen
+
+
+# -- what is seen of tasks and their failures --------------------------------------------------------------------------
+
+CUT_HELP = "Documents that were left out because they are long; GET …/payload and …/result have them whole."
+FOR_OPERATORS = Closed("For operators.")
+
+
+@dataclass(slots=True, frozen=True)
+class BelongsView:
+    feature: Seen[str]
+    label: Seen[str]
+    page: Annotated[str | None, Open("Its page, below the console's address.")]
+
+
+@dataclass(slots=True, frozen=True)
+class TaskView:
+    id: Seen[UUID]
+    kind: Seen[str]
+    queue: Seen[str]
+    state: Seen[str]
+    payload: Annotated[Any, Closed("For operators; viewers see the fields that are declared public.")]
+    priority: Seen[int]
+    group: Seen[str | None]
+    scope: Seen[str | None]
+    trace_id: Seen[str | None]
+    idempotency_key: Annotated[str | None, Closed()]
+    attempt_count: Seen[int]
+    max_attempts: Seen[int]
+    timeout: Seen[float | None]
+    created_at: Seen[datetime | None]
+    run_at: Seen[datetime | None]
+    next_attempt_at: Seen[datetime | None]
+    last_attempt_at: Seen[datetime | None]
+    lease_expires_at: Seen[datetime | None]
+    worker_id: Seen[str | None]
+    paused_by: Seen[str | None]
+    cancel_requested_at: Seen[datetime | None]
+    progress: Annotated[Any, Closed("Viewers see numbers.")]
+    error_code: Seen[str | None]
+    error_reason: Seen[str | None]
+    failure_type: Seen[str | None]
+    error_message: Annotated[str | None, FOR_OPERATORS]
+    error_stack: Annotated[str | None, FOR_OPERATORS]
+    error_summary: Annotated[dict[str, Any] | None, Open("What of the failure everybody may see.")]
+    error_fingerprint: Seen[str | None]
+    dead_reason: Seen[str | None]
+    failed_at: Seen[datetime | None]
+    replay_count: Seen[int]
+    last_replayed_at: Seen[datetime | None]
+    last_replayed_by: Seen[str | None]
+    last_replayed_reason: Seen[str | None]
+    last_replayed_bulk_id: Seen[str | None]
+    finished_at: Seen[datetime | None]
+    erased_at: Annotated[datetime | None, Open("When what it carried was erased.")]
+    forgotten: Annotated[bool, Open("Of a cancelled one: somebody forgot or purged it, as no longer needed.")]
+    execution_ms: Seen[float | None]
+    result: Annotated[Any, FOR_OPERATORS]
+    deduplicated: Seen[bool]
+    connection: Annotated[str, Open("Where it is; left out where there is only one.")] = "default"
+    belongs_to: Annotated[BelongsView | None, Open("By its feature; left out where that does not say.")] = None
+    cut: Annotated[list[str], Open(CUT_HELP)] = field(default_factory=list)
+
+
+# Only the command line, which has the store itself before it, shows these.
+TASK_ROW = ("memo", "failed_seq", "feature", "facts", "join_id")
+
+
+@dataclass(slots=True, frozen=True)
+class AttemptView:
+    task_id: Seen[UUID]
+    attempt: Seen[int]
+    replay: Seen[int]
+    at: Seen[datetime]
+    code: Seen[str]
+    reason: Seen[str]
+    failure_type: Seen[str]
+    message: Annotated[str | None, FOR_OPERATORS]
+    stack: Annotated[str | None, FOR_OPERATORS]
+    summary: Seen[dict[str, Any] | None]
+    fingerprint: Seen[str]
+    worker_id: Seen[str | None]
+    execution_ms: Seen[float | None]
+    peer: Annotated[str | None, Closed("Host and port that it called. For operators.")]
+    build: Annotated[str | None, Open("Of the application that ran it: REDRIVE_BUILD, else its version.")]
+
+
+@dataclass(slots=True, frozen=True)
+class DeadLetterView:
+    id: Seen[UUID]
+    task_id: Seen[UUID]
+    dead_at: Seen[datetime]
+    reason: Seen[str]
+    dead_reason: Annotated[str, Open("The same, by the name that tasks and filters have for it.")]
+    kind: Seen[str]
+    queue: Seen[str]
+    group: Seen[str | None]
+    scope: Seen[str | None]
+    trace_id: Seen[str | None]
+    payload: Annotated[Any, Closed()]
+    attempt_count: Seen[int]
+    max_attempts: Seen[int]
+    replay_count: Seen[int]
+    error_code: Seen[str]
+    error_reason: Seen[str]
+    failure_type: Seen[str]
+    error_message: Annotated[str | None, FOR_OPERATORS]
+    error_summary: Seen[dict[str, Any] | None]
+    error_fingerprint: Seen[str]
+    cut: Annotated[list[str], Open(CUT_HELP)] = field(default_factory=list)
+
+
+@dataclass(slots=True, frozen=True)
+class ReasonView:
+    code: Seen[str]
+    text: Seen[str]
+    fix: Seen[str | None]
+    quoted: Annotated[str | None, Closed("Words of the task itself, which end the text for operators.")]
+
+
+@dataclass(slots=True, frozen=True)
+class CauseView:
+    fingerprint: Seen[str]
+    status: Seen[str]
+    count: Seen[int]
+    failed: Seen[int]
+    share: Annotated[float, Open("Part of all failed tasks that match, from 0 to 1.")]
+    at_least: Annotated[
+        bool, Open("There may be more failed tasks than were counted: filtered by scope, trace or time.")
+    ]
+    code: Seen[str]
+    reason: Seen[str]
+    failure_type: Seen[str]
+    message: Annotated[str | None, FOR_OPERATORS]
+    summary: Seen[dict[str, Any] | None]
+    kind: Annotated[str, Open("Of the sample task.")]
+    kinds: Seen[dict[str, int]]
+    first_seen: Seen[datetime]
+    last_seen: Seen[datetime]
+    sample_task: Seen[UUID]
+    trend: Annotated[list[int], Open("Failures per hour over the last 24 hours, the current one last.")]
+    note: Seen[str | None]
+    owner: Seen[str | None]
+    muted_until: Seen[datetime | None]
+    resolved_at: Seen[datetime | None]
+    resolved_by: Seen[str | None]
+
+
+@dataclass(slots=True, frozen=True)
+class BreakdownView:
+    tasks: Annotated[int, Open("Tasks that are failed by it now and were looked at, those that failed last.")]
+    at_least: Annotated[bool, Open("There are more of them.")]
+    peer: Annotated[dict[str, int], Open("Hosts and ports that were called. For operators.")]
+    scope: Seen[dict[str, int]]
+    group: Seen[dict[str, int]]
+    build: Annotated[dict[str, int], Open("Of the application: REDRIVE_BUILD, else its version.")]
+
+
+# -- what is seen of operations ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True)
+class CanaryView:
+    first: Seen[int]
+    percent: Seen[float]
+    then: Seen[str]
+    ids: Seen[list[UUID]]
+    passed: Seen[bool]
+
+
+@dataclass(slots=True, frozen=True)
+class FailedByView:
+    fingerprint: Seen[str]
+    code: Annotated[str | None, Open("Null where the cause is not kept any more.")]
+    n: Seen[int]
+
+
+@dataclass(slots=True, frozen=True)
+class RetriedView:
+    """Exact, at any size: counted as the tasks move."""
+
+    retried: Seen[int]
+    completed: Seen[int]
+    failed_again: Seen[int]
+    cancelled: Seen[int]
+    running: Seen[int]
+    waiting: Annotated[int, Open("For a worker, for another attempt, or until they are resumed.")]
+    uncounted: Annotated[int, Open("Retried or run by a process of an earlier version, which counted nothing.")]
+    retried_since: Annotated[int, Open("Of those that failed again: retried once more by somebody.")]
+    causes: Annotated[list[FailedByView], Open("By which they failed again: the ten by which most did.")]
+    number_of_causes: Seen[int]
+    waits_because: Annotated[str | None, Open("Why one of those that wait does not run; null: it has its turn.")]
+
+
+@dataclass(slots=True, frozen=True)
+class WorkView:
+    """What a feature does piece by piece, such as the rebuild of an index."""
+
+    feature: Seen[str]
+    subject: Seen[str]
+    unit: Annotated[str, Open("What is counted, instead of tasks.")]
+    result: Seen[dict[str, Any]]
+
+
+@dataclass(slots=True, frozen=True)
+class SkippedView:
+    task_id: Seen[UUID]
+    reason: Seen[str]
+
+
+@dataclass(slots=True, frozen=True)
+class OperationView:
+    """The same for everybody: labels, numbers, codes, and operators' own words."""
+
+    id: Seen[str]
+    action: Seen[str]
+    status: Seen[str]
+    filter: Seen[dict[str, Any]]
+    actor: Seen[str]
+    reason: Seen[str | None]
+    total: Seen[int]
+    done: Seen[int]
+    skipped: Seen[int]
+    progress: Seen[float]
+    rate: Seen[float | None]
+    canary: Seen[CanaryView | None]
+    stop_on_return: Seen[bool]
+    plan_token: Seen[str | None]
+    approval_id: Seen[str | None]
+    note: Seen[str | None]
+    work: Annotated[WorkView | None, Open("Of an operation of a feature; null where it is about tasks.")]
+    erased: Annotated[dict[str, int], Open("Of an erasure: how many went, by place.")]
+    fixed: Annotated[str | None, Open("What was fixed before, as its operator said.")]
+    idempotent: Annotated[bool | None, Open("May the handlers run twice for one task, as its operator said.")]
+    tasks: Annotated[RetriedView | None, Open("Where the tasks of a retry are now. Not in lists.")]
+    created_at: Seen[datetime]
+    updated_at: Seen[datetime]
+
+
 def task(found: Task, sight: Sight) -> View:
-    view = _view(found, TASK_OPEN, TASK_CLOSED, sight)
+    view = _seen(TaskView, found, sight)
     if not sight.whole:
         view["payload"] = public_part(found.payload, sight.public(found.kind))
         view["progress"] = numbers_of(found.progress)
@@ -178,21 +388,26 @@ def task(found: Task, sight: Sight) -> View:
     return view
 
 
+def task_row(found: Task, connection: str | None = None, belongs: Belongs | None = None) -> View:
+    """Returns a task as ``--json`` shows it: on the connection that is named where there are several."""
+    sight = Sight(Role.ADMIN, connection=connection, belongs=lambda _: belongs)
+    return View(task(found, sight), **{name: getattr(found, name) for name in TASK_ROW})
+
+
 def dead_letter(found: DeadLetter, sight: Sight) -> View:
-    view = _view(found, LETTER_OPEN, LETTER_CLOSED, sight)
-    view["dead_reason"] = found.reason  # as tasks and filters call it
+    view = _seen(DeadLetterView, found, sight, dead_reason=found.reason)
     if not sight.whole:
         view["payload"] = public_part(found.payload, sight.public(found.kind))
     return view
 
 
 def attempt(found: Attempt, sight: Sight) -> View:
-    return _view(found, ATTEMPT_OPEN, ATTEMPT_CLOSED, sight)
+    return _seen(AttemptView, found, sight)
 
 
 def reason(found: Reason, sight: Sight) -> View:
     """Returns why a task does not run. What it quotes of the task is for operators."""
-    return View(code=found.code, text=found.full if sight.whole else found.text, fix=found.fix)
+    return _seen(ReasonView, found, sight, text=found.full if sight.whole else found.text)
 
 
 def audit_for(found: AuditRow, sight: Sight) -> AuditRow:
@@ -202,76 +417,48 @@ def audit_for(found: AuditRow, sight: Sight) -> AuditRow:
 
 
 def audit_row(found: AuditRow, sight: Sight) -> View:
-    view = _view(audit_for(found, sight), AUDIT_OPEN, (), sight)
-    return View({outside(name): value for name, value in view.items()})
+    seen = audit_for(found, sight)
+    values = {outside(name): getattr(seen, name) for name in AUDIT_OPEN}
+    cut = [name for name, value in values.items() if value is CUT]
+    return View(values, **dict.fromkeys(cut), cut=cut) if cut else View(values)
 
 
 def cause(found: Cause, sight: Sight) -> View:
-    view = _view(found.row, CAUSE_OPEN, CAUSE_CLOSED, sight)
-    said = (
-        "status",
-        "failed",
-        "share",
-        "at_least",
-        "kinds",
-        "trend",
-        "note",
-        "owner",
-        "muted_until",
-        "resolved_at",
-        "resolved_by",
-    )
-    view.update({name: getattr(found, name) for name in said})
-    return view
+    own = ("status", "failed", "share", "at_least", "kinds", "trend", "note", "owner", "muted_until")
+    said = {name: getattr(found, name) for name in (*own, "resolved_at", "resolved_by")}
+    return _seen(CauseView, found.row, sight, **said)
 
 
 def operation(record: Record, became: RetryOutcome | None = None, sight: Sight = VIEWERS) -> View:
-    """Returns an operation, the same for everybody: labels, numbers, codes, and operators' own words; of a feature's
-    work what errors say, which may quote documents, only to those who may act. ``became``: of its tasks, where that was
-    looked for."""
+    """Returns an operation; of a feature's work what errors say, which may quote documents, only to those who may act.
+    ``became``: of its tasks, where that was looked for."""
     found = Operation.of(record)
-    view = _view(found, OPERATION_OPEN, (), Sight(Role.VIEWER))
-    canary = found.canary
-    view.update(
+    work = found.work
+    return _seen(
+        OperationView,
+        found,
+        VIEWERS,
         action=found.verb,
         filter=facts(found.which),
         work=None
-        if found.work is None
-        else View(
-            feature=found.work.feature,
-            subject=found.work.subject,
-            unit=found.work.unit,
-            result=View(found.work.result if sight.whole else found.work.open_result),
-        ),
+        if work is None
+        else _seen(WorkView, work, sight, result=View(work.result if sight.whole else work.open_result)),
         erased=dict(found.erased),
         progress=_share_done(found),
         plan_token=found.plan,
         approval_id=found.approval,
         stop_on_return=found.retry is not None and found.retry.stop_on_return,
-        canary=None
-        if canary is None
-        else View(
-            first=canary.first,
-            percent=canary.percent,
-            then=canary.then,
-            ids=list(canary.ids),
-            passed=canary.passed,
-        ),
+        canary=None if found.canary is None else _seen(CanaryView, found.canary, VIEWERS),
         tasks=None if became is None else _retried(became),
         created_at=record.created_at,
         updated_at=record.updated_at,
     )
-    return view
 
 
 def _retried(became: RetryOutcome) -> View:
     causes = [View(fingerprint=one.fingerprint, code=one.row and one.row.code, n=one.n) for one in became.causes]
-    return View(
-        became.numbers,
-        causes=causes,
-        number_of_causes=became.number_of_causes,
-        waits_because=became.waits and became.waits.text,
-    )
+    waits = became.waits and became.waits.text
+    return _seen(RetriedView, became, VIEWERS, causes=causes, waits_because=waits)
 
 
 def approval(record: Record, obstacles: Iterable[Obstacle] = ()) -> View:
@@ -333,16 +520,6 @@ def numbers_of(progress: Any) -> Any:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10**15
-
-
-def _view(found: Any, opened: Iterable[str], closed: Iterable[str], sight: Sight) -> View:
-    view = View({name: getattr(found, name) for name in opened})
-    for name in closed:
-        view[name] = getattr(found, name) if sight.whole else None
-    cut = [name for name, value in view.items() if value is CUT]
-    if cut:
-        view.update(dict.fromkeys(cut), cut=cut)
-    return view
 
 
 def _share_done(operation: Operation) -> float:

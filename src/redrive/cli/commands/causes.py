@@ -21,9 +21,10 @@ from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import check_seconds
 from redrive.kernel.wording import EXAMPLES, counted, percent, seconds_of
+from redrive.ops import views
+from redrive.ops.access import Role
 from redrive.ops.causes import Breakdown, Cause, order_of, rank_of
 from redrive.ops.connections import Look, having
-from redrive.ops.inspect import plain
 from redrive.ops.operations.lifecycle import How
 from redrive.ops.operator import Operator
 
@@ -33,6 +34,7 @@ Status = Annotated[
     str | None,
     typer.Option("--status", metavar="S", help="open, reopened, muted, quiet (none failed), resolved or all."),
 ]
+OWNER = views.Sight(Role.ADMIN)
 SHOWN = 5  # values of each part of a breakdown
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -64,7 +66,7 @@ def list_causes(
     left = sum((page.total or 0) for page in pages) - len(found) if looked.everywhere else pages[0].more
     following = None if looked.everywhere else pages[0].next_before
     if json:
-        items = [looked.document(name, _document(cause)) for name, cause in found]
+        items = [looked.document(name, views.cause(cause, OWNER)) for name, cause in found]
         sums = {"total": sum((page.total or 0) for page in pages), "tasks": sum(page.tasks for page in pages)}
         output.emit_list(items, following, more=left, **sums, **looked.missing)
         return
@@ -213,7 +215,7 @@ async def _shown(fingerprint: str, own: Operator) -> tuple[Cause, str | None]:
 
 def _say(cause: Cause, connection: str | None, parts: Breakdown | None = None, *, json: bool) -> None:
     if json:
-        document = _document(cause) | ({} if connection is None else {"connection": connection})
+        document = views.cause(cause, OWNER) | ({} if connection is None else {"connection": connection})
         output.emit(document | ({} if parts is None else {"breakdown": asdict(parts)}))
         return
     row = cause.row
@@ -241,12 +243,6 @@ def _say(cause: Cause, connection: str | None, parts: Breakdown | None = None, *
         output.say(f"muted until {output.when(cause.muted_until)}")
     if cause.failed:
         output.say(output.suggest(f"once it is mended: redrive causes retry {row.fingerprint} --canary 10 --wait"))
-
-
-def _document(cause: Cause) -> dict[str, Any]:
-    row = {name: plain(getattr(cause.row, name)) for name in type(cause.row).__dataclass_fields__}
-    own = ("failed", "share", "kinds", "trend", "note", "owner", "muted_until", "resolved_at", "resolved_by")
-    return {**row, "status": cause.status, **{name: plain(getattr(cause, name)) for name in own}}
 
 
 def _seconds(span: str) -> float:

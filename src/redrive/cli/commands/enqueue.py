@@ -16,8 +16,8 @@ from redrive.cli.support.session import operate
 from redrive.errors import InvalidInput, PayloadInvalid, UnknownQueue
 from redrive.kernel.payload import LONG_NUMBER, LONG_NUMBER_HINT, digits_refused
 from redrive.kernel.task import Task
-from redrive.ops.inspect import as_dict
 from redrive.ops.operator import Operator
+from redrive.ops.views import task_row
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="The kind of task.")]
 Payload = Annotated[
@@ -92,7 +92,7 @@ def enqueue(
 
     task, doubts, where = operate(url, app, work, create=create, on=lambda known: known.connection_of(kind))
     if json:
-        output.emit(as_dict(task, where))
+        output.emit(task_row(task, where))
     else:
         known = " (already there: the key is known)" if task.deduplicated else ""
         at = "" if where is None else f" on {where}"

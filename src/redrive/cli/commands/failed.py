@@ -16,11 +16,11 @@ from redrive.cli.support.terminal_text import sparkline
 from redrive.errors import InvalidInput
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.wording import counted
-from redrive.ops import inspect
 from redrive.ops.failures import FailureTypes, together
 from redrive.ops.history import PERIODS
 from redrive.ops.operator import Operator
 from redrive.ops.operator.failures import FailedList
+from redrive.ops.views import task_row
 
 _BY = {
     "kind": "kind",
@@ -70,7 +70,7 @@ def failed(
     total = sum(one.total for one in looked.found.values())
     if json:
         following = found[-1][1].failed_seq if len(found) == limit and not looked.everywhere else None
-        items = [inspect.as_dict(task, looked.about(name)) for name, task in found]
+        items = [task_row(task, looked.about(name)) for name, task in found]
         output.emit_list(items, following, total=total, **looked.missing)
         return
     if not found:

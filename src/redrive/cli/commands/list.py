@@ -16,6 +16,7 @@ from redrive.kernel.reads import Overview, Query
 from redrive.kernel.task import State, Task
 from redrive.ops import filters, inspect
 from redrive.ops.operator import Operator
+from redrive.ops.views import task_row
 from redrive.ops.why import held_by, lost_by
 
 DEFAULT_LIMIT = 50
@@ -56,7 +57,7 @@ def list_tasks(
     looked = look_at(url, app, look)
     found, more = _merged(list(looked.found.values()), limit)
     if json:
-        items = [inspect.as_dict(one.task, one.connection) for one in found]
+        items = [task_row(one.task, one.connection) for one in found]
         output.emit_list(items, more, **looked.missing)
         return
     if not found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -19,10 +19,12 @@ from redrive.kernel.feature import Belongs
 from redrive.kernel.reads import Query
 from redrive.kernel.task import MAX_TEXT, Attempt, AuditRow, DeadLetter, State, Task, Timeline
 from redrive.kernel.trace import trace_id_of
-from redrive.ops import inspect
+from redrive.ops import inspect, views
+from redrive.ops.access import Role
 from redrive.ops.audit_rows import values_of
 from redrive.ops.operator import Operator
 from redrive.ops.operator.tasks import Story
+from redrive.ops.views import Sight
 from redrive.ops.why import Reason
 
 _FIELDS = (
@@ -117,13 +119,12 @@ async def _of_trace(own: Operator, trace: str, missing: RedriveError) -> UUID:
 
 
 def _document(told: Told) -> dict[str, Any]:
-    found, whole = told.story.timeline, told.whole
-    belongs = {} if whole is None else {"belongs_to": {**asdict(whole), "feature": whole.feature or found.task.feature}}
+    found, sight = told.story.timeline, Sight(Role.ADMIN)
     return {
-        "task": inspect.as_dict(found.task, told.where) | belongs,
-        "why": [asdict(reason) | {"fix": reason.fix and output.suggest(reason.fix)} for reason in told.story.why],
-        "attempts": [asdict(attempt) for attempt in found.attempts],
-        "dead_letters": [asdict(letter) | {"dead_reason": letter.reason} for letter in found.dead_letters],
+        "task": views.task_row(found.task, told.where, told.whole),
+        "why": [views.reason(one, sight) | {"fix": one.fix and output.suggest(one.fix)} for one in told.story.why],
+        "attempts": [views.attempt(one, sight) for one in found.attempts],
+        "dead_letters": [views.dead_letter(one, sight) for one in found.dead_letters],
         "audit": [values_of(row) for row in found.audit],
     }
 

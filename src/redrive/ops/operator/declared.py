@@ -17,53 +17,27 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
-from functools import cache, cached_property, partial, wraps
+from functools import cached_property, partial, wraps
 from typing import Annotated, Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from redrive.kernel.records import Record
 from redrive.kernel.task import Task, check_text
 from redrive.ops import views
 from redrive.ops.access import Role
+from redrive.ops.given import Given as Given
+from redrive.ops.given import Parameter as Parameter
+from redrive.ops.given import parameter
 from redrive.ops.operator.session import Service
+from redrive.ops.views import Closed as Closed
+from redrive.ops.views import Open as Open
+from redrive.ops.views import Shown as Shown
 from redrive.ops.views import Sight, View
+from redrive.ops.views import shown_fields as shown_fields
 
 M = TypeVar("M", bound=Callable[..., Awaitable[Any]])
 V = TypeVar("V")
 _IN_PATH = re.compile(r"\{(\w+)\}")
 _DECLARED = "__declared__"
-
-
-@dataclass(slots=True, frozen=True)
-class Given:
-    """What is said of a parameter: ``Annotated[int, Given("How many.")]``. ``check`` returns the value as it is taken,
-    or refuses it, for every face."""
-
-    help: str
-    label: str = ""  # of its field in a form; else its name
-    metavar: str = ""  # of its option
-    option: str = ""  # the option's name, where that is another one
-    positional: bool = False  # on the command line it needs no option
-    once: bool = False  # a form brings one of its own, by which it is known where it comes twice
-    check: Callable[[Any], Any] | None = None
-
-
-@dataclass(slots=True, frozen=True)
-class Shown:
-    """What is said of a field of a view. ``column``: its heading, where it stands in tables; ``cell``: what stands
-    below it for people, made of the whole view and of now."""
-
-    help: str = ""
-    column: str = ""
-    cell: Callable[[Any, datetime], str] | None = None
-    number: bool = False  # of a cell that is one, and stands to the right
-
-
-class Open(Shown):
-    """A field that everybody sees."""
-
-
-class Closed(Shown):
-    """A field for those who may act. One that says nothing is closed, too."""
 
 
 Reason = Annotated[
@@ -83,33 +57,6 @@ class Page(Generic[V]):
     def note(self) -> str:
         """What is said below its table."""
         return ""
-
-
-@dataclass(slots=True, frozen=True)
-class Parameter:
-    name: str
-    annotation: Any  # without what is said of it
-    default: Any
-    given: Given
-    in_path: bool
-
-    @property
-    def required(self) -> bool:
-        return self.default is inspect.Parameter.empty
-
-    @property
-    def positional(self) -> bool:
-        return self.in_path or self.given.positional
-
-    @property
-    def base(self) -> type:
-        """The type of a value that is there: ``str`` of ``str | None``."""
-        found: type = next((one for one in get_args(self.annotation) if one is not type(None)), self.annotation)
-        return found
-
-    @property
-    def label(self) -> str:
-        return self.given.label or self.name.replace("_", " ")
 
 
 @dataclass(frozen=True)
@@ -148,12 +95,8 @@ class Declared:
     def parameters(self) -> tuple[Parameter, ...]:
         hints = get_type_hints(self.function, include_extras=True)
         in_path = set(_IN_PATH.findall(self.path))
-        found = []
-        for one in list(inspect.signature(self.function).parameters.values())[1:]:
-            plain, *said = get_args(hints[one.name]) if get_origin(hints[one.name]) is Annotated else [hints[one.name]]
-            given = next((word for word in said if isinstance(word, Given)), Given(""))
-            found.append(Parameter(one.name, plain, one.default, given, one.name in in_path))
-        return tuple(found)
+        taken = list(inspect.signature(self.function).parameters.values())[1:]
+        return tuple(parameter(one.name, hints[one.name], one.default, in_path=one.name in in_path) for one in taken)
 
     @cached_property
     def result(self) -> Any:
@@ -227,8 +170,8 @@ def _declare(method: M, *, role: Role, command: str, **told: Any) -> M:
         self._session.may(role)
         bound = signature.bind(self, *args, **kwargs)
         for one in declared.parameters:
-            if one.given.check is not None and one.name in bound.arguments:
-                bound.arguments[one.name] = one.given.check(bound.arguments[one.name])
+            if one.name in bound.arguments:
+                bound.arguments[one.name] = one.given.taken(bound.arguments[one.name], one.label)
         return seen(await method(*bound.args, **bound.kwargs), self._session.sight)
 
     setattr(checked, _DECLARED, declared)
@@ -239,26 +182,6 @@ def declared_by(service: type[Service]) -> dict[str, Declared]:
     """Returns what a service declares, by the names of its methods, in their order."""
     found = {name: getattr(member, _DECLARED, None) for name, member in vars(service).items()}
     return {name: one for name, one in found.items() if one is not None}
-
-
-@cache
-def shown_fields(view: type) -> dict[str, tuple[Any, Shown]]:
-    """Returns the fields of a view, each with its type and what is said of it; and those of its properties of which
-    something is said."""
-    found: dict[str, tuple[Any, Shown]] = {}
-    for name, hint in get_type_hints(view, include_extras=True).items():
-        if name in {one.name for one in fields(view)}:
-            found[name] = _shown(hint) or (hint, Closed())
-    for name, member in inspect.getmembers(view, lambda one: isinstance(one, property)):
-        if (shown := _shown(get_type_hints(member.fget, include_extras=True).get("return"))) is not None:
-            found[name] = shown
-    return found
-
-
-def _shown(hint: Any) -> tuple[Any, Shown] | None:
-    """Returns a type and what is said of it, where something is."""
-    plain, *said = get_args(hint) if get_origin(hint) is Annotated else [hint]
-    return next(((plain, word) for word in said if isinstance(word, Shown)), None)
 
 
 def view_of(view: type[V], row: Any, **more: Any) -> V:
