@@ -18,6 +18,7 @@ from redrive.api.encode import respond
 from redrive.api.routers import api_router
 from redrive.kernel.records import Record
 from redrive.kernel.task import Task
+from redrive.ops.given import flat, gathered
 from redrive.ops.operator import Operator
 from redrive.ops.operator.declared import Declared, Parameter, declared_by, document, shown_fields
 from redrive.ops.operator.session import Service
@@ -49,13 +50,15 @@ def _endpoint(service: type[Service], one: Declared) -> Any:
     body = None if one.looks else _body_model(f"{service.__name__}{one.verb.title()}In".replace("_", ""), inside)
 
     async def endpoint(operator: Operator, body: BaseModel | None = None, **given: Any) -> Response:
-        said = {} if body is None else {name: getattr(body, name) for name in body.model_fields_set}
-        acting = operator.named(said.pop("actor", None))
-        found = await getattr(acting.of(service), one.verb)(**given, **said)
+        said = gathered(one.parameters, given) if one.looks else dict(given)
+        if body is not None:
+            said |= m.given_by(body, one.parameters)
+        acting = operator.named(getattr(body, "actor", None))
+        found = await getattr(acting.of(service), one.verb)(**said)
         waits = getattr(found, "approval", None) is not None
         return await respond(_shown(found, acting), HTTPStatus.ACCEPTED if waits else one.status)
 
-    taken = [inspect.Parameter("operator", _KEYWORD, annotation=TheOperator), *map(_outside, one.parameters)]
+    taken = [inspect.Parameter("operator", _KEYWORD, annotation=TheOperator), *map(_outside, flat(one.parameters))]
     if body is not None:
         needed = any(given.required for given in inside)
         taken.append(
@@ -74,17 +77,15 @@ def _in_path(one: Declared) -> Iterator[str]:
 
 def _outside(one: Parameter) -> inspect.Parameter:
     place: Any = Path if one.in_path else Query
-    annotation: Any = Annotated[one.annotation, place(description=one.given.help)]
+    said = place(description=one.given.help, ge=one.given.least, le=one.given.most)
+    annotation: Any = Annotated[one.annotation, said]
     return inspect.Parameter(one.name, _KEYWORD, annotation=annotation, default=one.default)
 
 
 def _body_model(name: str, inside: list[Parameter]) -> type[m.In]:
     if [one.name for one in inside] == ["reason"]:
         return m.ReasonIn
-    own: dict[str, Any] = {
-        one.name: (one.annotation, Field(... if one.required else one.default, description=one.given.help))
-        for one in inside
-    }
+    own = m.fields_of(flat(inside, inner=False))
     return create_model(name, __base__=m.In, **own, actor=(str | None, ACTOR))
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect as python
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from fastapi import Depends, Query
-from pydantic import Field
+from pydantic import Field, create_model
+from pydantic.alias_generators import to_snake
 
 from redrive.api import models as m
 from redrive.errors import InvalidInput
@@ -76,35 +77,33 @@ def failures(
     return replace(which, ids=more.ids, since=more.since, until=more.until, forgotten=forgotten or None)
 
 
-class FilterIn(m.In):
+if TYPE_CHECKING:
+    FilterFields: TypeAlias = m.In
+else:
+    FilterFields = create_model(
+        "FilterFields",
+        __base__=m.In,
+        **{
+            name: (str | None, Field(None, description=one.help))
+            for one in FAILURE_FILTERS
+            for name in (to_snake(one.parameter), one.earlier and to_snake(one.earlier))
+            if name is not None
+        },
+    )
+
+
+class FilterIn(FilterFields):
     """A filter in the body of a request. There an empty text is a mistake: it must not mean "any"."""
 
-    episode_id: str | None = None
-    scope: str | None = None
-    job_kind: str | None = None
-    kind: str | None = None
-    queue: str | None = None
-    group: str | None = None
-    trace_id: str | None = None
-    dead_reason: str | None = None
-    error_code: str | None = None
-    error_reason: str | None = None
-    failure_type: str | None = None
-    fingerprint: str | None = None
-    batch_id: str | None = None
-    since: str | None = None
-    until: str | None = None
     forgotten: bool = Field(False, description=FORGOTTEN)
 
     def failures(self, ids: Sequence[str] | None = None) -> FailureFilter:
-        same = [one.field for one in FAILURE_FILTERS if one.earlier is None]
-        made = make_failures(
-            ids,
-            kind=one_of(self.job_kind, self.kind, "jobKind and kind"),
-            scope=one_of(self.episode_id, self.scope, "episodeId and scope"),
-            **{name: getattr(self, name) for name in same if name != "join"},
-            join=self.batch_id,
-        )
+        texts = dict[str, str | None]()
+        for one in FAILURE_FILTERS:
+            earlier = None if one.earlier is None else getattr(self, to_snake(one.earlier))
+            same = getattr(self, to_snake(one.parameter))
+            texts[one.field] = one_of(earlier, same, f"{one.earlier} and {one.parameter}")
+        made = make_failures(ids, **texts)
         return replace(made, forgotten=True) if self.forgotten else made
 
 

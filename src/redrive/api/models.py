@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
+from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, get_origin
 from uuid import UUID
@@ -24,6 +26,7 @@ from pydantic.alias_generators import to_camel
 
 from redrive.kernel.task import EARLIEST
 from redrive.ops import views
+from redrive.ops.given import Parameter, flat, gathered
 from redrive.ops.views import shown_fields
 
 
@@ -83,6 +86,34 @@ LATEST_YEAR = 9000
 # What JSON has no type for: given as text.
 Moment = Annotated[datetime, Field(strict=False), BeforeValidator(_written_out), AfterValidator(_within_reach)]
 Id = Annotated[UUID, Field(strict=False)]
+
+
+def fields_of(parameters: Iterable[Parameter]) -> dict[str, Any]:
+    """Returns the fields of a body for what people give; one that is given in pieces is an object."""
+    return {one.name: (_kind_of(one), _said_of(one)) for one in parameters}
+
+
+def _kind_of(one: Parameter) -> Any:
+    if not one.parts:
+        return one.annotation
+    made = create_model(f"{one.base.__name__}In", __base__=In, __doc__=one.given.help, **fields_of(one.parts))
+    return made if one.required else made | None
+
+
+def _said_of(one: Parameter) -> Any:
+    lax: dict[str, Any] = {"strict": False} if isinstance(one.base, type) and issubclass(one.base, Enum) else {}
+    bounds: dict[str, Any] = {} if one.given.least is None else {"ge": one.given.least, "le": one.given.most}
+    return Field(... if one.required else one.default, description=one.given.help or None, **lax, **bounds)
+
+
+def given_by(body: BaseModel, parameters: Iterable[Parameter]) -> dict[str, Any]:
+    """Returns what a body says, by parameter."""
+    listed = [one for one in parameters if not one.in_path]
+    said = {name: getattr(body, name) for name in body.model_fields_set}
+    for one in flat(listed, inner=False):
+        if one.parts and isinstance(said.get(one.name), BaseModel):
+            said[one.name] = one.base(**said[one.name].model_dump())
+    return gathered(listed, said)
 
 
 class Problem(BaseModel):

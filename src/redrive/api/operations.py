@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from fastapi import Response
-from pydantic import Field
+from pydantic import Field, create_model
 
 from redrive.api import models as m
 from redrive.api import serialize
@@ -15,11 +15,11 @@ from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Before, FilterIn, Limit, States, one_of
 from redrive.api.routers import api_router
 from redrive.kernel.failure_filter import FailureFilter
-from redrive.kernel.operation import Action, Canary, Operation, Then
+from redrive.kernel.operation import Action, Operation
 from redrive.ops import views
 from redrive.ops.inspect import parse_id
 from redrive.ops.operations import erase
-from redrive.ops.operations.lifecycle import SLOWEST_RATE, How
+from redrive.ops.operations.lifecycle import HOW, How
 from redrive.ops.operator import Operator
 from redrive.ops.operator.operations import BegunOperation, OperationPreview
 from redrive.ops.views import Open, OperationView, SkippedView
@@ -27,31 +27,22 @@ from redrive.ops.views import Open, OperationView, SkippedView
 router = api_router("/api", "bulk")
 
 
-class CanaryIn(m.In):
-    """The first so many go ahead. If at least ``percent`` of them succeed, the rest follows; or, with ``then`` being
-    ``wait``, the operation is paused until somebody resumes it."""
-
-    first: Annotated[int, Field(ge=1, le=500)]
-    percent: Annotated[float, Field(gt=0, le=100)] = 100.0
-    then: Annotated[Then, Field(strict=False)] = Then.GO_ON
+if TYPE_CHECKING:
+    HowIn: TypeAlias = m.In
+else:
+    HowIn = create_model("HowIn", __base__=m.In, **m.fields_of(HOW.parts))
 
 
-class BulkIn(m.In):
+class BulkIn(HowIn):
     """How a retry of many is carried out."""
 
-    rate: Annotated[float, Field(ge=SLOWEST_RATE, le=1_000_000)] | None = None
-    canary: CanaryIn | None = None
-    stop_on_return: bool = False
-    fixed: str | None = Field(None, description="What was fixed; asked for where it is about everything.")
-    idempotent: bool | None = Field(None, description="May the handlers run twice for one task? Asked for with fixed.")
     reason: str | None = None
     actor: str | None = None
 
     @property
     def how(self) -> How:
-        first = self.canary
-        canary = None if first is None else Canary(first.first, first.percent, then=first.then)
-        return How(self.rate, canary, self.stop_on_return, self.fixed, self.idempotent)
+        made: How = m.given_by(self, [HOW])["how"]
+        return made
 
 
 class OperationIn(FilterIn, BulkIn):

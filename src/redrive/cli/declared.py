@@ -6,18 +6,19 @@ import inspect
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.connections import Looked, look_at, refuse_place
-from redrive.cli.support.options import AppName, By, Create, Json, Url
+from redrive.cli.support.options import AppName, By, Create, Json, Url, option_of
 from redrive.cli.support.session import operate
 from redrive.ops.connections import having
+from redrive.ops.given import flat, gathered
 from redrive.ops.inspect import plain
 from redrive.ops.operator import Operator
-from redrive.ops.operator.declared import Declared, Page, Parameter, columns, declared_by, document, shown_fields
+from redrive.ops.operator.declared import Declared, Page, columns, declared_by, document, shown_fields
 from redrive.ops.operator.session import Service
 
 LOOKS = {"url": Url, "app": AppName, "json": Json}
@@ -69,7 +70,7 @@ def show_list(
     it."""
 
     async def look(own: Operator) -> tuple[Page[Any], datetime, Any]:
-        found = await getattr(own.of(service), one.verb)(**given)
+        found = await getattr(own.of(service), one.verb)(**gathered(one.parameters, given))
         page = found if isinstance(found, Page) else Page(found, None)
         return page, await own.health.now(), _plain(document(page, own.sight))
 
@@ -108,7 +109,7 @@ def show_list(
 def _show(service: type[Service], one: Declared) -> Callable[..., None]:
     def call(url: str | None, app: str | None, json: bool, **given: Any) -> None:
         async def look(own: Operator) -> tuple[Any, datetime, Any]:
-            found = await getattr(own.of(service), one.verb)(**given)
+            found = await getattr(own.of(service), one.verb)(**gathered(one.parameters, given))
             return found, await own.health.now(), _plain(document(found, own.sight))
 
         found, now, seen = operate(url, app, look, has=_finds(service, one, given))
@@ -170,7 +171,7 @@ def run(
     """Does what is declared, and says what came of it."""
 
     async def act(own: Operator) -> tuple[Any, Any]:
-        done = await getattr(own.of(service), one.verb)(**given)
+        done = await getattr(own.of(service), one.verb)(**gathered(one.parameters, given))
         return done, _plain(document(done, own.sight))
 
     done, seen = operate(url, app, act, by=by, create=create, has=_finds(service, one, given))
@@ -190,18 +191,12 @@ def _finds(service: type[Service], one: Declared, given: dict[str, Any]) -> Any:
 
 
 def _options(one: Declared, common: dict[str, Any]) -> list[inspect.Parameter]:
-    own = [inspect.Parameter(p.name, _KEYWORD, default=p.default, annotation=_option(p)) for p in one.parameters]
+    given = flat(one.parameters)
+    own = [inspect.Parameter(p.name, _KEYWORD, default=p.default, annotation=option_of(p)) for p in given]
     return own + [
         inspect.Parameter(name, _KEYWORD, default=False if name in FLAGS else None, annotation=option)
         for name, option in common.items()
     ]
-
-
-def _option(one: Parameter) -> Any:
-    told: dict[str, Any] = {"help": one.given.help, "metavar": one.given.metavar or None}
-    if one.positional:
-        return Annotated[one.annotation, typer.Argument(**told, show_default=False)]
-    return Annotated[one.annotation, typer.Option(one.given.option or f"--{one.name.replace('_', '-')}", **told)]
 
 
 def _described(call: Callable[..., None], one: Declared, options: list[inspect.Parameter]) -> Callable[..., None]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from enum import Enum
 from typing import Any
 
 from fastapi import Response
 
-from redrive.console.page import Form, TheForm
+from redrive.console.page import FieldRefused, Form, TheForm
 from redrive.console.routes import pages_router
 from redrive.console.templates_env import action_called
-from redrive.ops.operator.declared import Parameter
+from redrive.errors import InvalidInput
+from redrive.ops.given import Parameter, flat, gathered
 
 router = pages_router()
 
@@ -19,7 +21,7 @@ router = pages_router()
 async def act(page: TheForm, name: str) -> Response:
     """Does what a form asks for, and says what came of it on the page whose form it was, or where it leads to."""
     service, one = action_called(name)
-    given = _given(page.form, one.parameters)
+    given = gathered(one.parameters, given_in(page.form, one.parameters))
     done = await getattr(page.operator.of(service), one.verb)(**given)
     said = one.sentence(given, done)
     # What begins with a name stays as it is written.
@@ -29,12 +31,13 @@ async def act(page: TheForm, name: str) -> Response:
     return page.go(page.link(one.page.format(done=done)), sentence) if one.page else page.back(sentence)
 
 
-def _given(form: Form, parameters: Iterable[Parameter]) -> Mapping[str, Any]:
+def given_in(form: Form, parameters: Iterable[Parameter]) -> dict[str, Any]:
+    """Returns what a form says, by the fields that parameters have there."""
     found: dict[str, Any] = {}
-    for one in parameters:
+    for one in flat(parameters):
         if one.given.once:
             found[one.name] = form.text("once")
-        elif one.base is bool:
+        elif one.base is bool and one.default is not None:
             found[one.name] = form.is_on(one.name)
         elif one.required and form.text(one.name) is None:
             form.needed(one.name, one.label)
@@ -45,6 +48,15 @@ def _given(form: Form, parameters: Iterable[Parameter]) -> Mapping[str, Any]:
 
 
 def _typed(form: Form, one: Parameter) -> Any:
-    if one.base is int:
-        return form.whole(one.name, one.label)
-    return form.number(one.name, one.label) if one.base is float else form.text(one.name)
+    text = form.text(one.name)
+    if text is None or one.base is str:
+        return text
+    if one.base is bool:
+        return text == "yes"  # of a list that begins with neither
+    if one.base is int or one.base is float:
+        value = form.whole(one.name, one.label) if one.base is int else form.number(one.name, one.label)
+        try:
+            return one.given.taken(value, one.label)
+        except InvalidInput as error:
+            raise FieldRefused(one.name, error.message, hint=error.hint) from None
+    return one.base(text) if issubclass(one.base, Enum) else text

@@ -1,8 +1,9 @@
 """What people give, said once for every face: the parameters of a declared method, and what several of them share.
 
-A parameter whose type is a dataclass of such fields, as ``How`` of bulk operations, is given field by field: as options,
-as fields of a form, of a query or of a body. One of its fields may be a dataclass again, a canary for instance: in a
-body that is an object; elsewhere its first field has the name of the whole, and the others have their own.
+A parameter whose type is a dataclass of such fields, as ``How`` of bulk operations, is given field by field: as
+options, as fields of a form, of a query or of a body. One of its fields may be a dataclass again, a canary for
+instance: in a body that is an object; elsewhere its first field has the name of the whole, and the others have their
+own.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Given:
     least: float | None = None
     most: float | None = None
     check: Callable[[Any], Any] | None = None
+    of: Mapping[str, Any] = field(default_factory=dict)  # annotations of its fields, for a class that has none itself
 
     def taken(self, value: Any, what: str) -> Any:
         """Returns the value as it is taken, or refuses it."""
@@ -77,18 +79,20 @@ def parameter(name: str, hint: Any, default: Any, *, in_path: bool = False) -> P
     plain, *said = get_args(hint) if get_origin(hint) is Annotated else [hint]
     given = next((word for word in said if isinstance(word, Given)), Given(""))
     made = Parameter(name, plain, default, given, in_path)
-    return replace(made, parts=parts_of(made.base)) if is_dataclass(made.base) else made
+    if not is_dataclass(made.base):
+        return made
+    return replace(made, parts=_parts(made.base, given.of) if given.of else parts_of(made.base))
 
 
 @cache
 def parts_of(shape: type) -> tuple[Parameter, ...]:
     """Returns those fields of a dataclass of which something is said."""
-    hints = get_type_hints(shape, include_extras=True)
-    empty = inspect.Parameter.empty
-    made = (
-        parameter(one.name, hints[one.name], empty if one.default is MISSING else one.default) for one in fields(shape)
-    )
-    return tuple(one for one in made if one.given.help)
+    return tuple(one for one in _parts(shape, get_type_hints(shape, include_extras=True)) if one.given.help)
+
+
+def _parts(shape: Any, hints: Mapping[str, Any]) -> tuple[Parameter, ...]:
+    defaults = {one.name: inspect.Parameter.empty if one.default is MISSING else one.default for one in fields(shape)}
+    return tuple(parameter(name, hint, defaults[name]) for name, hint in hints.items() if name in defaults)
 
 
 def flat(parameters: Iterable[Parameter], inner: bool = True) -> Iterator[Parameter]:

@@ -13,6 +13,7 @@ import typer
 
 from redrive.errors import InvalidInput
 from redrive.ops import access
+from redrive.ops.given import Parameter
 from redrive.ops.people import person
 
 Url = Annotated[
@@ -55,6 +56,16 @@ def actor(by: str | None) -> str:
 
 
 Command = Callable[..., None]
+
+
+def option_of(one: Parameter) -> Any:
+    """Returns the annotation by which Typer reads what people give; in its place, or as an option."""
+    told: dict[str, Any] = {"help": one.given.help, "metavar": one.given.metavar or None}
+    if one.given.least is not None:
+        told |= {"min": one.given.least, "max": one.given.most}
+    if one.positional:
+        return Annotated[one.annotation, typer.Argument(**told, show_default=False)]
+    return Annotated[one.annotation, typer.Option(one.option, **told)]
 
 
 def with_options(

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,54 +14,32 @@ from redrive.cli.support import output
 from redrive.cli.support.connections import on_chosen, on_this
 from redrive.cli.support.filters import filter_text
 from redrive.cli.support.follow import follow, say_begun, say_obstacles
-from redrive.cli.support.options import AppName, By, Command, DryRun, Json, Reason, Url, Yes, confirm, with_options
+from redrive.cli.support.options import (
+    AppName,
+    By,
+    Command,
+    DryRun,
+    Json,
+    Reason,
+    Url,
+    Yes,
+    confirm,
+    option_of,
+    with_options,
+)
 from redrive.cli.support.session import operate
 from redrive.kernel.failure_filter import FailureFilter
-from redrive.kernel.operation import OF_WAITING, Action, Canary, Then
+from redrive.kernel.operation import OF_WAITING, Action, Then
 from redrive.kernel.wording import counted
 from redrive.ops.connections import having
-from redrive.ops.operations.lifecycle import AS_EVER, SLOWEST_RATE, How
+from redrive.ops.given import flat, gathered
+from redrive.ops.operations.lifecycle import AS_EVER, HOW, How
 from redrive.ops.operator import Operator
 from redrive.ops.operator.operations import BegunOperation, OperationPreview
 
 MOST_WITHHELD_NAMED = 5
 PACE = ("rate", "canary", "percent", "then", "stop_on_return")  # of a retry
 ANSWERS = ("fixed", "idempotent")  # of what may be about everything
-Rate = Annotated[
-    float | None,
-    typer.Option("--rate", metavar="N", min=SLOWEST_RATE, max=1_000_000, help="At most so many tasks a second."),
-]
-_HOW: dict[str, Any] = {
-    "rate": Rate,
-    "canary": Annotated[
-        int | None,
-        typer.Option("--canary", metavar="N", min=1, max=500, help="Retry so many first, the rest if they succeed."),
-    ],
-    "percent": Annotated[
-        float | None,
-        typer.Option("--percent", metavar="P", min=0.1, max=100, help="How many canaries have to succeed (100)."),
-    ],
-    "then": Annotated[
-        Then | None,
-        typer.Option(
-            "--then", metavar="go-on|wait", help="When the canaries have succeeded: go on, or wait for resume."
-        ),
-    ],
-    "stop_on_return": Annotated[
-        bool,
-        typer.Option("--stop-on-return", help="Stop when a task fails again by a cause that was retried."),
-    ],
-    "fixed": Annotated[
-        str | None,
-        typer.Option("--fixed", metavar="TEXT", help="What was fixed; asked for where it is about everything."),
-    ],
-    "idempotent": Annotated[
-        bool | None,
-        typer.Option(
-            "--idempotent/--not-idempotent", help="May the handlers run twice for one task? Asked for with it."
-        ),
-    ],
-}
 Wait = Annotated[bool, typer.Option("--wait", help="Follow the operation and its tasks to their end.")]
 Plan = Annotated[str | None, typer.Option("--plan", metavar="TOKEN", help="Exactly the tasks of a dry run or preview.")]
 
@@ -93,19 +71,12 @@ def asked(command: Command) -> Command:
 def carried_out(*names: str) -> Callable[[Command], Command]:
     """Returns what gives a command options for how its operation is carried out; it gets them as one ``how``."""
 
+    added = {one.name: option_of(one) for one in flat([HOW]) if one.name in names}
+
     def decorate(command: Command) -> Command:
-        return with_options(command, "how", {name: _HOW[name] for name in names}, _how)
+        return with_options(command, "how", added, lambda given: gathered([HOW], given)["how"])
 
     return decorate
-
-
-def _how(given: dict[str, Any]) -> How:
-    first, percent, then = (given.pop(name, None) for name in ("canary", "percent", "then"))
-    for name, value in (("--percent", percent), ("--then", then)):
-        if value is not None and first is None:
-            raise typer.BadParameter(f"{name} is about canaries: say how many with --canary N")
-    canary = None if first is None else Canary(first, 100.0 if percent is None else percent, then=then or Then.GO_ON)
-    return How(canary=canary, **{**given, "stop_on_return": bool(given.get("stop_on_return"))})
 
 
 def begin_bulk(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fastapi import Response
 
+from redrive.console.declared import given_in
 from redrive.console.filters import (
     FORGOTTEN,
     PAGE_SIZE,
@@ -19,13 +20,14 @@ from redrive.console.page import FieldRefused, Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
 from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
-from redrive.kernel.operation import MOST_CANARIES, Action, Canary, Then, moment
+from redrive.kernel.operation import MOST_CANARIES, Action, Then, moment
 from redrive.ops import views
 from redrive.ops.causes import ALL, CAUSE_STATES, CausePage, order_of
 from redrive.ops.failures import parse_ids
 from redrive.ops.filters import FILTERS, command_options
+from redrive.ops.given import gathered
 from redrive.ops.inspect import parse_id
-from redrive.ops.operations.lifecycle import How
+from redrive.ops.operations.lifecycle import HOW
 from redrive.ops.operator.failures import MOST_COUNTED
 from redrive.ops.operator.operations import BegunOperation
 
@@ -158,25 +160,14 @@ async def _retry_all(page: Page) -> Response:
 
 async def begin(page: Page, action: Action, which: FailureFilter, plan: str | None) -> BegunOperation:
     """Begins an operation as the form says: with a rate, a canary, and what was fixed."""
-    form = page.form
-    first = form.whole("canary", "the number of canaries")
-    percent = form.number("percent", "the share of canaries that must succeed")
-    if percent is not None and not 0 < percent <= 100:
-        raise FieldRefused("percent", f"the share must be above 0 and at most 100, not {percent:g}")
-    then = Then.WAIT if form.text("then") == Then.WAIT else Then.GO_ON
-    if then is Then.WAIT and first is None:
-        raise FieldRefused(
-            "canary", "it is not said how many to try first", hint="say so, or choose to go on with the others"
-        )
-    idempotent = form.text("idempotent")
-    reason = form.needed("reason", "why this is done")
-    how = How(
-        form.number("rate", "the rate"),
-        None if first is None else Canary(first, 100.0 if percent is None else percent, then=then),
-        form.is_on("stop_on_return"),
-        form.text("fixed"),
-        None if idempotent is None else idempotent == "yes",
-    )
+    given = given_in(page.form, [HOW])
+    if given.get("canary") is None:  # the form always says what becomes of them
+        if given.get("then") is Then.WAIT:
+            raise FieldRefused(
+                "canary", "it is not said how many to try first", hint="say so, or choose to go on with the others"
+            )
+        given = {name: value for name, value in given.items() if name not in ("percent", "then")}
+    how, reason = gathered([HOW], given)["how"], page.form.needed("reason", "why this is done")
     return await page.operator.operations.begin(action, which, reason=reason, plan=plan, how=how)
 
 

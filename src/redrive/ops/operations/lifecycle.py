@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 from uuid import UUID
 
 from redrive.errors import ApprovalNeeded, ChangedMeanwhile, InvalidInput, InvalidTransition, OperationUnknown
@@ -25,6 +26,7 @@ from redrive.kernel.operation import (
     Purge,
     Retry,
     Status,
+    Then,
     moment,
 )
 from redrive.kernel.ports.store import Store
@@ -33,6 +35,7 @@ from redrive.kernel.task import WAITING, State, check_int, check_text
 from redrive.ops import approvals
 from redrive.ops.actions import check_actor, check_reason, check_states
 from redrive.ops.allowance import Rule, alone
+from redrive.ops.given import Given, parameter
 from redrive.ops.operations import plans
 from redrive.ops.operations.selection import Matches, matching
 
@@ -47,11 +50,35 @@ class How:
     once a cause that was retried is back. ``fixed`` and ``idempotent`` are what whoever retries or gives up everything
     has to say; it is kept, and the second operator reads it."""
 
-    rate: float | None = None
-    canary: Canary | None = None
-    stop_on_return: bool = False
-    fixed: str | None = None
-    idempotent: bool | None = None
+    rate: Annotated[
+        float | None, Given("At most so many tasks a second.", metavar="N", least=SLOWEST_RATE, most=1_000_000)
+    ] = None
+    canary: Annotated[
+        Canary | None,
+        Given(
+            "The first so many go ahead; the rest follows if enough of them succeed.",
+            label="try first (canary)",
+            of={
+                "first": Annotated[
+                    int, Given("Retry so many first, the rest if they succeed.", metavar="N", least=1, most=500)
+                ],
+                "percent": Annotated[
+                    float, Given("How many canaries have to succeed (100).", metavar="P", least=0.1, most=100)
+                ],
+                "then": Annotated[
+                    Then, Given("When the canaries have succeeded: go on, or wait for resume.", metavar="go-on|wait")
+                ],
+            },
+        ),
+    ] = None
+    stop_on_return: Annotated[bool, Given("Stop when a task fails again by a cause that was retried.")] = False
+    fixed: Annotated[str | None, Given("What was fixed; asked for where it is about everything.", metavar="TEXT")] = (
+        None
+    )
+    idempotent: Annotated[
+        bool | None,
+        Given("May the handlers run twice for one task? Asked for with fixed.", option="--idempotent/--not-idempotent"),
+    ] = None
 
     @property
     def paced(self) -> bool:
@@ -89,6 +116,7 @@ class How:
 
 
 AS_EVER = How()
+HOW = parameter("how", How, AS_EVER)  # as faces take it
 
 
 async def begin(
