@@ -87,13 +87,13 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "replay:replay",
             "Retry what matches here and now, up to a limit: failed tasks, the first failure first, then cancelled ones.",
         ),
-        "cancel": ("cancel:cancel", "Cancel waiting tasks now, and ask running ones to stop."),
+        "cancel": ("retry:cancel", "Cancel waiting tasks now, and ask running ones to stop."),
         "forget": (
-            "forget:forget",
+            "retry:forget",
             "Give failed tasks up: they leave the list of failures for history, from where they can still be retried.",
         ),
-        "flush": ("flush:flush", "Give all failures up, once a second operator agrees."),
-        "purge": ("purge:purge", "Give waiting tasks up (queued, delayed, paused), once a second operator agrees."),
+        "flush": ("retry:flush", "Give all failures up, once a second operator agrees."),
+        "purge": ("retry:purge", "Give waiting tasks up (queued, delayed, paused), once a second operator agrees."),
         "pause": (
             "pause:pause",
             "Stop claiming tasks of a queue, kind or group, or single waiting tasks; or leave out the runs of a schedule.",

@@ -1,8 +1,9 @@
-"""Routes for dead letters and failed tasks: list, preview, retry."""
+"""Routes for failed tasks and dead letters: list, preview, retry; failures by type."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from redrive.ops import inspect
 from redrive.ops.failures import FailureStats
 from redrive.ops.views import DeadLetterView, Open, SkippedView, TaskView, View
 
-router = api_router("/api/tasks", "failures")
+router = api_router("/api", "failures")
 
 
 class RetryIn(FilterIn):
@@ -79,7 +80,7 @@ class FailedPage:
     next_before: int | None
 
 
-@router.get("/dead-letters", response_model=m.model_of(DeadLetterPage))
+@router.get("/tasks/dead-letters", response_model=m.model_of(DeadLetterPage))
 async def dead_letters(
     operator: TheOperator, which: WhichTasks, limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None
 ) -> Response:
@@ -90,7 +91,7 @@ async def dead_letters(
     return await json_answer(dead_letters=serialize.letters(found, operator), next_before=following)
 
 
-@router.get("/dead-letters/preview", response_model=m.model_of(PreviewView))
+@router.get("/tasks/dead-letters/preview", response_model=m.model_of(PreviewView))
 async def preview(
     request: Request,
     operator: TheOperator,
@@ -125,7 +126,7 @@ async def preview(
     )
 
 
-@router.post("/dead-letters/retry", response_model=m.model_of(BulkView))
+@router.post("/tasks/dead-letters/retry", response_model=m.model_of(BulkView))
 async def retry(body: RetryIn, operator: TheOperator) -> Response:
     """Retry up to ``limit`` tasks that match (50 unless said, 500 at most), those that failed first. Only failed and
     cancelled tasks are touched; others that were named are returned, and audited, as skipped. What needs a second
@@ -144,7 +145,7 @@ async def retry(body: RetryIn, operator: TheOperator) -> Response:
     )
 
 
-@router.get("/failed", response_model=m.model_of(FailedPage))
+@router.get("/tasks/failed", response_model=m.model_of(FailedPage))
 async def list_failed(
     operator: TheOperator,
     which: WhichFailed,
@@ -163,8 +164,55 @@ async def list_failed(
     )
 
 
-@router.get("/failed/statistics", response_model=m.model_of(FailureStats))
+@router.get("/tasks/failed/statistics", response_model=m.model_of(FailureStats))
 async def statistics(operator: TheOperator, which: WhichTasks) -> Response:
     """How many are failed now, by kind, group, code, type, dead reason and fingerprint (the 100 largest). Totals are
     not kept by scope and trace."""
     return await json_answer(**asdict(await operator.failures.statistics(which)))
+
+
+@dataclass(slots=True, frozen=True)
+class TypeView:
+    type: str
+    meaning: str
+    failed: Annotated[int, Open("Tasks that are failed by it now.")]
+    attempts: Annotated[int, Open("Attempts that failed by it in the period.")]
+    trend: Annotated[list[int | None], Open("The same for each of `moments`; null where nobody looked.")]
+
+
+@dataclass(slots=True, frozen=True)
+class RuleView:
+    """A row of the application's own table: what has to fit, and what failures are that it fits."""
+
+    status: list[int | str]
+    exception: list[str]
+    code: list[str]
+    words: list[str]
+    reason: str
+    failure_type: str
+    retry: bool
+
+
+@dataclass(slots=True, frozen=True)
+class FailureTypesView:
+    period: str
+    step_seconds: float
+    moments: list[datetime]
+    types: list[TypeView]
+    rules: list[RuleView]
+
+
+@router.get("/failure-types", response_model=m.model_of(FailureTypesView))
+async def failure_types(
+    operator: TheOperator,
+    period: Annotated[str, Query(description="1h, 24h, 7d, 30d or 1y")] = "24h",
+    queue: str | None = None,
+    kind: str | None = None,
+) -> Response:
+    """What tasks are failed by now, and by what attempts failed over a period: model_error, param_error, timeout,
+    network, unknown; of everything, or of a queue or kind."""
+    found = await operator.failures.types(period, queue, kind)
+    rules, types = [View(rule) for rule in found.rules], [View(asdict(one)) for one in found.types]
+    return await json_answer(
+        period=found.period, step_seconds=found.step_seconds, moments=found.moments, types=types, rules=rules
+    )
