@@ -168,4 +168,6 @@ async def test_who_approves_a_purge_reads_what_becomes_of_the_tasks(any_app: App
             pass
         path = f"/operations/{begun.operation.id}"
         assert "2 tasks became cancelled" in text_of(await page(client, path))
-        assert "Retry of 2 tasks" in text_of(await done(client, path, {"do": "put_back"}, path))
+        assert "Retry of 2 tasks" in text_of(
+            await done(client, "/act/operations.put_back", {"operation": begun.operation.id}, path)
+        )

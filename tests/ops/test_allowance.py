@@ -291,7 +291,7 @@ async def test_an_operation_that_is_over_counts_with_what_it_moved(harness: Harn
     own = ann(harness)
     begun = await own.operations.begin(Action.RETRY, A, how=How(canary=Canary(2, then=Then.WAIT)))
     await step(harness.store, begun.operation.id, "w")
-    assert (await own.operations.show(begun.operation.id)).done == 2
+    assert (await own.operations.get(begun.operation.id)).done == 2
     with pytest.raises(ApprovalNeeded, match="8 tasks and the 8 of ann"):
         await own.failures.retry(more)
     await own.operations.cancel(begun.operation.id)

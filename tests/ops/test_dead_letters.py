@@ -112,7 +112,7 @@ async def test_an_operation_does_what_its_plan_says(
     begun = await own.operations.begin(Action.RETRY, plan=page.plan)
     while await step(harness.store, begun.operation.id, "w") is not None:
         pass
-    ended = await own.operations.show(begun.operation.id)
+    ended = await own.operations.get(begun.operation.id)
     assert (ended.status, ended.total, ended.done) == (Status.COMPLETED, 5, 5)
     assert sorted(await run(harness, Completed())) == sorted(ids)
 
@@ -138,7 +138,7 @@ async def test_every_way_to_retry_by_filter_means_the_same_tasks(harness: Harnes
     assert seen.first == (ids if bind else [])
     begun = await own.operations.begin(Action.RETRY, A, seen=seen)
     await drive(harness, begun.operation.id)
-    ended = await own.operations.show(begun.operation.id)
+    ended = await own.operations.get(begun.operation.id)
     assert (ended.total, ended.done, ended.skipped) == (5, 5, 0)
     assert sorted(await run(harness, Completed())) == sorted(ids)
 
@@ -256,6 +256,6 @@ async def test_giving_up_is_about_failed_tasks_whatever_the_plan(harness: Harnes
         assert (seen.number, seen.cancelled) == (2, 0)
     begun = await own.operations.begin(Action.FORGET, plan=plan)
     await drive(harness, begun.operation.id)
-    ended = await own.operations.show(begun.operation.id)
+    ended = await own.operations.get(begun.operation.id)
     assert (ended.total, ended.done, ended.skipped) == (2, 2, 0)
     assert {(await own.tasks.get(task_id)).state for task_id in ids} == {State.CANCELLED}

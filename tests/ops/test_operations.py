@@ -120,7 +120,7 @@ async def test_retries_that_their_caller_carries_out_say_what_became_of_their_ta
     own, store = operator(harness), harness.store
 
     async def outcome(operation: str | None) -> tuple[Status, int, int, str]:
-        found = await own.operations.show(operation or "")
+        found = await own.operations.get(operation or "")
         told = await own.operations.retried(found)
         assert told is not None and await step(store, found.id, "w1") is None, "no worker goes on with it"
         return found.status, found.total, found.skipped, told.text

@@ -324,12 +324,13 @@ async def test_what_is_under_way_is_paused_and_stopped_from_the_page(url: str, t
     await app.migrate()
     async with console(app) as client:  # and no worker: it stays as it is
         shown = await done(client, f"{PAGE}/verify", {}, PAGE)
-        operation = re.search(rf'action="{HOME}(/operations/[0-9a-f-]+)"', shown)
+        operation = re.search(r'name="operation" value="([0-9a-f-]+)"', shown)
         assert operation and "Pause" in shown
         again = await send(client, f"{PAGE}/verify", {}, PAGE)
         assert again.status_code == 409 and "is under way" in again.text
-        assert "Resume" in await done(client, operation[1], {"do": "pause"}, PAGE)
-        assert "cancelled Verify" in text_of(await done(client, operation[1], {"do": "cancel"}, PAGE))
+        assert "Resume" in await done(client, "/act/operations.pause", {"operation": operation[1]}, PAGE)
+        stopped = await done(client, "/act/operations.cancel", {"operation": operation[1]}, PAGE)
+        assert "cancelled Verify" in text_of(stopped)
         begun = await client.post("/api/outbox/notes/verify")  # nothing has to be said
         assert (begun.status_code, begun.json()["operation"]["status"]) == (202, "running")
 

@@ -39,7 +39,7 @@ def router_of(service: type[Service], tag: str) -> APIRouter:
             methods=[one.method],
             name=f"{one.verb}_{service.__name__.removesuffix('Service').lower()}",
             description=one.help,
-            response_model=_answer_model(one.result),
+            response_model=answer_model(one.result),
             status_code=one.status,
         )
     return router
@@ -94,7 +94,7 @@ def _shown(found: Any, operator: Operator) -> Any:
 
 
 @cache
-def _answer_model(result: Any) -> Any:
+def answer_model(result: Any) -> Any:
     """Returns the model that describes an answer."""
     if result in KNOWN:
         return KNOWN[result]
@@ -102,7 +102,7 @@ def _answer_model(result: Any) -> Any:
     if isinstance(origin, type) and hasattr(origin, "__dataclass_fields__"):  # a page of views
         [inner] = get_args(result)
         of_page: dict[str, Any] = {
-            name: (_answer_model(kind[inner] if get_args(kind) and name == "items" else kind), ...)
+            name: (answer_model(kind[inner] if get_args(kind) and name == "items" else kind), ...)
             for name, (kind, _) in shown_fields(origin).items()
         }
         return create_model(f"{inner.__name__.removesuffix('View')}{origin.__name__}", __base__=m.Out, **of_page)

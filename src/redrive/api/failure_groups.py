@@ -10,13 +10,15 @@ from fastapi import Depends, Query, Response
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import TheOperator
+from redrive.api.declared import answer_model
 from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Limit, failures
-from redrive.api.operations import BegunView, BulkIn, begin_operation
+from redrive.api.operations import BulkIn, begin_operation
 from redrive.api.routers import api_router
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.ops import views
+from redrive.ops.operator.operations import BegunView
 from redrive.ops.views import BreakdownView, CauseView, Open
 
 router = api_router("/api", "bulk")
@@ -94,7 +96,7 @@ async def annotate_cause(fingerprint: str, body: CauseIn, operator: TheOperator)
     return await respond(views.cause(found, operator.sight))
 
 
-@router.post("/failure-groups/{fingerprint}/retry", status_code=202, response_model=m.model_of(BegunView))
+@router.post("/failure-groups/{fingerprint}/retry", status_code=202, response_model=answer_model(BegunView))
 async def retry_cause(fingerprint: str, body: BulkIn, operator: TheOperator) -> Response:
     """Retry everything that is failed by this cause, as a bulk operation."""
     return await begin_operation(Action.RETRY, FailureFilter(fingerprint=fingerprint), body, operator)

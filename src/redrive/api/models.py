@@ -175,11 +175,13 @@ EARLIER_NAMED = (views.TaskView, views.DeadLetterView)
 if TYPE_CHECKING:  # to whom a model that is made is no type
     TaskOut: TypeAlias = EarlierNames
     DeadLetterOut: TypeAlias = EarlierNames
+    ObstacleOut: TypeAlias = Out
     OperationOut: TypeAlias = Out
     ReasonOut: TypeAlias = Out
 else:
     TaskOut, DeadLetterOut = model_of(views.TaskView), model_of(views.DeadLetterView)
     OperationOut, ReasonOut = model_of(views.OperationView), model_of(views.ReasonView)
+    ObstacleOut = model_of(views.ObstacleView)
 
 
 class AuditOut(EarlierNames):
@@ -197,13 +199,6 @@ class AuditOut(EarlierNames):
     before: Any
     after: Any
     cut: list[str] = Field([], description="What was left out because it is long; the export has it whole.")
-
-
-class ObstacleOut(Out):
-    code: str = Field(description="paused, circuit or no_worker.")
-    text: str
-    tasks: int
-    fix: str = Field(description="The command against it.")
 
 
 class AuditPage(Out):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from fastapi import Response
@@ -11,18 +11,20 @@ from pydantic import Field, create_model
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import By, TheOperator
+from redrive.api.declared import answer_model
 from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Before, FilterIn, Limit, States, one_of
 from redrive.api.routers import api_router
 from redrive.kernel.failure_filter import FailureFilter
-from redrive.kernel.operation import Action, Operation
+from redrive.kernel.operation import Action
 from redrive.ops import views
 from redrive.ops.inspect import parse_id
 from redrive.ops.operations import erase
 from redrive.ops.operations.lifecycle import HOW, How
 from redrive.ops.operator import Operator
-from redrive.ops.operator.operations import BegunOperation, OperationPreview
-from redrive.ops.views import Open, OperationView, SkippedView
+from redrive.ops.operator.declared import document, view_of
+from redrive.ops.operator.operations import BegunOperation, BegunView, OperationPreview
+from redrive.ops.views import ObstacleView, OperationView, SkippedView
 
 router = api_router("/api", "bulk")
 
@@ -52,22 +54,6 @@ class OperationIn(FilterIn, BulkIn):
 
 
 @dataclass(slots=True, frozen=True)
-class BegunView:
-    operation: OperationView | None
-    approval: m.ApprovalOut | None
-    matched: int
-    needs_approval: Annotated[str | None, Open("Why a second operator has to agree.")]
-    dry_run: bool
-    withheld: Annotated[
-        list[SkippedView],
-        Open("Of a dry run, among the first 500: those that their feature does not let be retried."),
-    ] = field(default_factory=list)
-    warnings: Annotated[list[m.ObstacleOut], Open("What keeps the tasks of a retry from running.")] = field(
-        default_factory=list
-    )
-
-
-@dataclass(slots=True, frozen=True)
 class OperationPage:
     operations: list[OperationView]
     next_before: int | None
@@ -83,46 +69,14 @@ async def list_operations(
     return await json_answer(operations=serialize.operations(found, operator), next_before=following)
 
 
-@router.post("/operations", status_code=202, response_model=m.model_of(BegunView))
+@router.post("/operations", status_code=202, response_model=answer_model(BegunView))
 async def begin(body: OperationIn, operator: TheOperator) -> Response:
     """Retry, forget or purge any number of tasks: carried out by the workers piece by piece, whatever crashes. Large
     and dangerous ones wait for a second operator."""
     if body.dry_run:
         seen = await operator.named(body.actor).operations.preview(body.action, body.failures(), body.plan_token)
-        return await respond_preview(seen)
+        return await respond_preview(seen, operator)
     return await begin_operation(body.action, body.failures(), body, operator, body.plan_token)
-
-
-@router.get("/operations/{operation_id}", response_model=m.OperationOut)
-async def show_operation(operation_id: str, operator: TheOperator) -> Response:
-    record = await operator.operations.record(operation_id)
-    became = await operator.operations.retried(Operation.of(record))
-    return await respond(views.operation(record, became, operator.sight))
-
-
-@router.post("/operations/{operation_id}/pause", response_model=m.OperationOut)
-async def pause(operation_id: str, by: By) -> Response:
-    await by.operator.operations.pause(operation_id, by.reason)
-    return await show_operation(operation_id, by.operator)
-
-
-@router.post("/operations/{operation_id}/resume", response_model=m.OperationOut)
-async def resume(operation_id: str, by: By) -> Response:
-    await by.operator.operations.resume(operation_id, by.reason)
-    return await show_operation(operation_id, by.operator)
-
-
-@router.post("/operations/{operation_id}/cancel", response_model=m.OperationOut)
-async def cancel(operation_id: str, by: By) -> Response:
-    """What it has done so far stays done."""
-    await by.operator.operations.cancel(operation_id, by.reason)
-    return await show_operation(operation_id, by.operator)
-
-
-@router.post("/operations/{operation_id}/put-back", status_code=202, response_model=m.model_of(BegunView))
-async def put_back(operation_id: str, by: By) -> Response:
-    """Retries what a purge gave up and nobody has retried since, up to 1,000 tasks at a time."""
-    return await respond_begun(await by.operator.operations.put_back(operation_id, by.reason), by.operator)
 
 
 async def begin_operation(
@@ -134,33 +88,18 @@ async def begin_operation(
     return await respond_begun(begun, operator)
 
 
-async def respond_preview(seen: OperationPreview) -> Response:
+async def respond_preview(seen: OperationPreview, operator: Operator) -> Response:
     """Returns what an operation would be about."""
-    return await json_answer(
-        202,
-        operation=None,
-        approval=None,
-        matched=seen.number,
-        needs_approval=seen.approval,
-        dry_run=True,
-        withheld=serialize.skipped(seen.withheld),
-        warnings=[views.View(one.document) for one in seen.obstacles],
+    withheld = [SkippedView(task_id, why) for task_id, why in seen.withheld.items()]
+    warned = [view_of(ObstacleView, one) for one in seen.obstacles]
+    return await respond(
+        document(BegunView(None, None, seen.number, seen.approval, True, withheld, warned), operator.sight), 202
     )
 
 
 async def respond_begun(begun: BegunOperation, operator: Operator) -> Response:
     """Returns the operation that was begun, and what it waits for."""
-    approval = begun.approval
-    record = await operator.operations.record(begun.operation.id)
-    return await json_answer(
-        202,
-        operation=views.operation(record),
-        matched=begun.operation.total,
-        dry_run=False,
-        approval=None if approval is None else views.approval(approval),
-        needs_approval=None if approval is None else approval.body["needed"],
-        warnings=[views.View(one.document) for one in await operator.operations.obstacles_of(begun.operation)],
-    )
+    return await respond(document(await operator.operations.begun(begun), operator.sight), 202)
 
 
 @router.get("/approvals", response_model=m.ApprovalPage)

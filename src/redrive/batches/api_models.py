@@ -9,8 +9,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from redrive.api.models import FIRST_FAULT, ReasonOut
-from redrive.api.operations import BegunView, BulkIn
+from redrive.api.operations import BulkIn
 from redrive.feature.api import In, Out
+from redrive.ops.operator.operations import BegunView
 from redrive.ops.views import Open
 
 

@@ -348,6 +348,14 @@ class SkippedView:
 
 
 @dataclass(slots=True, frozen=True)
+class ObstacleView:
+    code: Annotated[str, Open("paused, circuit or no_worker.")]
+    text: Seen[str]
+    tasks: Seen[int]
+    fix: Annotated[str, Open("The command against it.")]
+
+
+@dataclass(slots=True, frozen=True)
 class OperationView:
     """The same for everybody: labels, numbers, codes, and operators' own words."""
 
@@ -372,8 +380,8 @@ class OperationView:
     fixed: Annotated[str | None, Open("What was fixed before, as its operator said.")]
     idempotent: Annotated[bool | None, Open("May the handlers run twice for one task, as its operator said.")]
     tasks: Annotated[RetriedView | None, Open("Where the tasks of a retry are now. Not in lists.")]
-    created_at: Seen[datetime]
-    updated_at: Seen[datetime]
+    created_at: Annotated[datetime | None, Open("Null where it was begun this moment.")]
+    updated_at: Seen[datetime | None]
 
 
 def task(found: Task, sight: Sight) -> View:
@@ -429,10 +437,11 @@ def cause(found: Cause, sight: Sight) -> View:
     return _seen(CauseView, found.row, sight, **said)
 
 
-def operation(record: Record, became: RetryOutcome | None = None, sight: Sight = VIEWERS) -> View:
-    """Returns an operation; of a feature's work what errors say, which may quote documents, only to those who may act.
-    ``became``: of its tasks, where that was looked for."""
-    found = Operation.of(record)
+def operation(kept: Record | Operation, became: RetryOutcome | None = None, sight: Sight = VIEWERS) -> View:
+    """Returns an operation, with its times if it is ``kept``; of a feature's work what errors say, which may quote
+    documents, only to those who may act. ``became``: of its tasks, where that was looked for."""
+    found = kept if isinstance(kept, Operation) else Operation.of(kept)
+    record = None if isinstance(kept, Operation) else kept
     work = found.work
     return _seen(
         OperationView,
@@ -450,8 +459,8 @@ def operation(record: Record, became: RetryOutcome | None = None, sight: Sight =
         stop_on_return=found.retry is not None and found.retry.stop_on_return,
         canary=None if found.canary is None else _seen(CanaryView, found.canary, VIEWERS),
         tasks=None if became is None else _retried(became),
-        created_at=record.created_at,
-        updated_at=record.updated_at,
+        created_at=record and record.created_at,
+        updated_at=record and record.updated_at,
     )
 
 

@@ -96,7 +96,7 @@ class Notes:
         return not await (await self.app.store()).find(query)
 
     async def operation(self, operation_id: str) -> Operation:
-        return await (await self.app.operator(Caller("ann", Role.VIEWER))).operations.show(operation_id)
+        return await (await self.app.operator(Caller("ann", Role.VIEWER))).operations.get(operation_id)
 
     async def job(self) -> IndexJob:
         return await job_of(await self.app.store(), REBUILD, "notes")

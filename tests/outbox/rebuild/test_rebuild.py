@@ -226,14 +226,14 @@ async def test_refused_documents_stop_it(url: str, tmp_path: Path) -> None:
     operations = (await app.operator(Caller("ann", Role.ADMIN))).operations
     begun = await service.rebuild("notes")
     await _until_over(app, operations, begun.id)
-    over = await operations.show(begun.id)
+    over = await operations.get(begun.id)
     assert over.status is Status.STOPPED and "the new index does not take a document" in str(over.note)
     assert over.work is not None and over.work.result["refused"] == ["note:2: ValueError: two is not a document"]
     assert await _shown(app, begun.id, Role.OPERATOR) == dict(over.work.result)
     assert await _shown(app, begun.id, Role.VIEWER) == {}, "what errors quote is for those who may act"
     begun = await service.rebuild("notes", allow_refused=1)
     await _until_over(app, operations, begun.id)
-    over = await operations.show(begun.id)
+    over = await operations.get(begun.id)
     assert (over.status, over.done, over.skipped) == (Status.COMPLETED, 3, 1)
     assert over.work is not None and over.work.result["refused"] == ["note:2: ValueError: two is not a document"]
     await app.close()
@@ -268,7 +268,7 @@ async def test_what_an_error_of_the_source_quotes_is_for_those_who_may_act(tmp_p
     admin = await app.operator(Caller("ann", Role.ADMIN))
     begun = await admin.of(_service()).rebuild("notes")
     async with asyncio.timeout(60):
-        while "RuntimeError" not in str((await admin.operations.show(begun.id)).note):
+        while "RuntimeError" not in str((await admin.operations.get(begun.id)).note):
             await app.worker(queues="nothing", stop_when_empty=True).run()
     assert await _shown(app, begun.id, Role.OPERATOR) == {"error": "cannot read the secret row"}
     assert await _shown(app, begun.id, Role.VIEWER) == {}

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
+from redrive.cli.declared import group_of
 from redrive.cli.support import output
 from redrive.cli.support.connections import look_at, refuse_place
 from redrive.cli.support.follow import follow, note_of, say_operation, show_with_tasks
 from redrive.cli.support.operation_words import (
     Before,
     Id,
-    changing,
     following,
     having_operation,
     operation_document,
@@ -20,11 +20,9 @@ from redrive.cli.support.operation_words import (
 from redrive.cli.support.options import AppName, Json, Url, list_command
 from redrive.cli.support.session import operate
 from redrive.kernel.operation import Operation
-from redrive.ops.operator.operations import BegunOperation
+from redrive.ops.operator.operations import OperationService
 
-operations_cli = typer.Typer(
-    help="Bulk operations: list, show, watch, pause, resume, cancel, put-back.", invoke_without_command=True
-)
+operations_cli = group_of(OperationService, without=("show",))
 
 
 @operations_cli.callback()
@@ -44,7 +42,7 @@ def list_operations(
     found = looked.latest(lambda records: records, lambda record: record.created_at, limit)
     listed = [(name, Operation.of(record), record) for name, record in found]
     if json:
-        items = [looked.document(name, operation_document(operation)) for name, operation, _ in listed]
+        items = [looked.document(name, operation_document(record)) for name, _, record in listed]
         rest = None if looked.everywhere else following([record for _, record in found], limit)
         output.emit_list(items, rest, **looked.missing)
         return
@@ -86,45 +84,3 @@ def watch(operation: Id, url: Url = None, app: AppName = None, json: Json = Fals
     """Follow an operation and its tasks to their end. Exit code 1 when it was stopped or cancelled, or tasks failed
     again."""
     follow(operation, url, app, json)
-
-
-def _begun(begun: BegunOperation, json: bool) -> None:
-    say_operation(begun.operation, json)
-    if begun.approval is not None and not json:
-        output.say(
-            output.suggest(f"somebody else has to agree: redrive approvals approve {begun.approval.id} --by NAME")
-        )
-
-
-changing(
-    operations_cli,
-    "pause",
-    lambda own, id, why: own.operations.pause(id, why),
-    say_operation,
-    having_operation,
-    "Let an operation rest; what it has done stays done.",
-)
-changing(
-    operations_cli,
-    "resume",
-    lambda own, id, why: own.operations.resume(id, why),
-    say_operation,
-    having_operation,
-    "Go on with a paused operation.",
-)
-changing(
-    operations_cli,
-    "cancel",
-    lambda own, id, why: own.operations.cancel(id, why),
-    say_operation,
-    having_operation,
-    "End an operation; what it has done stays done.",
-)
-changing(
-    operations_cli,
-    "put-back",
-    lambda own, id, why: own.operations.put_back(id, why),
-    _begun,
-    having_operation,
-    "Retry what a purge gave up, up to 1,000 tasks at a time.",
-)

@@ -15,7 +15,6 @@ from redrive.cli.support.operation_words import (
     approval_document,
     having_operation,
     operation_document,
-    retried_document,
 )
 from redrive.cli.support.progress import bar
 from redrive.cli.support.session import operate
@@ -75,7 +74,7 @@ def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> N
     did not end well."""
     found, became = followed(operation_id, url, app)
     if json:
-        output.emit({**operation_document(found), **retried_document(became)})
+        output.emit(operation_document(found, became))
     else:
         note = f": {note_of(found)}" if note_of(found) else ""
         of = f"{found.done} of {found.total} done" if found.total else f"{found.done} done"
@@ -98,7 +97,7 @@ def followed(operation_id: str, url: str | None, app: str | None) -> tuple[Opera
 
 async def _followed(own: Operator, operation_id: str) -> tuple[Operation, RetryOutcome | None]:
     """Returns the operation at its end, and what became of its tasks."""
-    found = await own.operations.show(operation_id)
+    found = await own.operations.get(operation_id)
     held_up = _HeldUp(found)
     with bar(found.total or None) as shown:
         task = shown.add_task(found.verb, total=found.total)
@@ -108,7 +107,7 @@ async def _followed(own: Operator, operation_id: str) -> tuple[Operation, RetryO
             state = found.status.value if not found.testing else "canaries run"
             shown.update(task, completed=found.done + found.skipped, description=f"{found.verb}: {state}")
             await asyncio.sleep(LOOK_EVERY_S)
-            found = await own.operations.show(operation_id)
+            found = await own.operations.get(operation_id)
     return found, await _ended(own, found)
 
 
@@ -163,14 +162,14 @@ class _HeldUp:
 
 async def show_with_tasks(own: Operator, operation_id: str) -> tuple[Operation, RetryOutcome | None]:
     """Returns an operation, and what became of its tasks so far."""
-    found = await own.operations.show(operation_id)
+    found = await own.operations.get(operation_id)
     return found, await own.operations.retried(found)
 
 
 def say_operation(operation: Operation, json: bool, became: RetryOutcome | None = None) -> None:
     """Says how far an operation has come, and what became of its tasks, where that was looked for."""
     if json:
-        output.emit({**operation_document(operation), **retried_document(became)})
+        output.emit(operation_document(operation, became))
         return
     output.say(
         f"{operation.verb}  {operation.status}  {operation.id}",

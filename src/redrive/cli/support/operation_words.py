@@ -12,10 +12,12 @@ from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.kernel.operation import Operation
 from redrive.kernel.records import Record
+from redrive.ops import views
+from redrive.ops.access import Role
 from redrive.ops.connections import Look, having
-from redrive.ops.operations.consequences import consequence
 from redrive.ops.operations.outcome import RetryOutcome
 from redrive.ops.operator import Operator
+from redrive.ops.views import Sight
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="As the list gives it.")]
 Before = Annotated[int | None, typer.Option("--before", metavar="N", min=1, help="Go on from the next of a list.")]
@@ -62,24 +64,11 @@ def answers_text(fixed: str | None, idempotent: bool | None) -> list[str]:
     return [*([] if fixed is None else [f"fixed: {fixed}"]), *twice]
 
 
-def operation_document(operation: Operation) -> dict[str, Any]:
-    """Returns an operation as the JSON document of ``--json``."""
-    body, work = {"id": operation.id, "status": operation.status.value, **operation.body()}, operation.work
-    if work is None:
-        return body
-    # As over HTTP: what it does is its action, and how far it has come in the feature's own words is nobody else's.
-    shown = {"feature": work.feature, "subject": work.subject, "unit": work.unit, "result": dict(work.result)}
-    return {**body, "action": operation.verb, "work": shown}
-
-
-def retried_document(became: RetryOutcome | None) -> dict[str, Any]:
-    """Returns what became of an operation's tasks as a part of its document; empty where that was not looked for."""
-    if became is None:
-        return {}
-    causes = [{"fingerprint": one.fingerprint, "code": one.row and one.row.code, "n": one.n} for one in became.causes]
-    more = {"causes": causes, "number_of_causes": became.number_of_causes}
-    tasks = {**became.numbers, **more, "waits_because": became.waits and became.waits.text}
-    return {"failed_again": became.failed_again, "tasks": tasks}
+def operation_document(found: Record | Operation, became: RetryOutcome | None = None) -> dict[str, Any]:
+    """Returns an operation as the JSON document of ``--json``: as over HTTP, and some by a second name."""
+    seen = views.operation(found, became, Sight(Role.ADMIN))
+    again = {} if became is None else {"failed_again": became.failed_again}
+    return {**seen, "which": seen["filter"], "plan": seen["plan_token"], "approval": seen["approval_id"], **again}
 
 
 def say_asked(approval: Record, json: bool) -> None:
@@ -94,6 +83,6 @@ def say_asked(approval: Record, json: bool) -> None:
 
 
 def approval_document(record: Record) -> dict[str, Any]:
-    """Returns an approval as the JSON document of ``--json``."""
-    told = record.body.get("told") or consequence(record.body["action"], record.body["total"])
-    return {"id": record.id, "state": record.state, "created_at": record.created_at, **record.body, "consequence": told}
+    """Returns an approval as the JSON document of ``--json``: as over HTTP, and one field by a second name."""
+    seen = views.approval(record)
+    return {**seen, "operation": seen["operation_id"]}

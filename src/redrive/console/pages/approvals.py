@@ -51,7 +51,7 @@ async def _about(page: Page, record: Record) -> About:
             cause = views.cause(await page.operator.causes.show(fingerprint), page.operator.sight)
     if record.body["operation"] is None:
         return About(None, None, None)
-    operation = await page.operator.operations.show(record.body["operation"])
+    operation = await page.operator.operations.get(record.body["operation"])
     return About(cause, operation.canary, operation.rate)
 
 

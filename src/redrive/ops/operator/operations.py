@@ -1,10 +1,11 @@
-"""Bulk operations: preview, begin, list, pause, resume, cancel."""
+"""Bulk operations: preview, begin, list, pause, resume, cancel, put back."""
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 from uuid import UUID
 
 from redrive.errors import OperationUnknown
@@ -12,7 +13,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import COLLECTION, OF_WAITING, Action, Operation
 from redrive.kernel.records import Record
-from redrive.ops import approvals
+from redrive.ops import approvals, views
 from redrive.ops.access import Role
 from redrive.ops.belonging import check_cancel
 from redrive.ops.operations import lifecycle, plans
@@ -20,7 +21,9 @@ from redrive.ops.operations.consequences import Obstacle, obstacles
 from redrive.ops.operations.lifecycle import AS_EVER, How, matches_of
 from redrive.ops.operations.outcome import RetryOutcome, retried
 from redrive.ops.operations.selection import withheld_of
+from redrive.ops.operator.declared import Given, Open, Reason, action, look, view_of
 from redrive.ops.operator.session import Service
+from redrive.ops.views import ObstacleView, OperationView, Seen, SkippedView
 from redrive.ops.workers import drivers
 
 FIRST_TASKS_SHOWN = 5
@@ -55,7 +58,31 @@ class BegunOperation:
     approval: Record | None
 
 
+@dataclass(slots=True, frozen=True)
+class BegunView:
+    """An operation that was begun, or waits for a second operator; of a dry run, what it would be about."""
+
+    operation: Seen[OperationView | None]
+    approval: Seen[Record | None]
+    matched: Seen[int]
+    needs_approval: Annotated[str | None, Open("Why a second operator has to agree.")]
+    dry_run: Seen[bool]
+    withheld: Annotated[
+        list[SkippedView],
+        Open("Of a dry run, among the first 500: those that their feature does not let be retried."),
+    ] = field(default_factory=list)
+    warnings: Annotated[list[ObstacleView], Open("What keeps the tasks of a retry from running.")] = field(
+        default_factory=list
+    )
+
+
+Id = Annotated[str, Given("The operation, as the list gives it.", metavar="ID")]
+STANDS = "operation {operation} is {done.status}: {done.done} of {done.total} done"
+
+
 class OperationService(Service):
+    """Bulk operations: list, show, watch, pause, resume, cancel, put-back."""
+
     async def preview(
         self,
         action: Action,
@@ -141,7 +168,13 @@ class OperationService(Service):
         self._session.may(Role.VIEWER)
         return await lifecycle.list_operations(self._store, states=states, limit=limit, before=before)
 
-    async def show(self, operation_id: str) -> Operation:
+    @look("GET /api/operations/{operation}")
+    async def show(self, operation: Id) -> OperationView:
+        """One operation: what it is about, how far it has come, and what became of its tasks."""
+        record = await self.record(operation)
+        return self._view(record, await retried(self._store, Operation.of(record)))
+
+    async def get(self, operation_id: str) -> Operation:
         return Operation.of(await self.record(operation_id))
 
     async def record(self, operation_id: str) -> Record:
@@ -152,25 +185,51 @@ class OperationService(Service):
             raise OperationUnknown(f"there is no operation {operation_id!r}", hint="redrive operations lists them")
         return found
 
-    async def pause(self, operation_id: str, reason: str | None = None) -> Operation:
-        who = self._session.may(Role.OPERATOR)
-        return await lifecycle.pause(self._store, operation_id, actor=who, reason=reason)
+    @action("POST /api/operations/{operation}/pause", said=STANDS)
+    async def pause(self, operation: Id, reason: Reason = None) -> OperationView:
+        """Let an operation rest; what it has done stays done."""
+        await lifecycle.pause(self._store, operation, actor=self._who, reason=reason)
+        return await self.show(operation)
 
-    async def resume(self, operation_id: str, reason: str | None = None) -> Operation:
-        who = self._session.may(Role.OPERATOR)
-        return await lifecycle.resume(self._store, operation_id, actor=who, reason=reason)
+    @action("POST /api/operations/{operation}/resume", said=STANDS)
+    async def resume(self, operation: Id, reason: Reason = None) -> OperationView:
+        """Go on with a paused operation."""
+        await lifecycle.resume(self._store, operation, actor=self._who, reason=reason)
+        return await self.show(operation)
 
-    async def cancel(self, operation_id: str, reason: str | None = None) -> Operation:
-        """Stops an operation; what it has done so far stays done."""
-        who = self._session.may(Role.OPERATOR)
-        return await lifecycle.cancel(self._store, operation_id, actor=who, reason=reason)
+    @action("POST /api/operations/{operation}/cancel", said=STANDS)
+    async def cancel(self, operation: Id, reason: Reason = None) -> OperationView:
+        """End an operation; what it has done stays done."""
+        await lifecycle.cancel(self._store, operation, actor=self._who, reason=reason)
+        return await self.show(operation)
 
-    async def put_back(self, operation_id: str, reason: str | None = None) -> BegunOperation:
-        """Retries what a purge gave up and is still cancelled, as an operation of its own, under the same rule."""
-        who = self._session.may(Role.OPERATOR)
-        record, rule = await self.record(operation_id), self._session.policy.alone
-        begun = await lifecycle.put_back(self._store, record, actor=who, rule=rule, reason=reason)
-        return BegunOperation(*begun)
+    @action(
+        "POST /api/operations/{operation}/put-back",
+        said="operation {done.operation.id} has begun: it puts {done.matched} back",
+        page="/operations/{done.operation.id}",
+        status=202,
+    )
+    async def put_back(self, operation: Id, reason: Reason = None) -> BegunView:
+        """Retry what a purge gave up and nobody has retried since, up to 1,000 tasks at a time: as an operation of its
+        own, under the same rule."""
+        record, rule = await self.record(operation), self._session.policy.alone
+        begun = await lifecycle.put_back(self._store, record, actor=self._who, rule=rule, reason=reason)
+        return await self.begun(BegunOperation(*begun))
+
+    async def begun(self, found: BegunOperation) -> BegunView:
+        """Returns an operation that was begun, and what it waits for."""
+        self._session.may(Role.VIEWER)
+        return BegunView(
+            self._view(await self.record(found.operation.id)),
+            found.approval,
+            found.operation.total,
+            None if found.approval is None else found.approval.body["needed"],
+            False,
+            warnings=[view_of(ObstacleView, one) for one in await self.obstacles_of(found.operation)],
+        )
+
+    def _view(self, record: Record, became: RetryOutcome | None = None) -> OperationView:
+        return OperationView(**views.operation(record, became, self._session.sight))
 
     async def retried(self, operation: Operation) -> RetryOutcome | None:
         """Returns what became of the tasks that it retried; None where it does something else."""
