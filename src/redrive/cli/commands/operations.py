@@ -25,7 +25,7 @@ from redrive.ops.operator.operations import OperationService
 operations_cli = group_of(OperationService, without=("show",))
 
 
-@operations_cli.callback()
+@operations_cli.callback(invoke_without_command=True)
 def list_operations(
     context: typer.Context,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 20,
