@@ -96,8 +96,9 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @asynccontextmanager
 async def opened(app: App) -> AsyncIterator[App]:
-    """Migrates the store of an application, and closes it in the end."""
+    """Migrates the store of an application, gives the account acme 1000 credits, and closes it in the end."""
     await app.migrate()
+    await rich(app)
     yield app
     await app.close()
 
@@ -119,10 +120,13 @@ async def service(app: App, caller: Caller = ANN) -> RemoteBatchService:
     return (await app.operator(caller)).of(RemoteBatchService)
 
 
-async def rich(app: App, account: str = "acme", amount: int = 1000) -> None:
-    ledger = app.of(AppLedger)
-    await ledger.open(account)
-    await ledger.credit(account, amount, f"first:{account}", reason="a test")
+async def rich(app: App, amount: int = 1000) -> None:
+    """Lets the account acme have so many credits, neither more nor less."""
+    ledger, store = app.of(AppLedger), await app.store()
+    await ledger.open("acme")
+    more = amount - await store.sql.balance("account:acme")
+    if more:
+        await (ledger.credit if more > 0 else ledger.adjust)("acme", more, f"to have {amount}", reason="a test")
 
 
 async def money(app: App, account: str = "acme") -> tuple[int, int, int]:

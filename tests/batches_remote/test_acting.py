@@ -19,7 +19,6 @@ from tests.worker.conftest import until
 
 
 async def test_one_that_was_not_begun_is_cancelled_at_once(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [1, 2, 3])
     batch = await (await service(app)).cancel(batch.id, "a mistake")
     assert (batch.state, batch.reason, batch.cancelled_by) == (BatchState.CANCELLED, "a mistake", "ann")
@@ -31,7 +30,6 @@ async def test_one_that_was_not_begun_is_cancelled_at_once(app: App, provider: S
 
 
 async def test_what_runs_is_polled_to_its_end_and_the_rest_released(app: App, provider: Scripted) -> None:
-    await rich(app)
     # The first ends although it is cancelled; the second is cancelled by the provider; others wait for their turn.
     batch = await made(app, [{"polls": 10, "stubborn": True}, {"polls": 1000}, *[{"refuse": 503}] * 3, *[{}] * 15])
     provider.hold = True
@@ -47,7 +45,6 @@ async def test_what_runs_is_polled_to_its_end_and_the_rest_released(app: App, pr
 
 
 async def test_unstarted_items_are_released_before_the_end(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [*[{}] * 3, *[{"refuse": 503}] * 3, *[{}] * 4])
     provider.hold = True  # three run, and three wait to be started
     await work(app, batch)
@@ -58,7 +55,6 @@ async def test_unstarted_items_are_released_before_the_end(app: App, provider: S
 
 
 async def test_what_a_provider_that_is_down_did_not_start_is_released_at_once(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [{}] * 10)
     provider.down = ProviderError("away", status_code=503, retry_after="3600")  # three wait to be started
     await work(app, batch)
@@ -72,7 +68,6 @@ async def test_what_a_provider_that_is_down_did_not_start_is_released_at_once(ap
 async def test_a_start_whose_answer_was_lost_is_learned_of_before_its_batch_ends(
     app: App, provider: Scripted, stubborn: bool
 ) -> None:
-    await rich(app)
     provider.lost = True
     batch = await work(app, await made(app, [{"stubborn": stubborn}]))
     await (await service(app)).cancel(batch.id)
@@ -89,7 +84,6 @@ async def test_a_start_whose_answer_was_lost_is_learned_of_before_its_batch_ends
 
 
 async def test_a_start_that_a_stopping_worker_cut_short_is_learned_of_too(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch, provider.silent = await made(app, [{}]), True
     worker = asyncio.create_task(app.worker(queues=",".join(app.queues())).run())
     await until(provider.has_started)
@@ -108,7 +102,6 @@ async def test_a_start_that_a_stopping_worker_cut_short_is_learned_of_too(app: A
 
 
 async def test_what_failed_is_started_again_as_a_new_charge(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [{}, {"fail": "bad luck", "once": True}, {}, {"fail": "always"}])
     with pytest.raises(BatchConflict, match="is queued"):
         await (await service(app)).retry_failed(batch.id)
@@ -145,7 +138,6 @@ async def test_a_retry_that_cannot_be_paid_is_refused_and_changes_nothing(app: A
 async def test_a_retry_freezes_its_price_and_a_cancel_before_it_begins_gives_it_back(
     app: App, provider: Scripted
 ) -> None:
-    await rich(app)
     batch = await work(app, await made(app, [{}, {"fail": "x", "once": True}]))
     batch = await (await service(app)).retry_failed(batch.id)
     assert (batch.state, batch.frozen, await money(app)) == (BatchState.QUEUED, 10, (980, 10, 10))

@@ -18,7 +18,7 @@ from redrive.ledger.accounts import TooLittle
 from redrive.ops import approvals
 from redrive.ops.access import Caller, Role
 from redrive.settings import load_settings
-from tests.batches_remote.conftest import ANN, QUICK, Scripted, made, money, rich, settled
+from tests.batches_remote.conftest import ANN, QUICK, Scripted, made, money, opened, rich, settled
 from tests.batches_remote.test_faces import client_of
 from tests.console.conftest import console, page, text_of
 
@@ -29,10 +29,8 @@ BROKEN = {"fail": "model", "once": True}
 @pytest.fixture
 async def app(store_url: str) -> AsyncIterator[App]:
     own = load_settings(url=store_url, log_format="off", approvals_above=2).holding(BatchSettings(**QUICK))
-    made = App(settings=own)
-    await made.migrate()
-    yield made
-    await made.close()
+    async with opened(App(settings=own)) as made:
+        yield made
 
 
 async def both(app: App, caller: Caller = ANN) -> BatchService:
@@ -50,7 +48,6 @@ async def approve(app: App, record: Record | None, caller: Caller = BOB) -> Reco
 
 
 async def test_a_large_cancel_waits_for_a_second_operator(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch, own = await made(app, [{}] * 3), await both(app)
     assert (await own.preview_cancel(batch.id)).approval == "3 tasks are more than 2"
     asked = await own.cancel(batch.id, "wrong prices")
@@ -99,7 +96,6 @@ async def test_what_is_not_possible_any_more_goes_on_waiting(app: App, provider:
 
 
 async def test_nothing_is_asked_for_that_is_not_possible(app: App, provider: Scripted) -> None:
-    await rich(app)
     provider.hold = True
     batch, own = await made(app, [{}] * 5), await both(app)
     await approve(app, (await own.cancel(batch.id)).approval)
@@ -112,7 +108,6 @@ async def test_nothing_is_asked_for_that_is_not_possible(app: App, provider: Scr
 
 
 async def test_the_same_over_http_and_in_the_console(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [{}] * 3, name="May")
     async with client_of(app) as client:
         at = f"/api/batches/{batch.id}/cancel"

@@ -146,7 +146,6 @@ async def test_refusals_over_http(app: App, provider: Scripted) -> None:
 
 
 async def test_viewers_see_numbers_only(app: App, provider: Scripted) -> None:
-    await rich(app)
     url = "https://hooks.example.com/secret-path"
     await (await app.operator(ANN)).of(Endpoints).rotate_account("acme")
     batch = await made(app, [{"token": "secret"}], meta={"a": "secret"}, name="secret", key="secret", webhook_url=url)

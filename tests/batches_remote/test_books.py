@@ -38,7 +38,6 @@ async def verified(app: App) -> Verdict:
 
 async def test_every_charge_is_settled_once(app: App, provider: Scripted) -> None:
     """Two rounds, one of them released in part before its end; and one that waits."""
-    await rich(app)
     batch = await made(app, [{}, {"fail": "not yet", "once": True}])
     await work(app, batch)
     await (await service(app)).retry_failed(batch.id, "again")
@@ -55,7 +54,6 @@ async def test_every_charge_is_settled_once(app: App, provider: Scripted) -> Non
 
 
 async def test_money_of_a_batch_that_has_not_ended_is_not_settled_by_hand(app: App, provider: Scripted) -> None:
-    await rich(app)
     provider.hold = True
     batch = await work(app, await made(app, [{}]))
     ledger = (await app.operator(ROOT)).of(Ledger)
@@ -80,7 +78,6 @@ async def test_money_of_a_batch_that_has_not_ended_is_not_settled_by_hand(app: A
 async def test_money_that_was_taken_away_all_the_same_is_named_and_can_be_put_back(
     app: App, provider: Scripted
 ) -> None:
-    await rich(app)
     provider.hold = True
     batch = await work(app, await made(app, [{}]))
     await app.of(AppLedger).settle("acme", batch.reference, "by hand", released=10)
@@ -95,7 +92,6 @@ async def test_money_that_was_taken_away_all_the_same_is_named_and_can_be_put_ba
 
 @pytest.mark.parametrize("what", sorted(BROKEN))
 async def test_what_differs_is_named(app: App, provider: Scripted, what: str) -> None:
-    await rich(app)
     batch = await work(app, await made(app, [{}, {}, {"fail": "no"}]))
     statement, text = BROKEN[what]
     await run_sql(app, named(app, statement))
@@ -113,7 +109,6 @@ def named(app: App, statement: str) -> str:
 @pytest.mark.parametrize("under", [None, "batch:01a1ebe1-0000-7000-8000-000000000000", "of nothing"])
 async def test_a_settlement_of_no_batch_is_named(app: App, provider: Scripted, under: str | None) -> None:
     """It adds up to zero, accounts have what their entries say, and what is frozen is what freezes say."""
-    await rich(app)
     provider.hold = True
     batch = await work(app, await made(app, [{}, {}]))
     now = "unixepoch() * 1000000" if app.url.startswith("sqlite") else "clock_timestamp()"
@@ -137,7 +132,6 @@ async def test_a_settlement_of_no_batch_is_named(app: App, provider: Scripted, u
 
 
 async def test_a_round_that_a_batch_never_had_is_named(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await work(app, await made(app, [{}, {}]))
     now = "unixepoch() * 1000000" if app.url.startswith("sqlite") else "clock_timestamp()"
     for what, entries in {
@@ -156,7 +150,6 @@ async def test_a_round_that_a_batch_never_had_is_named(app: App, provider: Scrip
 
 
 async def test_items_that_are_gone_hide_none_that_were_changed(app: App, provider: Scripted) -> None:
-    await rich(app)
     await work(app, await made(app, [{}, {}, {}, {"fail": "no"}]))
     await run_sql(app, named(app, "delete from ITEM where n = 4"))
     assert (await verified(app)).ok, "as while it is pruned"
@@ -166,7 +159,6 @@ async def test_items_that_are_gone_hide_none_that_were_changed(app: App, provide
 
 
 async def test_what_was_pruned_stays_proven(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await work(app, await made(app, [{}, {"fail": "no"}]))
     free = await app.of(RemoteBatches).create([{}], provider="video", price=0)
     await work(app, free)

@@ -79,7 +79,6 @@ async def items(app: App, batch: RemoteBatch) -> list[Any]:
 
 
 async def test_a_call_has_the_job_looked_at_now(app: App, provider: Calling, client: httpx.AsyncClient) -> None:
-    await rich(app)
     batch = await made(app, [{}, {"polls": 1}])
     assert (await work(app, batch)).state == "processing"
     first, second = (provider.addresses[f"{batch.id}-{n}:1"] for n in (1, 2))
@@ -101,7 +100,6 @@ async def test_a_call_has_the_job_looked_at_now(app: App, provider: Calling, cli
 async def test_a_call_that_comes_before_its_start_has_landed(
     app: App, provider: Calling, client: httpx.AsyncClient
 ) -> None:
-    await rich(app)
     provider_start = provider.start
 
     async def start(item: RemoteItem, idempotency_key: str) -> str:
@@ -119,7 +117,6 @@ async def test_a_call_that_comes_before_its_start_has_landed(
 async def test_a_call_that_comes_during_a_poll_that_was_too_early(
     app: App, provider: Calling, client: httpx.AsyncClient
 ) -> None:
-    await rich(app)
     batch = await made(app, [{"polls": 1}])
     await work(app, batch)
     address, poll = provider.addresses[f"{batch.id}-1:1"], provider.poll
@@ -141,7 +138,6 @@ def _due(task_id: Any) -> Commit:
 
 
 async def test_strangers_learn_nothing(app: App, provider: Calling, client: httpx.AsyncClient) -> None:
-    await rich(app)
     batch = await made(app, [{}])
     await work(app, batch)
     address = urlsplit(provider.addresses[f"{batch.id}-1:1"]).path
@@ -203,7 +199,7 @@ async def test_the_simulator_calls_over_http(store_url: str, simulated: Simulate
     port = free_port()
     app = make_app(store_url, f"http://127.0.0.1:{port}", {"video": simulated.table})
     await app.migrate()
-    await rich(app, amount=1000)
+    await rich(app)
     config = uvicorn.Config(make_api(app, None), port=port, log_config=None, lifespan="off")
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())

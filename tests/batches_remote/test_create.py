@@ -30,7 +30,6 @@ async def nothing_is_there(app: App) -> bool:
 
 
 async def test_a_bad_item_is_named_and_nothing_is_created(app: App, provider: Scripted) -> None:
-    await rich(app)
 
     async def items() -> AsyncIterator[Any]:
         for n in range(2500):
@@ -48,7 +47,6 @@ async def test_a_bad_item_is_named_and_nothing_is_created(app: App, provider: Sc
 
 
 async def test_what_cannot_be_is_refused_before_anything_is_read(app: App, provider: Scripted) -> None:
-    await rich(app)
     own = app.of(RemoteBatches)
     with pytest.raises(ProviderUnknown, match="'vidoe'") as refused:
         await own.create([1], provider="vidoe")
@@ -65,7 +63,6 @@ async def test_what_cannot_be_is_refused_before_anything_is_read(app: App, provi
 
 
 async def test_a_webhook_that_could_not_be_sent_is_refused(app: App, provider: Scripted) -> None:
-    await rich(app)
     with pytest.raises(AddressRefused, match=r"10\.0\.0\.1 is private"):
         await made(app, [1], webhook_url="http://10.0.0.1/")
     with pytest.raises(NoSecret, match="no secret to sign") as caught:
@@ -78,7 +75,6 @@ async def test_a_webhook_that_could_not_be_sent_is_refused(app: App, provider: S
 
 
 async def test_one_key_is_one_batch(app: App, provider: Scripted) -> None:
-    await rich(app)
     first = await made(app, [1, 2], key="k")
     again = await made(app, iter([1, 2]), key="k")
     assert again.id == first.id

@@ -62,7 +62,6 @@ async def test_over_http(app: App, provider: Scripted) -> None:
 
 
 async def test_lines_are_read_as_they_come(app: App, provider: Scripted) -> None:
-    await rich(app)
     async with client_of(app) as client:
         many = "".join(
             f'{{"n": {n}, "text": "{"x" * 200}"}}\n' for n in range(3000)
@@ -117,7 +116,6 @@ def test_on_the_command_line(tmp_path: Path) -> None:
 
 
 async def test_in_the_console(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [{}, {"fail": "<b>model</b>"}, {"polls": 1}], name="<i>May</i>")
     await work(app, batch)
     async with console(app) as client:
@@ -143,7 +141,6 @@ async def test_in_the_console(app: App, provider: Scripted) -> None:
 
 
 async def test_a_task_says_which_item_it_is(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [{}, {"fail": "timeout"}], name="May")
     await work(app, batch)
     [failed] = await (await service(app)).items(batch.id, states=["failed"])
@@ -156,7 +153,6 @@ async def test_a_task_says_which_item_it_is(app: App, provider: Scripted) -> Non
 
 
 async def test_the_pace_and_the_trend_of_a_round(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [{}, {"fail": "timeout"}, {}, {"polls": 1000}])
     own = await service(app)
     assert await own.history(batch) is None

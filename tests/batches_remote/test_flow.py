@@ -14,7 +14,6 @@ from tests.batches_remote.conftest import Scripted, counts, made, make_app, mone
 
 
 async def test_what_succeeds_is_paid_for_and_the_rest_goes_back(app: App, provider: Scripted) -> None:
-    await rich(app)
     items: list[Any] = [{"polls": n % 3} for n in range(8)] + [{"fail": "model exploded"}, {"refuse": 400}]
     batch = await made(app, items)
     assert (batch.state, batch.items) == (BatchState.QUEUED, 10)
@@ -46,7 +45,6 @@ async def test_what_succeeds_is_paid_for_and_the_rest_goes_back(app: App, provid
 
 
 async def test_none_that_succeeded_is_a_failed_batch(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await work(app, await made(app, [{"fail": "timeout"}] * 4))
     assert (batch.state, batch.released) == (BatchState.FAILED, 40)
     assert await money(app) == (1000, 0, 0)
@@ -62,7 +60,6 @@ async def test_too_little_money_fails_it_before_anything_starts(app: App, provid
 
 
 async def test_only_as_many_as_the_lanes_wait_to_be_started(app: App, provider: Scripted) -> None:
-    await rich(app)
     provider.down = ProviderError("no answer", status_code=503)
     batch = await work(app, await made(app, [{}] * 20))
     store = await app.store()

@@ -29,7 +29,6 @@ from tests.batches_remote.conftest import (
     make_app,
     money,
     opened,
-    rich,
     service,
     settled,
     work,
@@ -78,7 +77,6 @@ def provider(app: App) -> Counting:
 
 
 async def test_a_provider_is_bounded_over_batches_and_workers(app: App, provider: Counting) -> None:
-    await rich(app)
     batches = [await made(app, [{}] * 12) for _ in range(3)]
     queues = ",".join(app.queues())
     async with app.worker(queues=queues), app.worker(queues=queues), app.worker(queues=queues):
@@ -108,7 +106,6 @@ async def test_a_batch_is_bounded_itself(store_url: str) -> None:
     async with opened(make_app(store_url, poll_later=3600.0, poll_first=3600.0)) as app:
         provider = Counting()
         app.provider("video", provider)
-        await rich(app)
         free, own = await made(app, [{}] * 4), await made(app, [{}] * 4, max_in_flight=2)
         await work(app, free)
         assert (await counts(app, free), await counts(app, own)) == (
@@ -147,7 +144,6 @@ async def test_a_retry_of_what_is_unknown_takes_places_like_others(store_url: st
     async with opened(make_app(store_url, **settings)) as app:
         provider = Lossy()
         app.provider("video", provider)
-        await rich(app)
         bound = most if of == "batch" else {}
         batch = await settled(app, await made(app, [{}] * 8, **bound))
         assert [one.unknown for one in await (await service(app)).items(batch.id)] == [True] * 8
@@ -166,7 +162,6 @@ async def test_a_retry_of_single_items_takes_places_too(store_url: str) -> None:
     async with opened(make_app(store_url, max_start_attempts=1, poll_first=3600.0, poll_later=3600.0)) as app:
         provider = Lossy()
         app.provider("video", provider)
-        await rich(app)
         batch = await work(app, await made(app, [{"drop": False}, {}, {}, {}], max_in_flight=2))
         batch = await filled(app, batch, None)
         assert await counts(app, batch) == {"processing": 1, "failed": 3}
@@ -186,7 +181,6 @@ async def test_a_full_provider_hides_no_other(store_url: str, monkeypatch: pytes
         video, audio = Counting(), Counting()
         app.provider("video", video)
         app.provider("audio", audio)
-        await rich(app)
         own = app.of(RemoteBatches)
         full = await made(app, [{}] * 8)
         await work(app, full)
@@ -212,7 +206,6 @@ async def test_what_is_waited_for_is_said_by_the_workers_settings(store_url: str
     """Whoever asks, a command or the API, may have others."""
     async with opened(make_app(store_url, max_in_flight=2, poll_first=3600.0)) as app:
         app.provider("video", Counting())
-        await rich(app)
         batch = await work(app, await made(app, [{}] * 5))
         for other in ({}, {"max_in_flight": 100}):
             reader = make_app(store_url, **other)
@@ -224,7 +217,6 @@ async def test_what_is_waited_for_is_said_by_the_workers_settings(store_url: str
 async def test_what_has_ended_takes_no_place(store_url: str) -> None:
     async with opened(make_app(store_url, max_in_flight=2)) as app:
         app.provider("video", Scripted())
-        await rich(app)
         batch = await work(app, await made(app, [{}, {"refuse": 429}]))
         assert await counts(app, batch) == {"completed": 1, "pending": 1}
         store = await app.store()
@@ -252,7 +244,6 @@ async def test_nobody_is_kept_waiting_by_a_lock_that_needs_no_right(databases: D
     async with opened(make_app(url, max_in_flight=MOST, max_poll_count=100_000, poll_later=0.2)) as app:
         provider = Counting()
         app.provider("video", provider)
-        await rich(app)
         batch = await made(app, [{}] * 3)
         with psycopg.connect(url, autocommit=True) as owner, ExitStack() as stack:
             role = stack.enter_context(databases.role("producer"))
@@ -276,7 +267,6 @@ async def test_nobody_looks_for_items_that_wait_before_one_has(app: App, provide
     store = await app.store()
     collection, state = places.while_record or ("", "")
     assert (collection, state) == (PLACES, WAITED)
-    await rich(app)
     few = await made(app, [{}] * MOST)
     await work(app, few)
     assert await store.records(collection, states=(state,)) == []

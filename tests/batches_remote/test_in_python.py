@@ -111,7 +111,6 @@ async def test_every_face_has_one_spelling_of_states(tmp_path: Path) -> None:
             raise Fail("NOT_NOW")
 
     async with opened(app):
-        await rich(app)
         tasks = await app.batch([("SEND", {"n": 0}), ("SEND", {"n": 1})])
         jobs = await made(app, [{}, {"fail": "no"}, {"polls": 10_000}])
         provider.hold = True

@@ -17,7 +17,7 @@ from redrive.errors import MayHaveLanded, StoreError
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Store
 from redrive.kernel.reads import Query
-from tests.batches_remote.conftest import Scripted, counts, made, money, rich, service, settled, work
+from tests.batches_remote.conftest import Scripted, counts, made, money, service, settled, work
 
 
 async def cancelled_without_release(app: App, provider: Scripted) -> RemoteBatch:
@@ -34,7 +34,6 @@ async def cancelled_without_release(app: App, provider: Scripted) -> RemoteBatch
 async def test_a_release_that_lands_while_a_settlement_looks_does_not_stop_it(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    await rich(app)
     batch = await cancelled_without_release(app, provider)
     looks: list[int] = []
 
@@ -57,7 +56,6 @@ async def test_a_release_that_lands_while_a_settlement_looks_does_not_stop_it(
 async def test_a_step_whose_answer_was_lost_has_been_taken(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await rich(app)
     batch = await made(app, [{}])
     lose(await app.store(), "remote_moved", MayHaveLanded("lost"), monkeypatch)
     batch = await work(app, batch)
@@ -69,7 +67,6 @@ async def test_a_step_whose_answer_was_lost_has_been_taken(
 async def test_a_batch_whose_commit_was_not_answered_is_returned_with_its_items(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch, key: str | None
 ) -> None:
-    await rich(app)
     lose(await app.store(), "remote_queued", MayHaveLanded("lost"), monkeypatch)
     batch = await made(app, [{"n": 1}, {"n": 2}], key=key)
     assert [item.payload for item in await (await service(app)).items(batch.id)] == [{"n": 1}, {"n": 2}]
@@ -81,7 +78,6 @@ async def test_a_batch_whose_commit_was_not_answered_is_returned_with_its_items(
 async def test_a_caller_who_leaves_after_the_commit_leaves_a_whole_batch(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch, error: Callable[[], BaseException]
 ) -> None:
-    await rich(app)
     store = await app.store()
     lose(store, "remote_queued", error(), monkeypatch, reads=error())
     with pytest.raises(type(error())):
@@ -98,7 +94,6 @@ async def test_a_draft_that_is_given_up_while_it_becomes_a_batch_is_one_or_nothi
     app: App, provider: Scripted
 ) -> None:
     """Whoever is cancelled in the middle of the commit gives the draft up while the database is still at it."""
-    await rich(app)
     for moment in range(12):
         making = asyncio.ensure_future(made(app, [{}] * 3, key=f"K{moment}"))
         for _ in range(moment * 4):

@@ -15,7 +15,7 @@ from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State
-from tests.batches_remote.conftest import ANN, Scripted, made, rich, settled
+from tests.batches_remote.conftest import ANN, Scripted, made, settled
 from tests.batches_remote.test_faces import client_of
 from tests.worker.conftest import until
 
@@ -23,7 +23,6 @@ BROKEN = {"fail": "model"}
 
 
 async def test_lists_and_retries_find_the_items(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [{}, BROKEN, BROKEN])
     await made(app, [BROKEN])  # another one
     await settled(app, batch)
@@ -38,7 +37,6 @@ async def test_lists_and_retries_find_the_items(app: App, provider: Scripted) ->
 
 
 async def test_after_a_retry_its_last_round_is_meant(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await settled(app, await made(app, [{}, {**BROKEN, "once": True}]))
     await app.of(RemoteBatches).retry_failed(batch.id)
     own, which = await app.operator(ANN), FailureFilter(join=str(batch.id))
@@ -49,7 +47,6 @@ async def test_after_a_retry_its_last_round_is_meant(app: App, provider: Scripte
 
 
 async def test_what_has_no_tasks_says_where_to_look(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch, own = await made(app, [{}]), await app.operator(ANN)
     with pytest.raises(BatchConflict, match="has no tasks") as refused:
         await own.tasks.list(Query(join=str(batch.id)))
@@ -59,7 +56,6 @@ async def test_what_has_no_tasks_says_where_to_look(app: App, provider: Scripted
 
 
 async def test_it_is_not_cancelled_by_its_tasks(app: App, provider: Scripted) -> None:
-    await rich(app)
     provider.hold = True
     batch = await made(app, [{}] * 5)
 
@@ -76,7 +72,6 @@ async def test_it_is_not_cancelled_by_its_tasks(app: App, provider: Scripted) ->
 
 
 async def test_the_application_gets_either_sort(app: App, provider: Scripted) -> None:
-    await rich(app)
     jobs, tasks = await made(app, [{}, {}]), await app.of(Batches)([("SYSTEM_HEALTH_CHECK", None)])
     found = await app.of(Batches).get(jobs.id)
     assert (found.id, found.total, found.remote and found.remote.provider) == (jobs.id, 2, "video")
@@ -86,7 +81,6 @@ async def test_the_application_gets_either_sort(app: App, provider: Scripted) ->
 
 
 async def test_over_http(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await settled(app, await made(app, [{}, BROKEN]))
     async with client_of(app) as client:
 

@@ -12,7 +12,7 @@ from redrive import App
 from redrive.errors import ConfigError
 from redrive.remote import ProviderError, RemoteItem, Status
 from redrive.remote.checked import RemoteProvider
-from tests.batches_remote.conftest import Scripted, counts, made, make_app, money, opened, rich, service, settled
+from tests.batches_remote.conftest import Scripted, counts, made, make_app, money, opened, service, settled
 
 
 class OneJob(Scripted):
@@ -26,7 +26,6 @@ class OneJob(Scripted):
 
 async def test_nobody_pays_twice_for_one_job(app: App) -> None:
     app.provider("video", OneJob())
-    await rich(app)
     batch = await settled(app, await made(app, [{}] * 5))
     assert await counts(app, batch) == {"completed": 1, "failed": 4}
     items = await (await service(app)).items(batch.id)
@@ -38,7 +37,6 @@ async def test_nobody_pays_twice_for_one_job(app: App) -> None:
 
 async def test_jobs_of_other_batches_may_have_the_same_id(app: App) -> None:
     app.provider("video", OneJob())
-    await rich(app)
     for _ in range(2):
         assert (await settled(app, await made(app, [{}]))).captured == 10
     assert await money(app) == (980, 0, 20)
@@ -58,7 +56,6 @@ class Hanging(Scripted):
 async def test_a_start_that_hangs_holds_up_only_itself(store_url: str) -> None:
     async with opened(make_app(store_url, max_item_seconds=6.0)) as app:
         app.provider("video", Hanging())
-        await rich(app)
         batch = await settled(app, await made(app, [{}, {"hangs": True}, {}]))
         assert await counts(app, batch) == {"completed": 2, "failed": 1}
         [late] = [one for one in await (await service(app)).items(batch.id) if one.state == "failed"]

@@ -12,7 +12,7 @@ from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
 from redrive.kernel.commit import Commit
 from redrive.remote import ProviderError
-from tests.batches_remote.conftest import Scripted, made, money, rich, work
+from tests.batches_remote.conftest import Scripted, made, money, work
 from tests.worker.conftest import drain, until
 
 
@@ -30,7 +30,6 @@ async def running(app: App, provider: Scripted) -> RemoteBatch:
 
 
 async def test_it_is_dispatched_once(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [{}] * 10)
     assert await landed(app, [commits.dispatch(batch, 3) for _ in range(3)]) == 1
     assert await money(app) == (900, 100, 0)
@@ -51,7 +50,6 @@ async def items_ended(app: App, provider: Scripted, batch: RemoteBatch) -> Remot
 
 
 async def test_it_is_settled_once_and_what_was_read_before_does_not_land(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await items_ended(app, provider, await running(app, provider))
     store = await app.store()
     counts = await count_items(store, batch)
@@ -63,7 +61,6 @@ async def test_it_is_settled_once_and_what_was_read_before_does_not_land(app: Ap
 
 
 async def test_release_and_settlement_in_any_order_give_back_once(app: App, provider: Scripted) -> None:
-    await rich(app)
     store = await app.store()
     for order in permutations(range(2)):
         batch = await running(app, provider)

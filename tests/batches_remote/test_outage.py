@@ -29,7 +29,6 @@ if os.environ.get("REDRIVE_TEST_THOROUGH"):
 
 
 async def test_why_says_what_an_item_waits_for(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [{"polls": 9}])
     provider.hold = True
     await work(app, batch)
@@ -55,7 +54,6 @@ async def _version(app: App) -> int:
 
 
 async def test_a_job_that_the_provider_forgot(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [{"polls": 9}])
     provider.hold = True
     await work(app, batch)
@@ -69,7 +67,6 @@ async def test_a_job_that_the_provider_forgot(app: App, provider: Scripted) -> N
 
 
 async def test_one_odd_answer_fails_no_other_item(app: App, provider: Scripted) -> None:
-    await rich(app)
     other = await made(app, [{"polls": 2}, {"polls": 3}])
     odd = await made(app, [{"polls": 1, "fail": None}])
     await work(app, odd)
@@ -83,7 +80,6 @@ async def test_one_odd_answer_fails_no_other_item(app: App, provider: Scripted) 
 async def test_a_start_that_makes_no_sense_is_told_of(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await rich(app)
     batch = await made(app, [{}])
 
     async def nothing(*_: Any) -> None:
@@ -107,7 +103,6 @@ async def test_a_start_that_makes_no_sense_is_told_of(
 
 @pytest.mark.parametrize("wish", ["nan", "Tue, 17 Nov 2020 06:10:00 GMT"])
 async def test_an_odd_wish_to_be_left_alone_fails_nothing(app: App, provider: Scripted, wish: str) -> None:
-    await rich(app)
     batch = await made(app, [{}])
     provider.down = ProviderError("busy", status_code=503, retry_after=wish)
     await work(app, batch)
@@ -155,7 +150,6 @@ async def test_a_start_that_hangs_is_cut_short_and_the_others_are_settled(store_
     async with opened(make_app(store_url, start_seconds=0.2)) as app:
         provider = Scripted()
         app.provider("video", provider)
-        await rich(app)
         batch = await made(app, [{}, {"hang": True}, {}])
         own = await service(app)
 

@@ -106,7 +106,7 @@ async def test_ten_are_settled_at_once(app: App, provider: Scripted) -> None:
 async def test_calls_alone_bring_a_batch_to_its_end(store_url: str, simulated: SimulatedProvider) -> None:
     app = make_app(store_url, {"video": simulated.table})
     await app.migrate()
-    await rich(app, amount=1000)
+    await rich(app)
     batch, cron, calls = await made(app, [{"n": n} for n in range(30)]), Scheduler(app), 0
     while (found := await app.of(RemoteBatches).get(batch.id)).state not in ("completed", "failed"):
         done = await cron.call()
@@ -121,7 +121,6 @@ async def test_calls_alone_bring_a_batch_to_its_end(store_url: str, simulated: S
 
 
 async def test_two_calls_at_once(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [{}] * 12)
     cron = Scheduler(app)
     headers = {"authorization": f"Bearer {SECRET}"}

@@ -12,7 +12,7 @@ import pytest
 
 from redrive import App
 from redrive.batches import results
-from tests.batches_remote.conftest import Scripted, made, rich, work
+from tests.batches_remote.conftest import Scripted, made, work
 from tests.batches_remote.test_faces import client_of
 from tests.commands import redrive
 from tests.console.conftest import console
@@ -41,7 +41,6 @@ async def test_three_faces_give_the_same_file(
     app: App, store_url: str, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(results, "PAGE", 2)
-    await rich(app)
     batch = await made(app, [{"n": n} for n in range(5)])
     await work(app, batch)
     async with console(app) as client:
@@ -71,7 +70,6 @@ async def test_three_faces_give_the_same_file(
 
 async def test_the_command_line_writes_while_it_reads(app: App, store_url: str, provider: Scripted) -> None:
     """What was read is out before the rest is asked for, so that it need not be held."""
-    await rich(app)
     batch = await made(app, [{"n": n} for n in range(5)])
     command = [sys.executable, "-c", BREAKS, "batch", "items", str(batch.id), "--csv", "--url", store_url]
     broken = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=120)

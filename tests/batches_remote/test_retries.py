@@ -20,7 +20,7 @@ from redrive.kernel.retry_guard import Guards
 from redrive.kernel.task import Task
 from redrive.ops.operations.lifecycle import How
 from redrive.ops.operator import Operator
-from tests.batches_remote.conftest import ANN, Scripted, counts, made, money, rich, service, settled, work
+from tests.batches_remote.conftest import ANN, Scripted, counts, made, money, service, settled, work
 from tests.batches_remote.test_faces import client_of
 from tests.console.conftest import console, page, send, text_of
 from tests.worker.conftest import drain, until
@@ -38,7 +38,6 @@ async def failed_item(app: App, batch: RemoteBatch) -> Task:
 
 
 async def a_settled_batch(app: App) -> tuple[RemoteBatch, Task]:
-    await rich(app)
     batch = await work(app, await made(app, [{}, {"fail": "bad luck", "once": True}]))
     assert batch.state is BatchState.COMPLETED
     return batch, await failed_item(app, batch)
@@ -138,7 +137,6 @@ async def test_what_was_started_again_is_failed_no_more(
     # Pieces of one: the first lands with the new round, the others are done by a worker.
     monkeypatch.setattr(remote_service, "TASKS_PER_PIECE", 1)
     monkeypatch.setattr(operation, "TASKS_PER_PIECE", 1)
-    await rich(app)
     batch = await work(app, await made(app, [{}, {"fail": "bad luck", "once": True}, {"fail": "always"}]))
     old = {task.id for task in await app.failed.list()}
     assert len(old) == 2
@@ -169,7 +167,6 @@ async def test_what_was_started_again_is_failed_no_more(
 
 
 async def test_between_the_end_and_the_settlement(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [{}, {"fail": "bad luck"}])
     await drain(app, queues=BEFORE_THE_END)
     item = await failed_item(app, batch)
@@ -184,7 +181,6 @@ async def test_a_settlement_waits_for_who_was_quicker_than_the_guard(
 ) -> None:
     """On PostgreSQL a join may end between the look and the retry. Then the item is charged in the same round."""
     monkeypatch.setattr(step_handlers, "AGAIN_S", 1.0)  # not before the worker has found nothing to do
-    await rich(app)
     batch = await made(app, [{}, {"fail": "bad luck"}])
     await drain(app, queues=BEFORE_THE_END)
     item = await failed_item(app, batch)

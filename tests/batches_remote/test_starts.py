@@ -20,7 +20,6 @@ from tests.batches_remote.conftest import (
     make_app,
     money,
     opened,
-    rich,
     service,
     settled,
     work,
@@ -80,7 +79,6 @@ async def rounds(app: App, batch: object, times: int) -> None:
 
 async def test_one_that_always_fails_steps_out_of_its_lane(app: App, provider: Broken) -> None:
     """Three chains: behind item 1 come 4, 7, 10 …; they waited until its day was over."""
-    await rich(app)
     batch = await made(app, [{"broken": "no"}, *[{}] * 14])
     await work(app, batch)
     assert (await counts(app, batch))["completed"] == 10, "the two other chains"
@@ -105,7 +103,6 @@ async def test_one_that_always_fails_steps_out_of_its_lane(app: App, provider: B
 async def test_at_most_one_steps_out_of_each_lane_and_none_while_the_circuit_is_open(
     app: App, provider: Broken
 ) -> None:
-    await rich(app)
     batch = await made(app, [{"broken": "no"}] * 12)
     await work(app, batch)
     assert len(provider.starts) == 3
@@ -126,7 +123,6 @@ async def test_one_item_alone_opens_no_circuit(store_url: str) -> None:
     async with opened(make_app(store_url, max_start_attempts=12)) as app:
         provider = Broken()
         app.provider("video", provider)
-        await rich(app)
         batch = await made(app, [{"broken": "no"}, {}, {}])
         async with app.worker(queues=",".join(app.queues())):
             await until(lambda: completed(app, batch, 2))
@@ -153,7 +149,6 @@ async def test_a_provider_that_is_down_for_all_opens_it_soon(store_url: str) -> 
         provider = Scripted()
         provider.down = ProviderError("gone", status_code=503)
         app.provider("video", provider)
-        await rich(app)
         batch = await made(app, [{}])
 
         async def opens() -> bool:
@@ -170,7 +165,6 @@ async def test_a_provider_that_is_down_for_all_opens_it_soon(store_url: str) -> 
 
 async def test_a_probe_that_failed_lets_the_next_of_its_chain_be_one(app: App, provider: Broken) -> None:
     """Behind an open circuit only the first of each chain are there: if none of them starts, it never closed."""
-    await rich(app)
     batch = await made(app, [*[{"broken": "no"}] * 4, *[{}] * 8])
     await work(app, batch)
     assert len(provider.starts) == 3
@@ -192,7 +186,6 @@ async def test_a_probe_that_failed_lets_the_next_of_its_chain_be_one(app: App, p
 async def test_a_probe_that_is_alone_with_its_trouble_puts_the_next_one_off_no_further(
     app: App, provider: Broken
 ) -> None:
-    await rich(app)
     batch = await made(app, [{"broken": "no"}, {}, {}])
     store = await app.store()
     async with app.worker(queues=",".join(app.queues())):
@@ -218,7 +211,6 @@ async def delayed(app: App) -> bool:
 async def test_the_last_look_is_by_key_where_the_provider_can(app: App, provider: Broken, began: str) -> None:
     """A 500 may have begun a job: its customer gets it, and nobody starts it again."""
     provider.finds = True
-    await rich(app)
     batch = await made(app, [{"broken": began}])
     await work(app, batch)
     await rounds(app, batch, 3)
@@ -231,7 +223,6 @@ async def test_the_last_look_is_by_key_where_the_provider_can(app: App, provider
 
 
 async def test_what_may_have_begun_is_not_begun_again_by_a_retry(app: App, provider: Broken) -> None:
-    await rich(app)
     batch = await made(app, [{"broken": "began"}, {"refuse": 400}])
     await work(app, batch)
     await rounds(app, batch, 3)

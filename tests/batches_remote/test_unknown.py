@@ -86,7 +86,6 @@ async def reconciled(app: App, batch: object = None) -> dict[str, Any]:
 
 
 async def test_what_ran_all_the_same_is_found_and_not_charged(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await ended_without_a_word(app, provider, [{}, {"fail": "broken", "status": 500}, LONG])
     assert (batch.state, await money(app)) == ("failed", (1000, 0, 0))
     items = await (await service(app)).items(batch.id)
@@ -128,7 +127,6 @@ async def test_a_settlement_waits_for_a_last_look(store_url: str) -> None:
     app, provider = make_app(store_url, last_look_seconds=3600.0), Scripted()
     app.provider("video", provider)
     async with opened(app):
-        await rich(app)
         provider.hold = True
         batch = await work(app, await made(app, [{}, {"fail": "broken"}, LONG, {}]))
         store, own = await app.store(), await service(app)
@@ -173,7 +171,6 @@ async def test_a_last_look_that_comes_too_late_changes_nothing(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its worker stood still while it asked; another one has settled the batch meanwhile, and told the customer."""
-    await rich(app)
     provider.hold = True
     batch = await work(app, await made(app, [{}, {"fail": "no"}]))
     await open_circuit(app)
@@ -202,7 +199,6 @@ async def test_an_answer_that_comes_too_late_changes_nothing(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a provider is asked, one item is started again, and of another it calls that it has ended."""
-    await rich(app)
     batch = await ended_without_a_word(app, provider, [{"polls": 1}, {"polls": 1}])
     await close_circuit(app)
     store, own, poll = await app.store(), await service(app), provider.poll
@@ -234,7 +230,6 @@ async def test_a_retried_item_whose_task_is_lost_is_found_by_the_key_of_its_star
 
     provider.find = find  # type: ignore[attr-defined]
     async with opened(app):
-        await rich(app)
         batch = await work(app, await made(app, [{"fail": "bad luck", "once": True}, {"refuse": 429}]))
         own = await service(app)
         failed, waiting = await own.items(batch.id)
@@ -254,7 +249,6 @@ async def test_a_retried_item_whose_task_is_lost_is_found_by_the_key_of_its_star
 
 async def about_to_be_looked_at(app: App, provider: Scripted) -> Any:
     """Returns a batch whose item ended without a word, and that is settled next; its provider is there again."""
-    await rich(app)
     provider.hold = True
     batch = await work(app, await made(app, [{}]))
     await open_circuit(app)
@@ -294,7 +288,6 @@ async def test_a_look_that_workers_die_of_is_not_repeated_for_ever(app: App, pro
 
 
 async def test_what_ran_all_the_same_is_charged_once(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await ended_without_a_word(app, provider, [{}, {"fail": "broken"}, {}, {}])
     own, first = (await app.operator(ANN)).of(BatchService), str(batch.id)
     with pytest.raises(RedriveError, match=r"item 1 .* is failed, and no job of it is known to have run"):
@@ -366,7 +359,6 @@ async def test_what_a_charge_is_about_is_read_at_once(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A statement for each of a thousand items would be a thousand."""
-    await rich(app)
     batch = await ended_without_a_word(app, provider, [{}, {}, {}, {"fail": "no"}])
     await reconciled(app, batch.id)
     own, asked = await service(app), list[str]()
@@ -399,7 +391,6 @@ async def test_a_batch_of_which_a_piece_is_pruned_is_left_alone(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is left of its items would say something else about its money than all of them did."""
-    await rich(app)
     batch = await ended_without_a_word(app, provider, [{}, LONG, {}, {"fail": "no"}, {}])
     await reconciled(app, batch.id)
     own = await service(app)
@@ -446,7 +437,6 @@ async def test_a_batch_of_which_a_piece_is_pruned_is_left_alone(
 async def test_nothing_lands_on_a_batch_that_is_pruned_at_the_same_moment(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
-    await rich(app)
     batch = await ended_without_a_word(app, provider, [{}, {"fail": "no"}, {}, {}])
     await reconciled(app, batch.id)
     store, own = await app.store(), await service(app)
@@ -467,7 +457,6 @@ async def test_what_is_acted_on_at_the_same_moment_is_not_pruned(
     """Retention does not look at a batch as it was before: who changes it has it."""
     async with opened(make_app(postgres_url)) as app:
         app.provider("video", Scripted())
-        await rich(app)
         batch = await work(app, await made(app, [{}, {"fail": "no"}]))
         async with await psycopg.AsyncConnection.connect(postgres_url) as other:
             again = "update redrive.batches_remote set state = 'queued', round = 2, settled_at = null, ended_at = null"
@@ -482,7 +471,6 @@ async def test_a_large_charge_waits_for_a_second_person(store_url: str) -> None:
     app, provider = App(settings=settings.holding(LedgerSettings(approvals_above=15))), Scripted()
     app.provider("video", provider)
     async with opened(app):
-        await rich(app)
         batch = await ended_without_a_word(app, provider, [{}, {}, {}])
         await reconciled(app, batch.id)
         own = (await app.operator(ANN)).of(BatchService)
@@ -523,7 +511,6 @@ async def forget_task(app: App, task: str) -> None:
 
 async def test_a_retry_starts_nothing_again_that_ran_or_was_asked_to_end(app: App, provider: Scripted) -> None:
     """Nobody pays twice for one job: what succeeded, as the provider said, is charged; every face says so."""
-    await rich(app)
     batch = await ended_without_a_word(app, provider, [{}, {"fail": "broken", "once": True}, LONG, {}])
     await reconciled(app, batch.id)
     await close_circuit(app)
@@ -577,7 +564,6 @@ async def note(app: App, said: str, unknown: bool) -> None:
 
 async def test_a_word_that_goes_while_a_retry_lands_is_heeded(app: App, provider: Scripted) -> None:
     """A job was to be asked to end when the retry landed, and could not be: the same as before is retried."""
-    await rich(app)
     batch = await ended_without_a_word(app, provider, [{}, {}])
     store = await app.store()
 
@@ -600,7 +586,6 @@ async def test_a_word_that_goes_while_a_retry_lands_is_heeded(app: App, provider
 async def test_a_word_that_comes_while_a_retry_lands_is_heeded(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await rich(app)
     batch = await ended_without_a_word(app, provider, [{}, {}])
     await close_circuit(app)
     looked = 0
@@ -619,7 +604,6 @@ async def test_a_word_that_comes_while_a_retry_lands_is_heeded(
 
 
 async def test_what_was_answered_or_accepted_is_not_warned_of(app: App, provider: Scripted) -> None:
-    await rich(app)
     await keep_events(app)
     batch = await ended_without_a_word(app, provider, [LONG])
     store, url, at = await app.store(), app.settings.url, str(batch.id)
@@ -666,7 +650,6 @@ async def test_what_was_answered_or_accepted_is_not_warned_of(app: App, provider
 
 async def test_a_retry_of_what_is_unknown_looks_at_its_job(app: App, provider: Scripted) -> None:
     """It is not started a second time: its job is paid for, if it has succeeded."""
-    await rich(app)
     batch = await ended_without_a_word(app, provider, [{}])
     await close_circuit(app)
     await (await service(app)).retry_failed(batch.id)
@@ -676,7 +659,6 @@ async def test_a_retry_of_what_is_unknown_looks_at_its_job(app: App, provider: S
 
 
 async def test_what_cannot_be_asked_stays_unknown(app: App, provider: Scripted) -> None:
-    await rich(app)
     provider.lost = True  # the start is done, and not answered
     batch = await work(app, await made(app, [{}]))
     await open_circuit(app)
@@ -699,7 +681,6 @@ async def test_what_cannot_be_asked_stays_unknown(app: App, provider: Scripted) 
 
 
 async def test_what_was_never_begun_is_known(app: App, provider: Scripted) -> None:
-    await rich(app)
     await open_circuit(app)
     batch = await work(app, await made(app, [{}]))
     while not (await counts(app, batch)).get("failed"):
@@ -710,7 +691,6 @@ async def test_what_was_never_begun_is_known(app: App, provider: Scripted) -> No
 
 async def test_dead_workers_fail_no_item_and_time_does(app: App, provider: Scripted) -> None:
     """Ten workers die of it in a row: it goes on, alone; when its time is over, it ends as one that nobody knows."""
-    await rich(app)
     provider.hold = True
     batch = await work(app, await made(app, [{}]))
     for _ in range(10):
@@ -731,7 +711,6 @@ async def test_dead_workers_fail_no_item_and_time_does(app: App, provider: Scrip
 
 
 async def test_what_an_operator_cancels_while_it_runs_is_unknown(app: App, provider: Scripted) -> None:
-    await rich(app)
     provider.hold = True
     batch = await work(app, await made(app, [{}]))
     [task] = await (await app.store()).find(Query(kind="BATCH_ITEM_VIDEO", limit=5))
@@ -744,7 +723,6 @@ async def test_what_an_operator_cancels_while_it_runs_is_unknown(app: App, provi
 
 
 async def test_only_jobs_are_reconciled_by_operators(app: App, provider: Scripted) -> None:
-    await rich(app)
     async with client_of(app) as client:
         answer = await client.post("/api/batches/reconcile", json={"reason": "all of them"})
         assert answer.status_code == 202 and answer.json()["items"] == 0

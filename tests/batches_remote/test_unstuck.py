@@ -28,7 +28,7 @@ from redrive.ledger.service import FreezeHeld, Ledger
 from redrive.ledger.verify import verify
 from redrive.ops.access import Caller, Role
 from redrive.ops.personal_data import count_personal
-from tests.batches_remote.conftest import Scripted, counts, made, money, rich, run_sql, service, settled, work
+from tests.batches_remote.conftest import Scripted, counts, made, money, run_sql, service, settled, work
 from tests.batches_remote.test_overdue import never
 from tests.worker.conftest import drain
 
@@ -38,7 +38,6 @@ BEFORE_THE_END = ["batches-dispatch", "batches"]  # all queues but that of settl
 
 async def running(app: App, provider: Scripted, items: int = 3, **more: Any) -> RemoteBatch:
     """Returns a batch whose first three items run at the provider."""
-    await rich(app)
     provider.hold = True
     return await work(app, await made(app, [{}] * items, **more))
 
@@ -88,7 +87,6 @@ async def test_another_number_of_successes_than_was_counted_is_not_settled(app: 
 
 @pytest.mark.parametrize("step", ["BATCH_DISPATCH", "BATCH_SETTLE"])
 async def test_a_step_whose_task_was_cancelled_is_brought_again(app: App, provider: Scripted, step: str) -> None:
-    await rich(app)
     batch = await made(app, [{}] * 5)
     if step == "BATCH_SETTLE":
         await ended(app, provider, batch)
@@ -131,7 +129,6 @@ async def test_a_failed_settlement_is_named_by_doctor_at_once(app: App, provider
 async def test_an_item_that_nobody_will_run_is_failed_and_its_money_goes_back(
     app: App, provider: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await rich(app)
     batch = await made(app, [{}] * 5)
     taken = NewTask(new_id(), "OTHER", "elsewhere", None, idempotency_key=f"redrive:batch:{batch.id}:1:4", own=True)
     await (await app.store()).apply(Commit(enqueues=[taken]))
@@ -189,7 +186,6 @@ async def test_an_erasure_of_a_task_leaves_a_batch_that_is_not_settled_its_items
 async def test_erasing_leaves_the_codes_by_which_items_are_accepted_and_charged(app: App, provider: Scripted) -> None:
     """What a provider said of a job is a code: without it what was accepted is warned of again, and nobody can charge
     what ran."""
-    await rich(app)
     batch = await settled(app, await made(app, [{"fail": "no"}] * 3, scope="bob"))
     ran = "item set unknown = (n < 3), said = case when n = 3 then 'succeeded' end"
     await run_sql(app, f"update redrive_batches_{ran}", f"update redrive.batches_{ran}")
@@ -207,7 +203,6 @@ async def test_erasing_leaves_the_codes_by_which_items_are_accepted_and_charged(
 
 
 async def test_items_whose_payload_is_gone_are_not_started(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await made(app, [None, {"n": 1}])
     await drain(app, queues=["batches-dispatch"])
     change = "item set payload = null where n = 2"
@@ -222,7 +217,6 @@ async def test_money_is_not_released_by_hand_from_under_a_round_that_begins(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody looks, and the failed items are started again before the release lands."""
-    await rich(app)
     batch = await settled(app, await made(app, [{"fail": "no", "once": True}] * 3))
     ledger = (await app.operator(ROOT)).of(Ledger)
     looked = ledger._not_held

@@ -15,7 +15,7 @@ from redrive.kernel.machine import Event, Transition
 from redrive.kernel.reads import Query
 from redrive.ledger import doctor
 from redrive.ledger.settings import LedgerSettings
-from tests.batches_remote.conftest import ANN, Scripted, age, counts, made, make_app, money, rich, settled, work
+from tests.batches_remote.conftest import ANN, Scripted, age, counts, made, make_app, money, settled, work
 from tests.batches_remote.test_faces import client_of
 from tests.commands import redrive
 from tests.console.conftest import console, page, text_of
@@ -82,7 +82,6 @@ async def at_stake(app: App) -> float | None:
 
 
 async def test_a_paused_kind(app: App, provider: Scripted) -> None:
-    await rich(app)
     batch = await work(app, await made(app, [{"polls": 2}, {"polls": 2}]))
     assert batch.settled and await _waits(app, batch) == []
     await pause(app, ITEM, True)
@@ -94,7 +93,6 @@ async def test_a_paused_kind(app: App, provider: Scripted) -> None:
 
 
 async def test_a_paused_step(app: App, provider: Scripted) -> None:
-    await rich(app)
     await pause(app, "BATCH_DISPATCH", True)
     batch = await work(app, await made(app, [{}]))
     assert [one.fix for one in await _waits(app, batch) if one.code == "paused"] == [
@@ -106,7 +104,6 @@ async def test_a_paused_step(app: App, provider: Scripted) -> None:
 
 async def test_a_provider_that_no_worker_has_any_more(app: App, provider: Scripted) -> None:
     """Its items go back as they came, and end when a worker has it again."""
-    await rich(app)
     provider.hold = True  # started, and not to be polled yet
     batch = await work(app, await made(app, [{}, {}]))
     other = make_app(app.settings.url)
