@@ -18,16 +18,8 @@ from redrive.ops.audit_archive import Archive
 from redrive.ops.audit_rows import PRUNE_SUMMARY
 from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
-from tests.ops.conftest import opened
 
 AT_ONCE: dict[str, Any] = {"lag": -timedelta(seconds=1), "patience": timedelta(0)}
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
-    """Databases in which rows are numbered from 1."""
-    async with opened(request.param, request, tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

@@ -35,17 +35,10 @@ from redrive_kit.conformance.harness import Harness, failing
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.objects import Objects, serving
-from tests.ops.conftest import opened
 from tests.ops.test_audit_chain import AT_ONCE
 
 SCOPE, SECRET = "user:ann.smith", "ann-secret-4711"
 DRIVERS: dict[int, Store] = {}
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
-    async with opened(request.param, request, tmp_path) as made:
-        yield made
 
 
 def table(harness: Harness, name: str) -> str:

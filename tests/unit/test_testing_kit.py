@@ -16,6 +16,7 @@ from redrive.ops.operations import drive
 from redrive.testing import TestKit, using, using_sync
 
 
+@pytest.fixture(name="app")
 def make_app() -> App:
     app = App("sqlite:///never-touched.db")
 
@@ -47,9 +48,8 @@ def make_app() -> App:
     return app
 
 
-async def test_runs_what_is_enqueued_and_touches_no_file(tmp_path, monkeypatch) -> None:
+async def test_runs_what_is_enqueued_and_touches_no_file(app: App, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    app = make_app()
     async with using(app) as kit:
         task = await app.enqueue("SEND", {"to": "a@b.c"})
         drained = await kit.drain()
@@ -59,16 +59,14 @@ async def test_runs_what_is_enqueued_and_touches_no_file(tmp_path, monkeypatch) 
     assert not list(tmp_path.iterdir())
 
 
-async def test_each_use_starts_empty() -> None:
-    app = make_app()
+async def test_each_use_starts_empty(app: App) -> None:
     for _ in range(2):
         async with using(app) as kit:
             assert kit.enqueued() == []
             await app.enqueue("SEND", {"to": "a@b.c"})
 
 
-async def test_retries_wait_for_the_clock() -> None:
-    app = make_app()
+async def test_retries_wait_for_the_clock(app: App) -> None:
     async with using(app) as kit:
         task = await app.enqueue("FLAKY")
         assert (await kit.drain()).requeued == 1
@@ -81,8 +79,7 @@ async def test_retries_wait_for_the_clock() -> None:
         assert kit.failures() == []
 
 
-async def test_delays_and_schedules_follow_the_clock() -> None:
-    app = make_app()
+async def test_delays_and_schedules_follow_the_clock(app: App) -> None:
     async with using(app) as kit:
         await app.enqueue("SEND", {"to": "later@b.c"}, run_at=datetime.now(UTC) + timedelta(days=1))
         assert (await kit.drain()).claimed == 0
@@ -96,8 +93,7 @@ async def test_delays_and_schedules_follow_the_clock() -> None:
         kit.advance(-1)
 
 
-async def test_drain_follows_what_tasks_enqueue_but_not_for_ever() -> None:
-    app = make_app()
+async def test_drain_follows_what_tasks_enqueue_but_not_for_ever(app: App) -> None:
     async with using(app) as kit:
         await app.enqueue("CHAIN", {"left": 3})
         assert (await kit.drain()).completed == 4
@@ -106,8 +102,7 @@ async def test_drain_follows_what_tasks_enqueue_but_not_for_ever() -> None:
             await kit.drain(limit=20)
 
 
-async def test_failures_carry_their_error() -> None:
-    app = make_app()
+async def test_failures_carry_their_error(app: App) -> None:
     async with using(app) as kit:
         await app.enqueue("REFUSE")
         assert (await kit.drain()).failed == 1
@@ -115,8 +110,7 @@ async def test_failures_carry_their_error() -> None:
         assert (failed.error_code, failed.error_message) == ("NOT_TODAY", "closed")
 
 
-async def test_no_failures_or_what_they_were() -> None:
-    app = make_app()
+async def test_no_failures_or_what_they_were(app: App) -> None:
     async with using(app) as kit:
         await app.enqueue("SEND", {"to": "a@b.c"})
         await kit.drain()
@@ -141,16 +135,14 @@ async def test_no_failures_or_what_they_were() -> None:
         kit.assert_no_failures("FLAKY")
 
 
-async def test_kinds_of_other_applications_stay_queued() -> None:
-    app = make_app()
+async def test_kinds_of_other_applications_stay_queued(app: App) -> None:
     async with using(app) as kit:
         await app.enqueue("ELSEWHERE", {"n": 1})
         await kit.drain()
         assert kit.assert_enqueued("ELSEWHERE", n=1).state is State.QUEUED
 
 
-async def test_assertions_say_what_was_enqueued_instead() -> None:
-    app = make_app()
+async def test_assertions_say_what_was_enqueued_instead(app: App) -> None:
     async with using(app) as kit:
         with pytest.raises(AssertionError, match="nothing was enqueued at all"):
             kit.assert_enqueued("SEND", to="a@b.c")
@@ -165,16 +157,14 @@ async def test_assertions_say_what_was_enqueued_instead() -> None:
         assert kit.assert_enqueued("SEND", to="a@b.c").queue == "mail"
 
 
-async def test_more_tasks_than_a_page() -> None:
-    app = make_app()
+async def test_more_tasks_than_a_page(app: App) -> None:
     async with using(app) as kit:
         await app.enqueue_many([("SEND", {"to": str(n)}) for n in range(1500)])
         assert [task.payload["to"] for task in kit.enqueued()] == [str(n) for n in range(1500)]
         assert (await kit.drain()).completed == 1500
 
 
-def test_from_ordinary_functions() -> None:
-    app = make_app()
+def test_from_ordinary_functions(app: App) -> None:
     with using_sync(app) as kit:
         task = app.sync.enqueue("SEND", {"to": "a@b.c"})
         assert kit.drain_sync().completed == 1
@@ -189,8 +179,7 @@ def test_fixture_gives_a_fresh_app(redrive_app: Callable[..., TestKit]) -> None:
     kit.app.sync.close()
 
 
-def test_fixture_rebinds_also_inside_a_loop(redrive_app: Callable[..., TestKit]) -> None:
-    app = make_app()
+def test_fixture_rebinds_also_inside_a_loop(app: App, redrive_app: Callable[..., TestKit]) -> None:
     kit = redrive_app(app)
 
     async def body() -> None:
@@ -201,8 +190,8 @@ def test_fixture_rebinds_also_inside_a_loop(redrive_app: Callable[..., TestKit])
     asyncio.run(body())
 
 
-async def test_the_api_without_a_network() -> None:
-    async with using(make_app()) as kit:
+async def test_the_api_without_a_network(app: App) -> None:
+    async with using(app) as kit:
         made = kit.api.post("/api/tasks", {"kind": "SYSTEM_FAIL_ALWAYS", "maxAttempts": 1}).ok()
         await kit.drain()
         ops = kit.api.get("/api/tasks/ops", auditPage=1).ok()
@@ -217,8 +206,7 @@ async def test_the_api_without_a_network() -> None:
         assert text.count("\r\n") == 3
 
 
-async def test_failed_tasks_from_the_applications_own_code() -> None:
-    app = make_app()
+async def test_failed_tasks_from_the_applications_own_code(app: App) -> None:
     async with using(app) as kit:
         task, other = await app.enqueue("REFUSE"), await app.enqueue("TICK", delay=60)
         await kit.drain()
@@ -239,9 +227,8 @@ async def test_failed_tasks_from_the_applications_own_code() -> None:
 
 
 @pytest.mark.parametrize("how", [{}, {"canary": {"first": 1}}, {"rate": 1}, {"rate": 2}])
-async def test_a_bulk_operation_is_drained_too(how: dict[str, Any]) -> None:
+async def test_a_bulk_operation_is_drained_too(app: App, how: dict[str, Any]) -> None:
     """No time passes meanwhile: one at a rate waits for ``advance``, like everything that is not due."""
-    app = make_app()
     async with using(app) as kit:
         tasks = [await app.enqueue("REFUSE") for _ in range(3)]
         await kit.drain()
@@ -254,11 +241,10 @@ async def test_a_bulk_operation_is_drained_too(how: dict[str, Any]) -> None:
         assert operation["status"] == ("completed" if not how else "stopped" if "canary" in how else "running")
 
 
-async def test_a_bulk_operation_that_cannot_go_on_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bulk_operation_that_cannot_go_on_holds_nobody_up(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: Any) -> Any:
         raise RuntimeError("broken")
 
-    app = make_app()
     async with using(app) as kit:
         await app.enqueue("REFUSE")
         await kit.drain()
