@@ -9,12 +9,11 @@ import pytest
 from redrive.kernel.failure import Failure, Origin, failure
 from redrive.kernel.outcome import Verdict
 from redrive.worker.failures import failed
-from tests.failures.corpus import addresses, fresh, heldout, libraries, strangers, strangers_blind, untuned
+from tests.failures.corpus import addresses, fresh, heldout, strangers, strangers_blind, untuned
 from tests.failures.corpus.collect import Cause, failures, score
 from tests.failures.corpus.servers import Servers
 
 PARTS = {
-    "libraries": libraries.CAUSES,
     "kept aside": heldout.CAUSES,
     "fresh": fresh.CAUSES,
     "addresses": addresses.CAUSES,
@@ -24,8 +23,8 @@ PARTS = {
 }
 # Precision and recall; what was written last and never looked at again is as it was at first sight.
 LEAST = dict.fromkeys(PARTS, (0.99, 0.99)) | {"strangers, blind": (0.96, 0.98)}
-# They really call servers. What the rules were made with says the least.
-SLOW = {"libraries": pytest.mark.repeats, "kept aside": pytest.mark.thorough, "fresh": pytest.mark.thorough}
+# They really call servers.
+SLOW = {"kept aside": pytest.mark.thorough, "fresh": pytest.mark.thorough}
 
 
 def stored(cause: Cause, happened: Any) -> Failure:

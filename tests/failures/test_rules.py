@@ -141,5 +141,5 @@ def test_rules_travel_to_processes() -> None:
     ],
 )
 def test_mistakes_are_named_with_their_place(given: Any, said: str) -> None:
-    with pytest.raises(ConfigError, match=declared_failure):
+    with pytest.raises(ConfigError, match=said):
         App(MEMORY, failure_rules=given)

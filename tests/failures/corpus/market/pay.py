@@ -54,14 +54,6 @@ def capture(payment: Payment, authorised: Decimal) -> None:
     raise PaymentError("capture of " + payment.id + " by " + payment.method + " has not been confirmed")
 
 
-def charge(payment: Payment, balance: Decimal, expired: bool) -> None:
-    if expired:
-        raise Declined(payment, "card expired")
-    if balance < payment.amount:
-        raise Declined(payment, "insufficient funds")
-    raise Declined(payment, "suspected fraud")
-
-
 def refund(payment: Payment, days: int) -> None:
     if days > 90:
         raise ValueError(NOT_REFUNDABLE.format(id=payment.id, why="older than 90 days"))
