@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from redrive.errors import InvalidInput, TaskNotFound
-from redrive.ops import finder, inspect
-from redrive.ops.finder import Match
+from redrive.ops import inspect, search
+from redrive.ops.search import Match
 from redrive_kit.conformance.harness import Harness
 from tests.ops.making import run
 
@@ -32,8 +32,8 @@ async def test_a_task_is_meant_by_as_much_as_names_it_alone(harness: Harness) ->
             await inspect.meant(harness.store, [nonsense])
     await run(harness)
     assert await inspect.meant(harness.store, ["0197f0c2-8d1e-7c3a-9b1f-ff"]) == [OTHER], "also a finished one"
-    assert await finder.find(harness.store, "0197f0c2-8d1e-7c3a-9b1f-ff") == [Match("task", str(OTHER))]
+    assert await search.find(harness.store, "0197f0c2-8d1e-7c3a-9b1f-ff") == [Match("task", str(OTHER))]
     both = [Match("task", str(one)) for one in (TWO, ONE)]
-    assert await finder.find(harness.store, "0197F0C2-8d1e-7c3a-9b1f-2") == both, "several are listed, the latest first"
-    assert [one.value for one in await finder.find(harness.store, "0197f0")] == [str(OTHER), str(TWO), str(ONE)]
-    assert await finder.find(harness.store, "0197f") == [], "what is so short is a word"
+    assert await search.find(harness.store, "0197F0C2-8d1e-7c3a-9b1f-2") == both, "several are listed, the latest first"
+    assert [one.value for one in await search.find(harness.store, "0197f0")] == [str(OTHER), str(TWO), str(ONE)]
+    assert await search.find(harness.store, "0197f") == [], "what is so short is a word"

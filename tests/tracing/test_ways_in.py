@@ -9,7 +9,7 @@ import psycopg
 
 from redrive import App
 from redrive.kernel.trace import split_trace
-from redrive.ops.finder import Match, find
+from redrive.ops.search import Match, find
 from redrive.testing import using
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

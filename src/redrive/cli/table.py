@@ -84,7 +84,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "Run failed or cancelled tasks again, with fresh attempts: by id, or as a bulk operation all that match.",
         ),
         "replay": (
-            "replay:replay",
+            "retry:replay",
             "Retry what matches here and now, up to a limit: failed tasks, the first failure first, then cancelled ones.",
         ),
         "cancel": ("retry:cancel", "Cancel waiting tasks now, and ask running ones to stop."),

@@ -1,4 +1,4 @@
-"""Searches failures for words: causes first, then the tasks, from the latest back, in bounded pieces."""
+"""Looks for what somebody types: things by a few characters of their names, failures by words in them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from redrive.errors import InvalidInput
+from redrive.errors import CauseUnknown, InvalidInput, TaskNotFound
 from redrive.kernel.failure_filter import FailureFilter
+from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.payload import CUT
-from redrive.kernel.ports.store import Store
+from redrive.kernel.ports.store import Query, Store
 from redrive.kernel.reads import CauseOrder
-from redrive.kernel.task import Task
-from redrive.ops import causes
+from redrive.kernel.task import MAX_TEXT, Task
+from redrive.kernel.trace import trace_id_of
+from redrive.ops import causes, inspect
 from redrive.ops.causes import Cause
 from redrive.ops.pages import LONGEST_IN_A_LIST
 from redrive.ops.views import Sight
 
+MOST_NAMES = 10
+SHORTEST_BEGINNING = 6  # of an id: shorter ones are words
 LONGEST_WORDS = 200
 CAUSES_LOOKED_AT, CAUSES_FOUND = 500, 20
 TASKS_PER_PIECE, TASKS_FOUND = 200, 50
@@ -25,6 +29,9 @@ MOST_TASKS = 5000  # in one call
 LONGEST_SECONDS = 0.5  # and no more of them are begun after this
 _OPEN = ("kind", "queue", "group", "scope", "trace_id", "error_code", "error_reason", "failure_type", "dead_reason")
 _CLOSED = ("error_message", "payload")
+
+
+# -- failures by words -------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -47,7 +54,8 @@ async def search(
     before: int | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Found:
-    """Returns causes and failed tasks in which all the words stand, in what the caller may see of them."""
+    """Returns causes and failed tasks in which all the words stand, in what the caller may see of them: causes first,
+    then tasks, from the latest back, in bounded pieces."""
     wanted = words.casefold().split()
     if not wanted or len(words) > LONGEST_WORDS:
         raise InvalidInput(f"search for 1 to {LONGEST_WORDS} characters", hint="a few words are enough")
@@ -94,3 +102,69 @@ def _cause_text(cause: Cause, sight: Sight) -> str:
     said = [row.fingerprint, row.code, row.reason, row.failure_type, str(row.summary or ""), *cause.kinds]
     said += [text for text in (cause.note, cause.owner) if text]
     return "\n".join([*said, row.message] if sight.whole else said).casefold()
+
+
+# -- things by a few characters ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True)
+class Match:
+    """One thing that fits: ``field`` says what it is (task, cause, operation, or a filter of the list of tasks)."""
+
+    field: str
+    value: str
+
+
+async def find(store: Store, words: str) -> list[Match]:
+    """Returns everything that fits, the most exact first."""
+    text = words.strip()
+    if not text or len(text) > MAX_TEXT:
+        return []
+    found = await _by_id(store, text)
+    if found:
+        return found
+    found = await _by_beginning(store, text) + await _by_label(store, text)
+    found += [Match("kind", name) for name in _like(text, await inspect.known_kinds(store))]
+    found += [Match("queue", name) for name in _like(text, await inspect.known_queues(store))]
+    return found + await _cause(store, text)
+
+
+async def _by_id(store: Store, text: str) -> list[Match]:
+    try:
+        [task_id] = await inspect.meant(store, [text])
+        if await store.statuses([task_id]):
+            return [Match("task", str(task_id))]
+    except (InvalidInput, TaskNotFound):
+        pass
+    if await store.record(OPERATIONS, text) is not None:
+        return [Match("operation", text)]
+    return []
+
+
+async def _by_beginning(store: Store, text: str) -> list[Match]:
+    """Returns the latest tasks whose ids begin so; those of the same minute begin alike."""
+    digits = text.replace("-", "").lower()
+    if len(digits) < SHORTEST_BEGINNING or not set(digits) <= set("0123456789abcdef"):
+        return []
+    return [Match("task", str(one)) for one in await inspect.beginning_with(store, digits[:32], MOST_NAMES)]
+
+
+async def _by_label(store: Store, text: str) -> list[Match]:
+    trace = trace_id_of(text) or text
+    labels = {("traceId", trace): Query(trace_id=trace, limit=1, brief=True)}
+    labels["scope", text] = Query(scope=text, limit=1, brief=True)
+    return [Match(*label) for label, query in labels.items() if await store.find(query)]
+
+
+def _like(text: str, names: set[str]) -> list[str]:
+    """Returns names that begin with the text, then those that hold it."""
+    folded = text.casefold()
+    fits = [name for name in names if folded in name.casefold()]
+    return sorted(fits, key=lambda name: (not name.casefold().startswith(folded), name))[:MOST_NAMES]
+
+
+async def _cause(store: Store, text: str) -> list[Match]:
+    try:
+        return [Match("cause", (await causes.show(store, text)).row.fingerprint)]
+    except (CauseUnknown, InvalidInput):
+        return []

@@ -18,14 +18,14 @@ from redrive.kernel.payload import JsonText
 from redrive.kernel.ports.store import Overview, Query
 from redrive.kernel.records import Put
 from redrive.kernel.task import State, Task, Timeline
-from redrive.ops import actions, finder, inspect
+from redrive.ops import actions, inspect, search
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.allowance import PlannedAction
 from redrive.ops.belonging import is_batch
-from redrive.ops.finder import Match
 from redrive.ops.held import is_gated, shown
 from redrive.ops.operator.session import Service
+from redrive.ops.search import Match
 from redrive.ops.why import Reason, why
 
 AFFECTED = (State.QUEUED, State.DELAYED, State.RUNNING)
@@ -76,7 +76,7 @@ class TaskService(Service):
     async def find(self, words: str) -> builtins.list[Match]:
         """Returns what somebody may mean by a few characters: tasks, causes, operations, traces, scopes, names."""
         self._session.may(Role.VIEWER)
-        return await finder.find(self._store, words)
+        return await search.find(self._store, words)
 
     async def meant(self, ids: Sequence[str]) -> builtins.list[UUID]:
         """Returns the tasks that are named by their ids, or by the beginnings of them."""
