@@ -54,7 +54,7 @@ async def test_a_note_does_not_take_a_colleagues_words_away(any_app: App) -> Non
         assert "Nothing was saved: meanwhile somebody has set the note to 'restarting it'." in told
         form["was_note"] = "restarting it"
         assert "Saved." in text_of(await done(client, path, form, path))
-        found = await bea.causes.show(cause.row.fingerprint)
+        found = await bea.causes.get(cause.row.fingerprint)
         assert (found.note, found.owner) == ("mine", "bea")
 
 

@@ -272,9 +272,11 @@ async def test_causes_are_annotated(any_app: App) -> None:
         where = f"/causes/{found[1]}"
         said = await done(client, where, {"do": "note", "note": "a known bug", "owner": "bob"}, where)
         assert "a known bug" in said
-        assert "muted" in text_of(await done(client, where, {"do": "mute", "for": "1h"}, where))
-        assert "resolved" in text_of(await done(client, where, {"do": "resolve"}, where))
-        assert (await send(client, where, {"do": "mute", "for": "9y"}, where)).status_code == 422
+        named = {"fingerprint": found[1]}
+        assert "is muted" in text_of(await done(client, "/act/causes.mute", {**named, "span": "1h"}, where))
+        assert "is open" in text_of(await done(client, "/act/causes.mute", {**named, "span": "0"}, where))
+        assert "is resolved" in text_of(await done(client, "/act/causes.resolve", named, where))
+        assert (await send(client, "/act/causes.mute", {**named, "span": "9y"}, where)).status_code == 422
 
 
 async def test_words_are_searched_in_causes_and_tasks(any_app: App) -> None:

@@ -185,7 +185,7 @@ async def test_a_colleagues_change_is_not_undone_by_a_form_that_came_back(app: A
         assert again["was_owner"] == seen["was_owner"], "what she had seen, not what is there now"
         answer = await send(client, path, {**again, "do": "note", "owner": "", "note": "pasted cells"}, path)
         assert answer.status_code == 303
-        shown = await operator.causes.show(cause.row.fingerprint)
+        shown = await operator.causes.get(cause.row.fingerprint)
         assert (shown.owner, shown.note) == ("bob", "pasted cells")
 
 

@@ -159,7 +159,7 @@ class TestGroups:
         assert set(found) == {"2spoken", "2silent"}, "no cause is new"
         cause = found["2spoken"]
         assert (cause.note, cause.owner, cause.status, cause.failed) == ("the old rack", "bob", "muted", 1 + 2 * 2)
-        assert (await own.causes.show("4new")).row.fingerprint == "2spoken"
+        assert (await own.causes.get("4new")).row.fingerprint == "2spoken"
         await harness.check_totals()
 
     async def test_resolved_until_it_comes_back(self, harness: Harness) -> None:

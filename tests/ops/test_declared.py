@@ -18,6 +18,7 @@ from redrive.console.templates_env import action_called
 from redrive.errors import NotAllowed
 from redrive.ledger.service import Ledger
 from redrive.ops.access import Caller, Role
+from redrive.ops.given import flat
 from redrive.ops.operator.declared import Closed, Declared, Open, Page, declared_by, document, seen, shown_fields
 from redrive.ops.operator.operator import SERVICES, service_of
 from redrive.ops.operator.session import Service
@@ -60,7 +61,7 @@ def test_it_has_a_route_with_its_parameters_and_fields(name: str, routes: dict[t
     _, one = ALL[name]
     route = routes[one.method, one.path]
     assert one.help in (route.description or "") and one.help
-    inside = {given.name for given in one.parameters if not given.in_path}
+    inside = {given.name for given in flat(one.parameters, inner=False) if not given.in_path}
     if one.looks:
         assert inside <= {field.name for field in route.dependant.query_params}
     else:
@@ -77,7 +78,7 @@ def test_it_has_a_command_with_its_parameters(name: str) -> None:
     group = root().commands[name.partition(".")[0]]
     command = group if name.endswith(".list") else group.commands[BY_HAND.get(name, one.command)]
     taken = {given.name for given in command.params}
-    assert {given.name for given in one.parameters} | {"json", "url", "app", "connection"} <= taken
+    assert {given.name for given in flat(one.parameters)} | {"json", "url", "app", "connection"} <= taken
     assert ("by" in taken) is not one.looks
 
 

@@ -54,7 +54,7 @@ ROUTERS = (
     *(router_of(service_of(name), "control") for name in ("circuits", "schedules", "workers")),
     failure_groups.router,
     operations.router,
-    router_of(service_of("operations"), "bulk"),
+    *(router_of(service_of(name), "bulk") for name in ("causes", "operations")),
     worker_run.router,
 )
 

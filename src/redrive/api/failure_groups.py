@@ -1,8 +1,8 @@
-"""Routes for causes of failure, called failure groups in the address: list, show, annotate, retry."""
+"""Routes for causes of failure, called failure groups in the address, that are not declared: list, and annotate."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Response
@@ -10,16 +10,12 @@ from fastapi import Depends, Query, Response
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import TheOperator
-from redrive.api.declared import answer_model
 from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Limit, failures
-from redrive.api.operations import BulkIn, begin_operation
 from redrive.api.routers import api_router
 from redrive.kernel.failure_filter import FailureFilter
-from redrive.kernel.operation import Action
 from redrive.ops import views
-from redrive.ops.operator.operations import BegunView
-from redrive.ops.views import BreakdownView, CauseView, Open
+from redrive.ops.views import CauseView, Open
 
 router = api_router("/api", "bulk")
 
@@ -45,11 +41,6 @@ class CausePage:
     more: Annotated[int | None, Open("Causes on the pages after this one.")]
 
 
-@dataclass(slots=True, frozen=True)
-class CauseWithParts(CauseView):
-    breakdown: BreakdownView
-
-
 @router.get("/failure-groups", response_model=m.model_of(CausePage))
 async def list_causes(
     operator: TheOperator,
@@ -73,17 +64,6 @@ async def list_causes(
     )
 
 
-@router.get("/failure-groups/{fingerprint}", response_model=m.model_of(CauseWithParts))
-async def show_cause(fingerprint: str, operator: TheOperator) -> Response:
-    """Also by the beginning of its fingerprint, if only one begins so; with what the tasks that are failed by it now
-    have in common."""
-    found = await operator.causes.show(fingerprint)
-    parts = await operator.causes.break_down(found.row.fingerprint)
-    view = views.cause(found, operator.sight)
-    view["breakdown"] = views.View(asdict(parts))
-    return await respond(view)
-
-
 @router.patch("/failure-groups/{fingerprint}", response_model=m.model_of(CauseView))
 async def annotate_cause(fingerprint: str, body: CauseIn, operator: TheOperator) -> Response:
     """A note, an owner, silence until some time, or "resolved": it opens again when the failure comes back."""
@@ -94,9 +74,3 @@ async def annotate_cause(fingerprint: str, body: CauseIn, operator: TheOperator)
     }
     found = await operator.named(body.actor).causes.annotate(fingerprint, body.reason, **said)
     return await respond(views.cause(found, operator.sight))
-
-
-@router.post("/failure-groups/{fingerprint}/retry", status_code=202, response_model=answer_model(BegunView))
-async def retry_cause(fingerprint: str, body: BulkIn, operator: TheOperator) -> Response:
-    """Retry everything that is failed by this cause, as a bulk operation."""
-    return await begin_operation(Action.RETRY, FailureFilter(fingerprint=fingerprint), body, operator)

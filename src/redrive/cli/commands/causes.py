@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 
+from redrive.cli.declared import group_of
 from redrive.cli.support import output
 from redrive.cli.support.connections import look_at, on_this, refuse_place
 from redrive.cli.support.filters import Forgotten, filter_text, filtered
-from redrive.cli.support.options import AppName, By, Json, Reason, Url, list_command
+from redrive.cli.support.options import AppName, Json, Url, list_command
 from redrive.cli.support.session import operate
-from redrive.cli.support.start_operation import PACE, Ask, asked, begin_bulk, carried_out
-from redrive.errors import InvalidInput
+from redrive.cli.support.start_operation import ANSWERS, PACE, Ask, asked, begin_bulk, carried_out
 from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import Action
-from redrive.kernel.task import check_seconds
-from redrive.kernel.wording import EXAMPLES, counted, percent, seconds_of
+from redrive.kernel.wording import counted, percent
 from redrive.ops import views
 from redrive.ops.access import Role
 from redrive.ops.causes import Breakdown, Cause, order_of, rank_of
 from redrive.ops.connections import Look, having
 from redrive.ops.operations.lifecycle import How
 from redrive.ops.operator import Operator
+from redrive.ops.operator.causes import CauseService
 
-causes_cli = typer.Typer(help="Failures by cause: list, show, note, mute, resolve, retry.", invoke_without_command=True)
+causes_cli = group_of(CauseService, without=("show", "retry"))
 Fingerprint = Annotated[str, typer.Argument(metavar="FINGERPRINT", help="As the list gives it; its beginning will do.")]
 Status = Annotated[
     str | None,
@@ -39,7 +38,7 @@ SHOWN = 5  # values of each part of a breakdown
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
-@causes_cli.callback()
+@causes_cli.callback(invoke_without_command=True)
 @filtered
 def list_causes(
     context: typer.Context,
@@ -124,58 +123,9 @@ def show(fingerprint: Fingerprint, url: Url = None, app: AppName = None, json: J
     _say(*operate(url, app, look, has=_one(fingerprint)), json=json)
 
 
-@causes_cli.command("note")
-def note(
-    fingerprint: Fingerprint,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is known about it.")],
-    owner: Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Who looks after it.")] = None,
-    by: By = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """Write down what is known, and who looks after it."""
-    said: dict[str, Any] = {"note": text} | ({} if owner is None else {"owner": owner})
-    _annotate(fingerprint, said, None, by, url, app, json)
-
-
-@causes_cli.command("mute")
-def mute(
-    fingerprint: Fingerprint,
-    span: Annotated[str, typer.Argument(metavar="SPAN", help="For how long: 30m, 8h, 7d; 0 ends it.")],
-    reason: Reason = None,
-    by: By = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """Known, and not to be shown as open for a while."""
-    seconds = _seconds(span)
-    until = None if not seconds else datetime.now(UTC) + timedelta(seconds=seconds)
-    _annotate(fingerprint, {"muted_until": until}, reason, by, url, app, json)
-
-
-def _turning(name: str, resolved: bool, text: str) -> None:
-    def command(
-        fingerprint: Fingerprint,
-        reason: Reason = None,
-        by: By = None,
-        url: Url = None,
-        app: AppName = None,
-        json: Json = False,
-    ) -> None:
-        _annotate(fingerprint, {"resolved": resolved}, reason, by, url, app, json)
-
-    causes_cli.command(name, help=text)(command)
-
-
-_turning("resolve", True, "The cause is mended. It opens again by itself when the failure comes back.")
-_turning("reopen", False, "It was not mended after all.")
-
-
 @causes_cli.command("retry")
 @asked
-@carried_out(*PACE)
+@carried_out(*PACE, *ANSWERS)
 def retry(fingerprint: Fingerprint, how: How, ask: Ask, forgotten: Forgotten = False) -> None:
     """Retry everything that failed by this cause and is failed or cancelled now, on the connection that has it."""
     found, connection = operate(ask.url, ask.app, partial(_shown, fingerprint), has=_one(fingerprint))
@@ -190,27 +140,12 @@ def bars(trend: list[int]) -> str:
     return "".join(_BARS[0 if not n else max(1, round(n / most * (len(_BARS) - 1)))] for n in trend) if most else ""
 
 
-def _annotate(
-    fingerprint: str,
-    said: dict[str, Any],
-    reason: str | None,
-    by: str | None,
-    url: str | None,
-    app: str | None,
-    json: bool,
-) -> None:
-    async def act(own: Operator) -> tuple[Cause, str | None]:
-        return await own.causes.annotate(fingerprint, reason, **said), own.told_connection
-
-    _say(*operate(url, app, act, by=by, has=_one(fingerprint)), json=json)
-
-
 def _one(fingerprint: str) -> Look[Sequence[str]]:
-    return having(fingerprint, lambda own: own.causes.show(fingerprint))
+    return having(fingerprint, lambda own: own.causes.get(fingerprint))
 
 
 async def _shown(fingerprint: str, own: Operator) -> tuple[Cause, str | None]:
-    return await own.causes.show(fingerprint), own.told_connection
+    return await own.causes.get(fingerprint), own.told_connection
 
 
 def _say(cause: Cause, connection: str | None, parts: Breakdown | None = None, *, json: bool) -> None:
@@ -243,12 +178,3 @@ def _say(cause: Cause, connection: str | None, parts: Breakdown | None = None, *
         output.say(f"muted until {output.when(cause.muted_until)}")
     if cause.failed:
         output.say(output.suggest(f"once it is mended: redrive causes retry {row.fingerprint} --canary 10 --wait"))
-
-
-def _seconds(span: str) -> float:
-    if span == "0":
-        return 0.0
-    found = seconds_of(span)
-    if found is None:
-        raise InvalidInput(f"{span!r} is no span of time", hint=f"write {EXAMPLES}")
-    return check_seconds(found, "the span")

@@ -48,7 +48,7 @@ async def _about(page: Page, record: Record) -> About:
     fingerprint, cause = record.body["filter"].get("fingerprint"), None
     if fingerprint is not None:
         with suppress(CauseUnknown):  # it may have gone with its tasks
-            cause = views.cause(await page.operator.causes.show(fingerprint), page.operator.sight)
+            cause = views.cause(await page.operator.causes.get(fingerprint), page.operator.sight)
     if record.body["operation"] is None:
         return About(None, None, None)
     operation = await page.operator.operations.get(record.body["operation"])

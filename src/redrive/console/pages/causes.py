@@ -10,7 +10,7 @@ from fastapi import Response
 from redrive.console.filters import PAGE_SIZE
 from redrive.console.page import Form, Page, TheForm, ThePage
 from redrive.console.routes import pages_router
-from redrive.errors import InvalidInput, TaskNotFound
+from redrive.errors import TaskNotFound
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.ops import views
 from redrive.ops.access import Role
@@ -22,7 +22,7 @@ MUTES = {"1h": timedelta(hours=1), "8h": timedelta(hours=8), "1d": timedelta(day
 @router.get("/causes/{fingerprint}")
 async def cause(page: ThePage, fingerprint: str) -> Response:
     operator = page.operator
-    found = await operator.causes.show(fingerprint)
+    found = await operator.causes.get(fingerprint)
     listed = await operator.failures.list(FailureFilter(fingerprint=found.row.fingerprint), limit=PAGE_SIZE)
     try:
         sample = await operator.tasks.show(found.row.sample_task)
@@ -41,31 +41,14 @@ async def cause(page: ThePage, fingerprint: str) -> Response:
 
 
 @router.post("/causes/{fingerprint}")
-async def annotate(page: TheForm, fingerprint: str) -> Response:
-    """Notes, owners, muting and resolving, each by its button."""
+async def note(page: TheForm, fingerprint: str) -> Response:
+    """Notes and owners, of which several people write: what somebody else has written meanwhile stays."""
     page.operator.insist(Role.OPERATOR)  # before anything is said of what a colleague has done
-    form, reason = page.form, page.form.text("reason")
-    said: dict[str, Any]
-    match form.text("do"):
-        case "note":
-            said = _changed(form)
-            lost = await _overwritten(page, fingerprint, said)
-            if lost is not None:
-                return page.back(lost, "bad")
-        case "mute":
-            span = MUTES.get(form.text("for") or "")
-            if span is None:
-                raise InvalidInput(f"mute it for one of {', '.join(MUTES)}")
-            said = {"muted_until": page.now + span}
-        case "unmute":
-            said = {"muted_until": None}
-        case "resolve":
-            said = {"resolved": True}
-        case "reopen":
-            said = {"resolved": False}
-        case other:
-            raise InvalidInput(f"there is no such thing to do: {other}")
-    await page.operator.causes.annotate(fingerprint, reason, **said)
+    said = _changed(page.form)
+    lost = await _overwritten(page, fingerprint, said)
+    if lost is not None:
+        return page.back(lost, "bad")
+    await page.operator.causes.annotate(fingerprint, page.form.text("reason"), **said)
     return page.back("Saved.")
 
 
@@ -77,7 +60,7 @@ def _changed(form: Form) -> dict[str, Any]:
 
 async def _overwritten(page: Page, fingerprint: str, said: dict[str, Any]) -> str | None:
     """Returns why nothing is saved, when a colleague has written something else since the page was made."""
-    now = await page.operator.causes.show(fingerprint)
+    now = await page.operator.causes.get(fingerprint)
     for name, value in said.items():
         found = getattr(now, name)
         if found not in (page.form.text(f"was_{name}"), value):

@@ -41,7 +41,7 @@ def cause(fingerprint: str) -> Sample:
     """Samples what people say of a cause."""
 
     async def said(operator: Operator) -> object:
-        found = await operator.causes.show(fingerprint)
+        found = await operator.causes.get(fingerprint)
         return found.note, found.owner, found.status
 
     return of(said)(fingerprint)
