@@ -107,20 +107,6 @@ class TestWhereItWasWritten:
 
         assert caught("Acme Ltd") == caught("The Open Door") == caught("bob")
 
-    def test_two_statements_of_a_function_are_two_causes(self) -> None:
-        def charge(who: str, card: bool) -> None:
-            if card:
-                raise RuntimeError(f"cannot charge {who}: card expired")
-            raise RuntimeError(f"cannot charge {who}: no card on file")
-
-        found = set()
-        for who, card in (("Al", True), ("Bob", True), ("Al", False), ("Bob", False)):
-            try:
-                charge(who, card)
-            except RuntimeError as error:
-                found.add(failure_of(error).fingerprint)
-        assert len(found) == 2
-
 
 TEXTS = {"gone": "customer %s is gone"}
 

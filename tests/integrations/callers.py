@@ -104,6 +104,21 @@ class Caller:
         return self.handle.rollback()
 
 
+class OfCursor(Caller):
+    """Gives a cursor; its connection is the caller's own."""
+
+    connection: Any
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def commit(self) -> None:
+        self.connection.commit()
+
+    def rollback(self) -> None:
+        self.connection.rollback()
+
+
 # -- psycopg -----------------------------------------------------------------------------------------------------------
 
 
@@ -123,19 +138,10 @@ class PsycopgRawCursors(Psycopg):
     options: ClassVar[dict[str, Any]] = {"cursor_factory": psycopg.RawCursor}
 
 
-class PsycopgCursor(Psycopg):
+class PsycopgCursor(OfCursor, Psycopg):
     def connect(self) -> None:
         self.connection = psycopg.connect(self.url)
         self.handle = self.connection.cursor()
-
-    def close(self) -> None:
-        self.connection.close()
-
-    def commit(self) -> None:
-        self.connection.commit()
-
-    def rollback(self) -> None:
-        self.connection.rollback()
 
 
 class Psycopg2(Caller):
@@ -244,19 +250,10 @@ class Sqlite3Explicit(Sqlite3):
         self.run("rollback")
 
 
-class Sqlite3Cursor(Sqlite3):
+class Sqlite3Cursor(OfCursor, Sqlite3):
     def connect(self) -> None:
         self.connection = sqlite3.connect(self.url)
         self.handle = self.connection.cursor()
-
-    def close(self) -> None:
-        self.connection.close()
-
-    def commit(self) -> None:
-        self.connection.commit()
-
-    def rollback(self) -> None:
-        self.connection.rollback()
 
 
 class Aiosqlite(Caller):

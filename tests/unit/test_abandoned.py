@@ -11,10 +11,10 @@ import pytest
 
 from redrive import App, Context
 from redrive.kernel.commit import Commit
-from redrive.kernel.outcome import Completed, StopReason
+from redrive.kernel.outcome import StopReason
 from redrive.observe.logs import TaskLog
 from redrive.settings import Options, load_settings
-from redrive.worker.run import Run, RunState
+from redrive.worker.run import Run
 from redrive.worker.worker import Worker
 
 
@@ -49,16 +49,6 @@ async def test_its_lease_is_not_renewed(app: App, abandoned: bool) -> None:
     asked = run.renewed_at
     await worker.leases._renew(time.monotonic())
     assert (run.renewed_at == asked) is abandoned
-
-
-async def test_what_its_handler_returns_is_reported_as_late(app: App) -> None:
-    worker, run = await overdue(app)
-    worker.attempts.abandon(run)
-    assert run.state is RunState.ABANDONED and worker.runs.slots == 1
-    settled = list(worker.settling.unsettled)
-    worker.attempts.finish(run, Completed())
-    assert (worker.health.abandoned, worker.health.late) == (1, 1)
-    assert worker.settling.unsettled == settled and len(settled) == 1
 
 
 async def test_what_its_handler_raised_is_told(app: App) -> None:

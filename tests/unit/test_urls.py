@@ -8,6 +8,7 @@ import io
 import logging
 import os
 import traceback
+from inspect import signature
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -272,27 +273,9 @@ def test_a_password_of_any_characters_reaches_the_server(postgres_url: str) -> N
 
     password = f"a{SPECIAL.translate(dict.fromkeys(range(32)))}é%41"
     dsn = postgres.parse(f"postgresql://u:{quote(password, safe='')}@db/x").dsn
-    _, parameters, _ = _parse_connect_arguments(
-        dsn=dsn,
-        host=None,
-        port=None,
-        user=None,
-        password=None,
-        passfile=None,
-        database=None,
-        command_timeout=None,
-        statement_cache_size=0,
-        max_cached_statement_lifetime=0,
-        max_cacheable_statement_size=0,
-        ssl=None,
-        direct_tls=None,
-        server_settings=None,
-        target_session_attrs=None,
-        krbsrvname=None,
-        gsslib=None,
-        service=None,
-        servicefile=None,
-    )
+    unused = dict.fromkeys(signature(_parse_connect_arguments).parameters)
+    sizes = dict.fromkeys([name for name in unused if name.startswith(("max_cach", "statement_cache"))], 0)
+    _, parameters, _ = _parse_connect_arguments(**{**unused, **sizes, "dsn": dsn})
     assert parameters.password == password
 
 
