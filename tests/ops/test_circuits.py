@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.errors import NotAllowed, NotFound
+from redrive.errors import NotFound
 from redrive.kernel.alerts.book import Book
 from redrive.kernel.alerts.rules import conditions
 from redrive.kernel.alerts.thresholds import Limits
@@ -12,7 +12,6 @@ from redrive.kernel.circuit import CircuitState, SetCircuit
 from redrive.kernel.commit import Target
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.outcome import Completed
-from redrive.ops.access import Role
 from redrive.ops.alerts.look import look
 from redrive.ops.doctor import examine
 from redrive.ops.fleet_metrics import samples_of
@@ -60,15 +59,6 @@ async def test_the_words_of_an_operator_are_in_the_audit_log_alone(harness: Harn
     await declared(harness)
     done = await operator(harness).circuits.open("pay", "customer bob complained")
     assert done.circuit.reason == "opened by ann"
-
-
-async def test_a_viewer_looks_and_does_nothing(harness: Harness) -> None:
-    await opened(harness)
-    viewer = operator(harness, Role.VIEWER).circuits
-    assert [one.name for one in await viewer.list()] == ["pay"]
-    for act in (viewer.open, viewer.close, viewer.probe):
-        with pytest.raises(NotAllowed):
-            await act("pay")
 
 
 async def test_one_that_nobody_knows_is_refused(harness: Harness) -> None:
