@@ -64,8 +64,8 @@ async def deliveries(app: App, caller: Caller = ANN) -> Deliveries:
     return (await app.operator(caller)).of(Deliveries)
 
 
-async def added(app: App, receiver: Receiver, *events: str, account: str = "acme", **more: Any) -> dict[str, Any]:
-    return await (await endpoints(app)).add(account, receiver.url(), events, **more)
+async def added(app: App, receiver: Receiver, *events: str, account: str = "acme", **more: Any) -> Any:
+    return await (await endpoints(app)).add(receiver.url(), account, [*events], **more)
 
 
 async def run_all(app: App) -> None:
@@ -73,21 +73,20 @@ async def run_all(app: App) -> None:
     await drain(app, queues=("webhooks",))
 
 
-async def ended(app: App, delivery: str) -> dict[str, Any]:
+async def ended(app: App, delivery: str) -> Any:
     """Runs a worker until a delivery has ended, and returns it."""
     own = await deliveries(app)
 
-    async def over() -> dict[str, Any] | None:
+    async def over() -> Any:
         found = await own.show(delivery)
-        return found if found["state"] != "pending" else None
+        return found if found.state != "pending" else None
 
     async with app.worker(queues="webhooks", sleep=0.05):
-        found: dict[str, Any] = await until(over)
-        return found
+        return await until(over)
 
 
-async def only(app: App) -> dict[str, Any]:
+async def only(app: App) -> Any:
     """Returns the one delivery that there is, with its attempts."""
     own = await deliveries(app)
-    [one] = (await own.list())["items"]
-    return await own.show(one["id"])
+    [one] = (await own.list()).items
+    return await own.show(one.id)

@@ -60,11 +60,11 @@ async def test_it_is_delivered_again_with_the_same_id(app: App, receiver: Receiv
     assert died.returncode == -9, died.stderr.decode()
     assert len(receiver.got) == 1
     found = await ended(app, sent["deliveries"][0]["delivery"])
-    assert found["state"] == "completed" and len(found["attempts"]) == (1 if point == "before_log" else 2)
+    assert found.state == "completed" and len(found.attempts) == (1 if point == "before_log" else 2)
     first, second = receiver.got
     assert first.headers["webhook-id"] == second.headers["webhook-id"] == sent["event"]
     assert first.body == second.body
-    Webhook(endpoint["secret"]).verify(second.body, dict(second.headers))
+    Webhook(endpoint.secret).verify(second.body, dict(second.headers))
 
 
 async def test_an_event_that_dies_between_its_deliveries_and_its_end_becomes_each_once(
@@ -77,10 +77,10 @@ async def test_an_event_that_dies_between_its_deliveries_and_its_end_becomes_eac
     environment = {**os.environ, "REDRIVE_URL": app_url, "TASK_WORKER_LEASE_MS": "2000", "PYTHONPATH": SOURCES}
     died = subprocess.run([sys.executable, "-c", dies, "-"], env=environment, capture_output=True, timeout=120)
     assert died.returncode == -9, died.stderr.decode()
-    listed = (await (await deliveries(app)).list())["items"]
+    listed = (await (await deliveries(app)).list()).items
     assert len(listed) == 2
-    await ended(app, listed[0]["id"])
-    await ended(app, listed[1]["id"])
+    await ended(app, listed[0].id)
+    await ended(app, listed[1].id)
     store = await app.store()
 
     async def over() -> bool:

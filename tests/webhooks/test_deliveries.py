@@ -23,17 +23,17 @@ async def test_an_event_reaches_those_who_want_it_and_is_verified_by_them(app: A
     await added(app, receiver, "batch.completed")
     await added(app, receiver, account="another")
     sent = await app.webhooks.send("invoice.paid", {"total": 12, "who": "Zoë"}, account="acme")
-    assert [one["endpoint"] for one in sent["deliveries"]] == [wanted["id"]]
+    assert [one["endpoint"] for one in sent["deliveries"]] == [wanted.id]
     await run_all(app)
     [got] = receiver.got
     assert got.headers["webhook-id"] == sent["event"]
-    verified = Webhook(wanted["secret"]).verify(got.body, dict(got.headers))
+    verified = Webhook(wanted.secret).verify(got.body, dict(got.headers))
     assert (verified["type"], verified["data"]) == ("invoice.paid", {"total": 12, "who": "Zoë"})
     found = await only(app)
-    assert (found["state"], found["task"], found["body"]) == ("completed", "completed", got.body.decode())
-    [attempt] = found["attempts"]
-    assert (attempt["status"], attempt["outcome"], attempt["response"]["body"]) == (200, "delivered", "thanks")
-    assert attempt["request"]["headers"]["webhook-signature"] == "v1,•••"
+    assert (found.state, found.task, found.body) == ("completed", "completed", got.body.decode())
+    [attempt] = found.attempts
+    assert (attempt.status, attempt.outcome, attempt.response["body"]) == (200, "delivered", "thanks")
+    assert attempt.request["headers"]["webhook-signature"] == "v1,•••"
 
 
 async def test_a_retry_has_the_same_id_and_body_and_a_signature_of_its_own(app: App, receiver: Receiver) -> None:
@@ -45,12 +45,12 @@ async def test_a_retry_has_the_same_id_and_body_and_a_signature_of_its_own(app: 
     ]
     sent = await app.webhooks.send("invoice.paid", {"n": 1}, account="acme")
     found = await ended(app, sent["deliveries"][0]["delivery"])
-    assert [one["status"] for one in found["attempts"]] == [503, 302, 204], "redirects are not followed"
+    assert [one.status for one in found.attempts] == [503, 302, 204], "redirects are not followed"
     first, second, third = receiver.got
     assert first.body == second.body == third.body
     assert {one.headers["webhook-id"] for one in receiver.got} == {sent["event"]}
     assert third.headers["webhook-timestamp"] > first.headers["webhook-timestamp"]
-    Webhook(endpoint["secret"]).verify(third.body, dict(third.headers))
+    Webhook(endpoint.secret).verify(third.body, dict(third.headers))
 
 
 async def test_what_does_not_arrive_is_a_dead_letter_and_can_be_redelivered(app_url: str, receiver: Receiver) -> None:
@@ -61,19 +61,19 @@ async def test_what_does_not_arrive_is_a_dead_letter_and_can_be_redelivered(app_
     await app.webhooks.send("invoice.paid", account="acme")
     await run_all(app)
     failed = await only(app)
-    assert (failed["state"], failed["attempts"][0]["response"]["headers"]["set-cookie"]) == ("failed", "•••")
-    assert (await (await endpoints(app)).show(endpoint["id"]))["failing_since"] is not None
+    assert (failed.state, failed.attempts[0].response["headers"]["set-cookie"]) == ("failed", "•••")
+    assert (await (await endpoints(app)).show(endpoint.id)).failing_since is not None
     [task] = await app.failed.list()
-    assert (task.kind, task.scope, task.group) == ("WEBHOOK_DELIVERY", "acme", f"webhook:{endpoint['id']}")
+    assert (task.kind, task.scope, task.group) == ("WEBHOOK_DELIVERY", "acme", f"webhook:{endpoint.id}")
     own = await deliveries(app)
-    await own.redeliver(failed["id"], "it is mended")
+    await own.redeliver(failed.id, "it is mended")
     await run_all(app)
-    again = await own.show(failed["id"])
-    assert (again["state"], [one["replay"] for one in again["attempts"]]) == ("completed", [0, 1])
-    assert (await (await endpoints(app)).show(endpoint["id"]))["failing_since"] is None
+    again = await own.show(failed.id)
+    assert (again.state, [one.replay for one in again.attempts]) == ("completed", [0, 1])
+    assert (await (await endpoints(app)).show(endpoint.id)).failing_since is None
     # One that has arrived is sent again by another task, with the id that the receiver knows.
-    more = await own.redeliver(failed["id"])
-    assert more["id"] != failed["id"] and more["event"] == failed["event"]
+    more = await own.redeliver(failed.id)
+    assert more.id != failed.id and more.event == failed.event
     await run_all(app)
     assert len({one.headers["webhook-id"] for one in receiver.got}) == 1 and len(receiver.got) == 3
     assert len({one.body for one in receiver.got}) == 1
@@ -86,16 +86,16 @@ async def test_gone_disables_the_endpoint_and_is_told(app: App, receiver: Receiv
     for _ in range(2):
         await app.webhooks.send("invoice.paid", account="acme")
     await drain_one_by_one(app)
-    states = [one["state"] for one in (await (await deliveries(app)).list())["items"]]
+    states = [one.state for one in (await (await deliveries(app)).list()).items]
     assert sorted(states) == ["cancelled", "failed"] and len(receiver.got) == 1
-    found = await (await endpoints(app)).show(endpoint["id"])
-    assert (found["state"], found["disabled_by"], found["disabled_reason"]) == (
+    found = await (await endpoints(app)).show(endpoint.id)
+    assert (found.state, found.disabled_by, found.disabled_reason) == (
         "disabled",
         "redrive",
         "it answered 410 Gone",
     )
     [said] = await (await app.store()).audit(AuditFilter(action="WEBHOOK_ENDPOINT_DISABLED"), limit=9)
-    assert (said.actor, said.target) == ("redrive", f"webhook:{endpoint['id']}")
+    assert (said.actor, said.target) == ("redrive", f"webhook:{endpoint.id}")
     assert await app.webhooks.send("invoice.paid", account="acme") | {"event": ""} == {
         "event": "",
         "type": "invoice.paid",
@@ -103,10 +103,10 @@ async def test_gone_disables_the_endpoint_and_is_told(app: App, receiver: Receiv
         "deliveries": [],
     }
     own = await deliveries(app)
-    [dead] = (await own.list(state="failed"))["items"]
+    [dead] = (await own.list(state="failed")).items
     with pytest.raises(DeliveryNotPossible):
-        await own.redeliver(dead["id"])
-    await own.ping(endpoint["id"])  # to see whether it is back, before it is enabled
+        await own.redeliver(dead.id)
+    await (await endpoints(app)).ping(endpoint.id)  # to see whether it is back, before it is enabled
     receiver.answers = [Reply()]
     await run_all(app)
     assert json.loads(receiver.got[-1].body)["type"] == "webhook.ping"
@@ -124,7 +124,7 @@ async def test_an_event_that_is_sent_twice_by_its_id_arrives_once(app: App, rece
     second = await app.webhooks.send("invoice.paid", {"n": 1}, account="acme", event_id="paid-1")
     assert [one["new"] for one in (*first["deliveries"], *second["deliveries"])] == [True, False]
     await run_all(app)
-    assert len(receiver.got) == 1 and len((await (await deliveries(app)).list())["items"]) == 1
+    assert len(receiver.got) == 1 and len((await (await deliveries(app)).list()).items) == 1
 
 
 async def test_an_event_as_a_task_becomes_deliveries_once(app: App, receiver: Receiver) -> None:
@@ -152,8 +152,8 @@ async def test_a_url_of_one_call(app: App, receiver: Receiver) -> None:
     again = await app.webhooks.send("batch.failed", {}, account="acme", url=receiver.url("/b1"), secret=secret)
     assert again["deliveries"][0]["endpoint"] == sent["deliveries"][0]["endpoint"]
     listed = await (await endpoints(app)).list(direct=True)
-    assert [one["url"] for one in listed["items"]] == [receiver.url("/b1")]
-    assert len((await (await endpoints(app)).list())["items"]) == 1
+    assert [one.url for one in listed.items] == [receiver.url("/b1")]
+    assert len((await (await endpoints(app)).list()).items) == 1
     with pytest.raises(InvalidInput):
         await app.webhooks.send("batch.completed", {}, account="acme", secret=secret)
 
@@ -174,7 +174,7 @@ async def test_in_the_callers_own_transaction(app: App, receiver: Receiver, app_
         async with await psycopg.AsyncConnection.connect(app_url) as own:
             await app.webhooks.send("invoice.paid", account="acme", connection=own)
             await own.rollback()
-    assert (await (await deliveries(app)).list())["items"] == []
+    assert (await (await deliveries(app)).list()).items == []
 
 
 def test_waits_grow_and_then_follow_the_core() -> None:
@@ -189,7 +189,7 @@ async def test_a_server_that_asks_for_patience_is_given_it(memory: App, receiver
     await memory.webhooks.send("invoice.paid", account="acme")
     await run_all(memory)
     delivery = await only(memory)
-    wait = (delivery["next_attempt_at"] - delivery["attempts"][0]["at"]).total_seconds()
+    wait = (delivery.next_attempt_at - delivery.attempts[0].at).total_seconds()
     assert 3500 < wait < 3700
 
 
@@ -206,20 +206,20 @@ async def test_failures_that_are_tried_again(receiver: Receiver, reply: Reply, o
     await app.webhooks.send("invoice.paid", account="acme")
     await run_all(app)
     delivery = await only(app)
-    assert (delivery["task"], delivery["attempts"][0]["outcome"]) == ("delayed", outcome)
+    assert (delivery.task, delivery.attempts[0].outcome) == ("delayed", outcome)
     await app.close()
 
 
 async def test_nobody_there_and_no_such_name(memory: App, receiver: Receiver) -> None:
     own = await endpoints(memory)
-    await own.add("acme", "http://127.0.0.1:1/")
-    await own.add("acme", "http://no-such-name.invalid/")
+    await own.add("http://127.0.0.1:1/", "acme")
+    await own.add("http://no-such-name.invalid/", "acme")
     await memory.webhooks.send("invoice.paid", account="acme")
     await run_all(memory)
     shown = await deliveries(memory)
-    found = [await shown.show(one["id"]) for one in (await shown.list())["items"]]
-    assert {one["attempts"][0]["outcome"] for one in found} == {"connect", "dns"}
-    assert {one["task"] for one in found} == {"delayed"}
+    found = [await shown.show(one.id) for one in (await shown.list()).items]
+    assert {one.attempts[0].outcome for one in found} == {"connect", "dns"}
+    assert {one.task for one in found} == {"delayed"}
 
 
 async def test_little_of_a_long_answer_is_read_and_kept(receiver: Receiver) -> None:
@@ -227,14 +227,14 @@ async def test_little_of_a_long_answer_is_read_and_kept(receiver: Receiver) -> N
     await app.migrate()
     endpoint = await added(app, receiver)
     receiver.answers = [
-        Reply(200, {"X-Key": endpoint["secret"]}, endpoint["secret"].encode() + b"\x00\xff" + b"x" * 9_000_000)
+        Reply(200, {"X-Key": endpoint.secret}, endpoint.secret.encode() + b"\x00\xff" + b"x" * 9_000_000)
     ]
     await app.webhooks.send("invoice.paid", account="acme")
     await run_all(app)
     delivery = await only(app)
-    answer = delivery["attempts"][0]["response"]
-    assert delivery["state"] == "completed" and answer["cut"] and len(answer["body"]) <= 200
-    assert endpoint["secret"] not in json.dumps(answer) and answer["headers"]["x-key"] == "•••"
+    answer = delivery.attempts[0].response
+    assert delivery.state == "completed" and answer["cut"] and len(answer["body"]) <= 200
+    assert endpoint.secret not in json.dumps(answer) and answer["headers"]["x-key"] == "•••"
     await app.close()
 
 

@@ -60,17 +60,17 @@ async def test_the_deliveries_of_others_go_out_meanwhile(
         await until(lambda: _all_good(app))
         assert servers.asked == ["hooks.silent"] and not servers.let_go.is_set(), "all wait for one thread"
         servers.let_go.set()
-    assert {len(one["attempts"]) for one in await _of(app, "good")} == {1}, "none of their tries was used up"
+    assert {len(one.attempts) for one in await _of(app, "good")} == {1}, "none of their tries was used up"
     await app.close()
 
 
-async def _of(app: App, account: str) -> list[dict[str, Any]]:
+async def _of(app: App, account: str) -> list[Any]:
     own = await deliveries(app)
-    return [await own.show(one["id"]) for one in (await own.list(account=account))["items"]]
+    return [await own.show(one.id) for one in (await own.list(account=account)).items]
 
 
 async def _all_good(app: App) -> bool:
-    return {one["state"] for one in await _of(app, "good")} == {"completed"}
+    return {one.state for one in await _of(app, "good")} == {"completed"}
 
 
 async def test_addresses_need_neither_thread_nor_name_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,9 +21,9 @@ from redrive.ops.retention import retention_of
 from redrive.stores.sql import statements
 from redrive.webhooks import WEBHOOKS, event_task
 from redrive.webhooks.address_guard import AddressRefused
-from redrive.webhooks.duties import disable_failing
+from redrive.webhooks.doctor import disable_failing
+from redrive.webhooks.documents import EncryptedSecrets, EndpointUnknown
 from redrive.webhooks.metrics import fleet
-from redrive.webhooks.service import EndpointUnknown
 from redrive.webhooks.settings import WebhookSettings
 from redrive.webhooks.signing import check_keys, check_secret, shown_secret
 from tests.webhooks.conftest import added, deliveries, endpoints, make_app, run_all
@@ -42,17 +42,17 @@ async def actions(app: App) -> list[str]:
 async def test_the_life_of_an_endpoint_is_in_the_audit_log(app: App, receiver: Receiver) -> None:
     own = await endpoints(app)
     made = await added(app, receiver, "batch.*", "invoice.paid", description="their ERP")
-    assert made["secret"].startswith("whsec_") and made["events"] == ["batch.*", "invoice.paid"]
-    shown = await own.show(made["id"])
-    assert "secret" not in shown and len(shown["secrets"]) == 1 and shown["signed_by"] == "endpoint"
-    changed = await own.edit(made["id"], events=["*"], description="")
-    assert (changed["events"], changed["description"], changed["url"]) == (["*"], None, receiver.url())
-    assert (await own.disable(made["id"], "they asked"))["disabled_by"] == "ann"
-    assert (await own.enable(made["id"]))["disabled_by"] is None
-    await own.rotate(made["id"])
-    await own.remove(made["id"])
+    assert made.secret.startswith("whsec_") and made.events == ["batch.*", "invoice.paid"]
+    shown = await own.show(made.id)
+    assert not hasattr(shown, "secret") and len(shown.secrets) == 1 and shown.signed_by == "endpoint"
+    changed = await own.edit(made.id, events=["*"], description="")
+    assert (changed.events, changed.description, changed.url) == (["*"], None, receiver.url())
+    assert (await own.disable(made.id, "they asked")).disabled_by == "ann"
+    assert (await own.enable(made.id)).disabled_by is None
+    await own.rotate(made.id)
+    await own.remove(made.id)
     with pytest.raises(EndpointUnknown):
-        await own.show(made["id"])
+        await own.show(made.id)
     assert await actions(app) == [
         "ENDPOINT_ADDED",
         "ENDPOINT_CHANGED",
@@ -62,23 +62,23 @@ async def test_the_life_of_an_endpoint_is_in_the_audit_log(app: App, receiver: R
         "ENDPOINT_REMOVED",
     ]
     [row] = await (await app.store()).audit(AuditFilter(action="WEBHOOK_ENDPOINT_ADDED", scope="acme"), limit=5)
-    assert made["secret"] not in str(row)
+    assert made.secret not in str(row)
 
 
 async def test_while_a_secret_is_replaced_requests_are_signed_with_both(app: App, receiver: Receiver) -> None:
     own = await endpoints(app)
     made = await added(app, receiver)
-    new = await own.rotate(made["id"], overlap_hours=1)
+    new = await own.rotate(made.id, overlap_hours=1)
     await app.webhooks.send("invoice.paid", account="acme")
     await run_all(app)
-    for secret in (made["secret"], new["secret"]):
+    for secret in (made.secret, new.secret):
         Webhook(secret).verify(receiver.got[0].body, dict(receiver.got[0].headers))
-    await own.rotate(made["id"], secret="a text of the customer's own", overlap_hours=0)
+    await own.rotate(made.id, secret="a text of the customer's own", overlap_hours=0)
     await app.webhooks.send("invoice.paid", account="acme")
     await run_all(app)
     last = receiver.got[-1]
     Webhook(shown_secret("a text of the customer's own")).verify(last.body, dict(last.headers))
-    for secret in (made["secret"], new["secret"]):
+    for secret in (made.secret, new.secret):
         with pytest.raises(WebhookVerificationError):
             Webhook(secret).verify(last.body, dict(last.headers))
 
@@ -94,7 +94,7 @@ async def test_secrets_are_encrypted_where_a_key_is_set(app_url: str, receiver: 
     async def stored() -> list[str]:
         return [row["secret"] for row in await store.sql.feature_rows("webhooks", "secrets_page", "", 10)]
 
-    assert await stored() == [made["secret"]]
+    assert await stored() == [made.secret]
     assert WEBHOOKS.examine is not None and WEBHOOKS.dependencies is not None
     unsealed = make_app(app_url, secret_keys=[old])
     found = await WEBHOOKS.examine(store, unsealed.settings)
@@ -103,14 +103,14 @@ async def test_secrets_are_encrypted_where_a_key_is_set(app_url: str, receiver: 
     turned: list[str] = []
     for keys, wanted in (([old], 1), ([old], 0), ([new, old], 2), ([new], 0)):
         app = make_app(app_url, secret_keys=keys)
-        assert await (await endpoints(app, root)).encrypt() == {"secrets": 1 + len(turned), "encrypted": wanted}
+        assert await (await endpoints(app, root)).encrypt() == EncryptedSecrets(1 + len(turned), wanted)
         if not turned:
-            turned.append((await (await endpoints(app)).rotate(made["id"], overlap_hours=1))["secret"])
+            turned.append((await (await endpoints(app)).rotate(made.id, overlap_hours=1)).secret)
         assert all(one.startswith("fernet:") for one in await stored())
-        assert not any(secret in one for one in await stored() for secret in (made["secret"], *turned))
+        assert not any(secret in one for one in await stored() for secret in (made.secret, *turned))
         await app.webhooks.send("invoice.paid", account="acme")
         await run_all(app)
-        for secret in (made["secret"], *turned):
+        for secret in (made.secret, *turned):
             Webhook(secret).verify(receiver.got[-1].body, dict(receiver.got[-1].headers))
         await app.close()
     assert len(receiver.got) == 4
@@ -149,18 +149,18 @@ async def test_secrets_of_an_account_and_of_the_settings(app: App, receiver: Rec
         await added(app, receiver, shared=True)
     account = await own.rotate_account("acme")
     made = await added(app, receiver, shared=True)
-    assert (made["secret"], made["signed_by"]) == (None, "account")
+    assert (made.secret, made.signed_by) == (None, "account")
     await app.webhooks.send("invoice.paid", account="acme")
     await app.webhooks.send("invoice.paid", account="acme", url=receiver.url("/batch"))
     await run_all(app)
     for got in receiver.got:
-        Webhook(account["secret"]).verify(got.body, dict(got.headers))
+        Webhook(account.secret).verify(got.body, dict(got.headers))
 
 
 async def test_the_secret_of_the_settings_signs_for_who_has_none(receiver: Receiver) -> None:
     app = make_app("sqlite:///:memory:", secret="that of the whole enterprise")
     await app.migrate()
-    assert (await added(app, receiver, shared=True))["signed_by"] == "settings"
+    assert (await added(app, receiver, shared=True)).signed_by == "settings"
     await app.webhooks.send("invoice.paid", account="acme")
     await run_all(app)
     Webhook(shown_secret("that of the whole enterprise")).verify(receiver.got[0].body, dict(receiver.got[0].headers))
@@ -189,21 +189,21 @@ async def test_a_viewer_sees_no_path_and_changes_nothing(memory: App, receiver: 
     await memory.webhooks.send("invoice.paid", {"name": "Bob"}, account="acme")
     await run_all(memory)
     own, sent = await endpoints(memory, VIEWER), await deliveries(memory, VIEWER)
-    assert (await own.show(made["id"]))["url"] == f"http://127.0.0.1:{receiver.port}/…"
-    assert "Bob" not in str([await own.show(made["id"]), await own.list()])
-    [listed] = (await sent.list())["items"]
-    seen = await sent.show(listed["id"])
-    assert seen["body"] is None and "request" not in seen["attempts"][0] and "Bob" not in str(seen)
+    assert (await own.show(made.id)).url == f"http://127.0.0.1:{receiver.port}/…"
+    assert "Bob" not in str([await own.show(made.id), await own.list()])
+    [listed] = (await sent.list()).items
+    seen = await sent.show(listed.id)
+    assert seen.body is None and seen.attempts[0].request is None and "Bob" not in str(seen)
     for act in (
-        own.add("acme", receiver.url()),
-        own.edit(made["id"], url=receiver.url()),
-        own.rotate(made["id"]),
+        own.add(receiver.url(), "acme"),
+        own.edit(made.id, url=receiver.url()),
+        own.rotate(made.id),
         own.rotate_account("acme"),
-        own.enable(made["id"]),
-        own.disable(made["id"]),
-        own.remove(made["id"]),
-        sent.ping(made["id"]),
-        sent.redeliver(listed["id"]),
+        own.enable(made.id),
+        own.disable(made.id),
+        own.remove(made.id),
+        own.ping(made.id),
+        sent.redeliver(listed.id),
         sent.send("a.b"),
     ):
         with pytest.raises(NotAllowed):
@@ -231,7 +231,7 @@ async def test_what_cannot_be_added_is_refused_and_nothing_kept(given: dict, err
     own = await endpoints(app)
     with pytest.raises(error):
         await own.add(**{"account": "acme", "url": "http://127.0.0.1:9/", **given})
-    assert (await own.list())["items"] == [] and await actions(app) == []
+    assert (await own.list()).items == [] and await actions(app) == []
     await app.close()
 
 
@@ -239,7 +239,7 @@ async def test_a_form_that_is_sent_twice_adds_one(memory: App, receiver: Receive
     await added(memory, receiver, once="form-1")
     with pytest.raises(Conflict):
         await added(memory, receiver, once="form-1")
-    assert len((await (await endpoints(memory)).list())["items"]) == 1
+    assert len((await (await endpoints(memory)).list()).items) == 1
 
 
 async def test_lists_come_by_pages(app: App, receiver: Receiver) -> None:
@@ -247,18 +247,18 @@ async def test_lists_come_by_pages(app: App, receiver: Receiver) -> None:
     for account in ("b", "a", "a", "c"):
         await added(app, receiver, account=account)
     first = await own.list(limit=3)
-    rest = await own.list(limit=3, after=first["next"])
-    assert [one["account"] for one in (*first["items"], *rest["items"])] == ["a", "a", "b", "c"]
-    assert rest["next"] is None and len((await own.list("a"))["items"]) == 2
+    rest = await own.list(limit=3, after=first.next)
+    assert [one.account for one in (*first.items, *rest.items)] == ["a", "a", "b", "c"]
+    assert rest.next is None and len((await own.list("a")).items) == 2
     for n in range(5):
         await app.webhooks.send("invoice.paid" if n else "invoice.late", account="a")
     sent = await deliveries(app)
     page = await sent.list(limit=4)
-    more = await sent.list(limit=400, before=page["next"])
-    seen = [one["id"] for one in (*page["items"], *more["items"])]
+    more = await sent.list(limit=400, before=page.next)
+    seen = [one.id for one in (*page.items, *more.items)]
     assert len(seen) == 10 and seen == sorted(seen, reverse=True)
-    assert len((await sent.list(event_type="invoice.late", state="pending", account="a"))["items"]) == 2
-    assert (await sent.list(state="failed"))["items"] == []
+    assert len((await sent.list(type="invoice.late", state="pending", account="a")).items) == 2
+    assert (await sent.list(state="failed")).items == []
 
 
 async def test_endpoints_that_only_fail_are_told_and_then_disabled(app_url: str, receiver: Receiver) -> None:
@@ -276,10 +276,10 @@ async def test_endpoints_that_only_fail_are_told_and_then_disabled(app_url: str,
         "redrive_webhooks_endpoints": {("enabled",): 1.0, ("disabled",): 0.0},
     }
     assert await disable_failing(store, 5) == []
-    assert await disable_failing(store, 0) == [made["id"]]
+    assert await disable_failing(store, 0) == [made.id]
     assert [one.code for one in await WEBHOOKS.examine(store, app.settings)] == ["webhooks_disabled"]
     assert await (await endpoints(app)).troubled() == 1
-    await (await endpoints(app)).disable(made["id"], "I know")
+    await (await endpoints(app)).disable(made.id, "I know")
     assert await WEBHOOKS.examine(store, app.settings) == []
     assert WEBHOOKS.duties(app.settings) == [], "zero days: never"
     await app.close()
@@ -297,9 +297,9 @@ async def test_what_is_old_is_removed(app_url: str, receiver: Receiver) -> None:
     await asyncio.sleep(1.1)  # SQLite keeps some of these times by the second
     await (await app.store()).upkeep("prune", retention_of(app.settings, app.features))
     await (await app.store()).upkeep("prune", retention_of(app.settings, app.features))
-    assert (await (await deliveries(app)).list())["items"] == []
-    assert (await (await endpoints(app)).list(direct=True))["items"] == []
-    assert len((await (await endpoints(app)).list())["items"]) == 1
+    assert (await (await deliveries(app)).list()).items == []
+    assert (await (await endpoints(app)).list(direct=True)).items == []
+    assert len((await (await endpoints(app)).list()).items) == 1
     for table in ("attempts",):
         assert (
             await (await app.store()).sql.feature_rows("webhooks", table, "01a1e730-71e5-72d7-bad5-92561152cf72") == []

@@ -96,15 +96,18 @@ async def test_in_the_console(memory: App, receiver: Receiver) -> None:
     async with console(memory) as client:
         assert "No endpoint" in text_of(await page(client, "/webhooks/endpoints"))
         form = {"url": receiver.url(), "account": "<acme>", "events": "invoice.*, batch.done", "once": "1"}
-        answer = await send(client, "/webhooks/endpoints", form, "/webhooks/add")
+        answer = await send(client, "/act/webhooks.add", form, "/webhooks/add")
         assert answer.status_code == 200 and "whsec_" in answer.text
         [one] = await memory.webhooks.endpoints("<acme>")
         assert one["events"] == ["invoice.*", "batch.done"]
         path = f"/webhooks/endpoints/{one['id']}"
         shown = await page(client, path)
         assert "whsec_" not in shown and "<acme>" not in shown and "Send ping" in shown
-        await done(client, path, {"do": "edit", "url": receiver.url(), "events": "*", "description": "theirs"}, path)
-        await done(client, path, {"do": "ping"}, path)
+        await done(client, path, {"url": receiver.url(), "events": "*", "description": "theirs"}, path)
+        [one] = await memory.webhooks.endpoints("<acme>")
+        assert (one["events"], one["description"]) == (["*"], "theirs")
+        it = {"endpoint": one["id"]}
+        await done(client, "/act/webhooks.ping", it, path)
         await run_all(memory)
         listed = await page(client, "/webhooks/deliveries?state=completed")
         assert "webhook.ping" in listed
@@ -116,11 +119,13 @@ async def test_in_the_console(memory: App, receiver: Receiver) -> None:
         assert "HTTP 410" in told and "<script>alert" not in told and "&lt;script&gt;alert(1)" in told
         assert "what was sent and answered" in text_of(await page(client, f"/tasks/{delivery}"))
         assert "It was disabled" in text_of(await page(client, path))
-        await done(client, path, {"do": "enable"}, path)
+        await done(client, "/act/webhooks.enable", it, path)
         receiver.answers = [Reply()]
-        await done(client, f"/webhooks/deliveries/{delivery}/redeliver", {"reason": "again"}, path)
+        await done(client, "/act/webhook_deliveries.redeliver", {"delivery": delivery, "reason": "again"}, path)
         await run_all(memory)
         assert "redelivery 1" in text_of(await page(client, f"/webhooks/deliveries/{delivery}"))
-        assert "whsec_" in (await send(client, path, {"do": "rotate", "overlap": "1"}, path)).text
-        await done(client, path, {"do": "remove"}, path)
+        turned = await send(client, "/act/webhooks.rotate", it | {"overlap_hours": "1"}, path)
+        assert "whsec_" in turned.text and "valid for 1 hours more" in turned.text
+        assert "whsec_" not in str(turned.headers), "no notice carries it"
+        await done(client, "/act/webhooks.remove", it, path)
         assert "there is no webhook endpoint" in text_of(await page(client, path, 404))

@@ -64,12 +64,12 @@ async def test_what_a_receiver_echoes_is_not_kept(receiver: Receiver) -> None:
     await app.migrate()
     endpoint = await added(app, receiver, secret=TEXT)
     echoed = list(ways(TEXT).values())
-    receiver.answers = [Reply(500, {"X-Secret": endpoint["secret"][6:]}, "\n".join(echoed).encode())]
+    receiver.answers = [Reply(500, {"X-Secret": endpoint.secret[6:]}, "\n".join(echoed).encode())]
     await app.webhooks.send("a.b", {"x": 1}, account="acme")
     await run_all(app)
-    [attempt] = (await only(app))["attempts"]
-    assert attempt["response"]["headers"]["x-secret"] == COVERED
-    assert set(attempt["response"]["body"].replace('"', "").split()) <= {COVERED, "whsec_" + COVERED}
+    [attempt] = (await only(app)).attempts
+    assert attempt.response["headers"]["x-secret"] == COVERED
+    assert set(attempt.response["body"].replace('"', "").split()) <= {COVERED, "whsec_" + COVERED}
     await app.close()
 
 
@@ -79,12 +79,12 @@ async def test_a_secret_at_the_edge_of_what_is_kept_is_covered(receiver: Receive
     app = make_app("sqlite:///:memory:", retries=0, log_bytes=100)
     await app.migrate()
     endpoint = await added(app, receiver)
-    receiver.answers = [Reply(500, {}, b"x" * before + endpoint["secret"].encode() + b"y" * 5000)]
+    receiver.answers = [Reply(500, {}, b"x" * before + endpoint.secret.encode() + b"y" * 5000)]
     await app.webhooks.send("a.b", {"x": 1}, account="acme")
     await run_all(app)
-    [attempt] = (await only(app))["attempts"]
-    body = attempt["response"]["body"]
-    assert attempt["response"]["cut"] and len(body.encode()) <= 100
+    [attempt] = (await only(app)).attempts
+    body = attempt.response["body"]
+    assert attempt.response["cut"] and len(body.encode()) <= 100
     assert set(body) <= set("xy•whsec_")
     await app.close()
 

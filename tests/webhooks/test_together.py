@@ -21,7 +21,7 @@ ENDPOINTS, ROUNDS = 6, 25
 
 async def test_nobody_waits_for_who_waits_for_them(app: App, app_url: str, receiver: Receiver) -> None:
     """Settlements name endpoints in any order, people change them meanwhile: all of it lands, none as a deadlock."""
-    names = [(await added(app, receiver, account=f"a{n}"))["id"] for n in range(ENDPOINTS)]
+    names = [(await added(app, receiver, account=f"a{n}")).id for n in range(ENDPOINTS)]
     others = [make_app(app_url) for _ in range(3)]
     order = random.Random(7)
 
@@ -45,12 +45,12 @@ async def test_nobody_waits_for_who_waits_for_them(app: App, app_url: str, recei
     finally:
         for own in others:
             await own.close()
-    states = [one["state"] for one in (await (await endpoints(app)).list())["items"]]
+    states = [one.state for one in (await (await endpoints(app)).list()).items]
     assert states == ["enabled"] * ENDPOINTS
 
 
 async def test_deliveries_run_while_their_endpoints_are_changed(app: App, receiver: Receiver) -> None:
-    names = [(await added(app, receiver, account=f"a{n}"))["id"] for n in range(ENDPOINTS)]
+    names = [(await added(app, receiver, account=f"a{n}")).id for n in range(ENDPOINTS)]
     for n in range(ENDPOINTS * 5):
         await app.webhooks.send("a.b", {"n": n}, account=f"a{n % ENDPOINTS}")
     service = await endpoints(app)
@@ -60,7 +60,7 @@ async def test_deliveries_run_while_their_endpoints_are_changed(app: App, receiv
             await service.rotate(name)
 
     await asyncio.gather(run_all(app), rotate())
-    assert {one["state"] for one in (await (await deliveries(app)).list())["items"]} == {"completed"}
+    assert {one.state for one in (await (await deliveries(app)).list()).items} == {"completed"}
     assert len({one.headers["webhook-id"] for one in receiver.got}) == ENDPOINTS * 5
 
 
@@ -73,16 +73,16 @@ async def test_a_group_is_retried_from_the_command_line(app_url: str, receiver: 
         await app.webhooks.send("a.b", {"n": n}, account="acme")
     await run_all(app)
     assert await app.failed.count() == 3
-    group = f"webhook:{endpoint['id']}"
+    group = f"webhook:{endpoint.id}"
     command = ["retry", "--group", group, "--yes", "--url", app_url, "--by", "ann"]
     await asyncio.to_thread(redrive, *command, code=0)
     own = await deliveries(app)
 
     async def over() -> bool:
-        return {one["state"] for one in (await own.list())["items"]} == {"completed"}
+        return {one.state for one in (await own.list()).items} == {"completed"}
 
     async with app.worker(queues="webhooks", sleep=0.05):
         await until(over)
     assert (len(receiver.got), len({one.headers["webhook-id"] for one in receiver.got})) == (6, 3)
-    assert (await (await endpoints(app)).show(endpoint["id"]))["failing_since"] is None
+    assert (await (await endpoints(app)).show(endpoint.id)).failing_since is None
     await app.close()

@@ -39,7 +39,7 @@ def router_of(service: type[Service], tag: str) -> APIRouter:
             methods=[one.method],
             name=f"{one.verb}_{service.__name__.removesuffix('Service').lower()}",
             description=one.help,
-            response_model=answer_model(one.result),
+            response_model=None if one.status == HTTPStatus.NO_CONTENT else answer_model(one.result),
             status_code=one.status,
         )
     return router
@@ -47,14 +47,16 @@ def router_of(service: type[Service], tag: str) -> APIRouter:
 
 def _endpoint(service: type[Service], one: Declared) -> Any:
     inside = [given for given in one.parameters if not given.in_path]
-    body = None if one.looks else _body_model(f"{service.__name__}{one.verb.title()}In".replace("_", ""), inside)
+    body = None if not one.has_body else _body_model(f"{service.__name__}{one.verb.title()}In".replace("_", ""), inside)
 
     async def endpoint(operator: Operator, body: BaseModel | None = None, **given: Any) -> Response:
-        said = gathered(one.parameters, given) if one.looks else dict(given)
+        said = dict(given) if one.has_body else gathered(one.parameters, given)
         if body is not None:
             said |= m.given_by(body, one.parameters)
         acting = operator.named(getattr(body, "actor", None))
         found = await getattr(acting.of(service), one.verb)(**said)
+        if one.status == HTTPStatus.NO_CONTENT:
+            return Response(status_code=one.status)
         waits = getattr(found, "approval", None) is not None
         return await respond(_shown(found, acting), HTTPStatus.ACCEPTED if waits else one.status)
 

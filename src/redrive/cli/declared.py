@@ -29,12 +29,11 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 def group_of(*services: type[Service], without: Sequence[str] = ()) -> typer.Typer:
     """Returns the group of commands for what services declare; those ``without`` are written by hand. Without a command
-    it lists, where there is one ``list``."""
-    lists = any(one.command == "list" for service in services for one in declared_by(service).values())
-    made = typer.Typer(help=services[0].__doc__, invoke_without_command=lists)
+    it is the ``list`` of the first of them."""
+    made = typer.Typer(help=services[0].__doc__, invoke_without_command="list" in declared_by(services[0]))
     for service in services:
         for name, one in declared_by(service).items():
-            if one.command == "list":
+            if name == "list" and service is services[0]:
                 made.callback()(_list(service, one, alone=False))
             if name not in without:
                 made.command(one.command, context_settings=_settings(one))(_command(service, one))
@@ -57,7 +56,7 @@ def _list(service: type[Service], one: Declared, alone: bool = True) -> Callable
 
     def call(url: str | None, app: str | None, json: bool, context: typer.Context | None = None, **given: Any) -> None:
         if context is None or context.invoked_subcommand is None:
-            show_list(service, one, given, url, app, json)
+            show_list(service, one, _by_name(one, given), url, app, json)
 
     context = [] if alone else [inspect.Parameter("context", _KEYWORD, annotation=typer.Context)]
     return _described(call, one, [*context, *_options(one, LOOKS)])
@@ -107,7 +106,9 @@ def show_list(
 
 
 def _show(service: type[Service], one: Declared) -> Callable[..., None]:
-    def call(url: str | None, app: str | None, json: bool, **given: Any) -> None:
+    def call(url: str | None, app: str | None, json: bool, **arguments: Any) -> None:
+        given = _by_name(one, arguments)
+
         async def look(own: Operator) -> tuple[Any, datetime, Any]:
             found = await getattr(own.of(service), one.verb)(**gathered(one.parameters, given))
             return found, await own.health.now(), _plain(document(found, own.sight))
@@ -153,7 +154,7 @@ def _views_within(view: type) -> dict[str, type]:
 def _act(service: type[Service], one: Declared) -> Callable[..., None]:
     def call(by: str | None, url: str | None, app: str | None, json: bool, **given: Any) -> None:
         create = given.pop("create") if one.creates else None
-        run(service, one, given, by, url, app, json, create)
+        run(service, one, _by_name(one, given), by, url, app, json, create)
 
     return _described(call, one, _options(one, {**ACTS, "create": Create} if one.creates else ACTS))
 
@@ -178,7 +179,15 @@ def run(
     if json:
         output.emit(seen)
         return
+    if (secret := getattr(done, "secret", None)) is not None:
+        output.say(secret)
+        typer.echo("This secret is shown only now: hand it over, or keep it safe.", err=True)
     output.say(*one.sentence(given, done).splitlines())
+
+
+def _by_name(one: Declared, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Returns what a command was given, by the names that the declaration has for it."""
+    return {parameter.name: arguments[parameter.argument] for parameter in flat(one.parameters)}
 
 
 def _finds(service: type[Service], one: Declared, given: dict[str, Any]) -> Any:
@@ -192,7 +201,7 @@ def _finds(service: type[Service], one: Declared, given: dict[str, Any]) -> Any:
 
 def _options(one: Declared, common: dict[str, Any]) -> list[inspect.Parameter]:
     given = flat(one.parameters)
-    own = [inspect.Parameter(p.name, _KEYWORD, default=p.default, annotation=option_of(p)) for p in given]
+    own = [inspect.Parameter(p.argument, _KEYWORD, default=p.default, annotation=option_of(p)) for p in given]
     return own + [
         inspect.Parameter(name, _KEYWORD, default=False if name in FLAGS else None, annotation=option)
         for name, option in common.items()

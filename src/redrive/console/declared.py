@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any
+from typing import Any, get_origin
 
 from fastapi import Response
 
@@ -28,6 +28,8 @@ async def act(page: TheForm, name: str) -> Response:
     sentence = f"{said}." if one.said.startswith("{") else f"{said[:1].upper()}{said[1:]}."
     if getattr(done, "approval", None) is not None:
         return page.go(page.link("/approvals"), "It waits for a second person.")
+    if getattr(done, "secret", None) is not None:  # no other page ever shows it
+        return await page.render("shown_once.html", sentence=sentence, secret=done.secret, one=one, done=done)
     return page.go(page.link(one.page.format(done=done)), sentence) if one.page else page.back(sentence)
 
 
@@ -53,6 +55,8 @@ def _typed(form: Form, one: Parameter) -> Any:
         return text
     if one.base is bool:
         return text == "yes"  # of a list that begins with neither
+    if get_origin(one.base) is list:
+        return text.replace(",", " ").split()
     if one.base is int or one.base is float:
         value = form.whole(one.name, one.label) if one.base is int else form.number(one.name, one.label)
         try:

@@ -59,11 +59,10 @@ from redrive.ledger.views import (
     freeze_of,
 )
 from redrive.ops.filters import parse_moment, parse_span
-from redrive.ops.operator.declared import declared_by
+from redrive.ops.operator.declared import Limit, declared_by
 
 _NEVER_NEGATIVE = "ledger_freeze_never_negative"  # the constraint of a freeze
 _OPENED_BY = "opened_by"  # what the statement must_be_open leaves out
-MOST_LISTED = 500
 MOST_LABEL = 200
 CHANGES = {"credit": movements.credit, "adjust": movements.adjust}
 WINDOW = timedelta(hours=24)  # over which what one person brings and moves is added up
@@ -112,12 +111,6 @@ def _says(error: Exception, what: str) -> bool:
     return any(what in str(cause) for cause in causes(error))
 
 
-def check_limit(limit: int) -> int:
-    if not 1 <= limit <= MOST_LISTED:
-        raise InvalidInput(f"the limit is 1 to {MOST_LISTED}, not {limit}")
-    return limit
-
-
 class FreezeHeld(Conflict):
     """What this money is frozen for settles it itself."""
 
@@ -139,7 +132,6 @@ Key = Annotated[str | None, Given("Names this movement: sent again, it lands onc
 Reference = Annotated[
     str, Given("What it is frozen for: batch:ID, or a name of your own.", metavar="REFERENCE", option="--for")
 ]
-Limit = Annotated[int, Given("How many at most.", metavar="N", check=check_limit)]
 HAS = "account {done.called}: {done.available} {done.unit} available, {done.frozen} frozen"
 
 

@@ -26,6 +26,7 @@ class Given:
     label: str = ""  # of its field in a form; else its name
     metavar: str = ""  # of its option
     option: str = ""  # the option's name, where that is another one
+    argument: str = ""  # its name on the command line, where an option of every command has its own
     positional: bool = False  # on the command line it needs no option
     once: bool = False  # a form brings one of its own, by which it is known where it comes twice
     least: float | None = None
@@ -66,8 +67,13 @@ class Parameter:
         return found
 
     @property
+    def argument(self) -> str:
+        """Its name on the command line."""
+        return self.given.argument or self.name
+
+    @property
     def option(self) -> str:
-        return self.given.option or f"--{self.name.replace('_', '-')}"
+        return self.given.option or f"--{self.argument.replace('_', '-')}"
 
     @property
     def label(self) -> str:

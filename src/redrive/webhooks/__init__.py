@@ -8,8 +8,7 @@ from redrive.kernel.alerts.brought import AlertRule
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.feature import Feature
 from redrive.webhooks.delivery_tasks import event_task, kinds
-from redrive.webhooks.doctor import dependencies, examine
-from redrive.webhooks.duties import duties
+from redrive.webhooks.doctor import dependencies, duties, examine
 from redrive.webhooks.reaction import belongs, react
 from redrive.webhooks.settings import WebhookSettings, retention
 
@@ -46,7 +45,7 @@ WEBHOOKS = Feature(
     duties=duties,
     kinds=kinds,
     services={"webhooks": "redrive.webhooks.application:Webhooks"},
-    routes="redrive.webhooks.routes:router",
+    routes="redrive.webhooks.routes:routers",
     commands="redrive.webhooks.commands:cli",
     pages="redrive.webhooks.pages:pages",
     settings=WebhookSettings,

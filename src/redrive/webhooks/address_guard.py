@@ -63,6 +63,13 @@ class AddressRefused(InvalidInput):
     code = "WEBHOOK_ADDRESS_REFUSED"
 
 
+def origin(url: str) -> str:
+    """Returns a URL without what may be somebody's key: path and query."""
+    parts = urlsplit(url)
+    rest = parts.path.strip("/") or parts.query
+    return f"{parts.scheme}://{parts.netloc}" + ("/…" if rest else "/")
+
+
 def check_url(url: str, *, https_only: bool = False) -> str:
     """Returns a URL that can be one of an endpoint; its name is not resolved yet."""
     if not isinstance(url, str) or len(url) > LONGEST_URL or not url.isprintable() or " " in url:

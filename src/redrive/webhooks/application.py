@@ -8,6 +8,8 @@ from typing import Any
 from redrive.app import App
 from redrive.kernel.task import NewTask
 from redrive.ops.access import Caller, Role
+from redrive.ops.operator.declared import document
+from redrive.ops.views import Sight
 from redrive.webhooks.delivery_tasks import event_result, event_task, fan_out
 from redrive.webhooks.events import DEFAULT_ACCOUNT, Event
 from redrive.webhooks.service import Endpoints
@@ -70,16 +72,15 @@ class Webhooks:
     ) -> dict[str, Any]:
         """Add an endpoint; ``secret`` of what is returned is for the customer, and shown this once."""
         own = await self._endpoints()
-        return await own.add(account, url, events, description, secret=secret, shared=shared)
+        return _whole(await own.add(url, account, [*events], description, secret, shared))
 
     async def endpoints(self, account: str | None = None) -> list[dict[str, Any]]:
         """Returns the endpoints of an account, without their secrets."""
-        found: list[dict[str, Any]] = (await (await self._endpoints()).list(account))["items"]
-        return found
+        return [_whole(one) for one in (await (await self._endpoints()).list(account)).items]
 
     async def rotate(self, endpoint: str, *, overlap_hours: float | None = None) -> dict[str, Any]:
         """Give an endpoint a new secret, shown this once; the old one stays valid for a while."""
-        return await (await self._endpoints()).rotate(endpoint, overlap_hours=overlap_hours)
+        return _whole(await (await self._endpoints()).rotate(endpoint, overlap_hours=overlap_hours))
 
     async def remove(self, endpoint: str, reason: str | None = None) -> None:
         """Remove an endpoint."""
@@ -87,3 +88,8 @@ class Webhooks:
 
     async def _endpoints(self) -> Endpoints:
         return (await self._app.operator(THE_APPLICATION)).of(Endpoints)
+
+
+def _whole(view: object) -> dict[str, Any]:
+    found: dict[str, Any] = document(view, Sight(THE_APPLICATION.role))
+    return found

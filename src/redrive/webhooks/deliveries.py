@@ -5,30 +5,38 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from redrive.errors import Conflict, InvalidInput, NotFound
 from redrive.kernel.audit import Audit
-from redrive.kernel.commit import Commit
 from redrive.kernel.operation import Action
 from redrive.kernel.payload import decode
 from redrive.kernel.records import Put
 from redrive.kernel.task import State, Task
-from redrive.ops.access import Role
 from redrive.ops.allowance import PlannedAction
 from redrive.ops.inspect import parse_id
+from redrive.ops.operator.declared import Given, Limit, Page, Reason, action, look
 from redrive.ops.operator.session import Service
 from redrive.ops.operator.tasks import TaskService
-from redrive.webhooks.delivery_tasks import body_of, deliveries, delivery, event_result, fan_out, made_rows, moment_of
-from redrive.webhooks.documents import attempt_view, delivery_view
-from redrive.webhooks.events import DEFAULT_ACCOUNT, FEATURE, PING, Event
-from redrive.webhooks.service import EndpointUnknown
+from redrive.webhooks.delivery_tasks import body_of, deliveries, event_result, fan_out, moment_of
+from redrive.webhooks.documents import (
+    DeliveryDetail,
+    DeliveryView,
+    EndpointUnknown,
+    Sent,
+    SentTo,
+    attempt_view,
+    delivery_fields,
+)
+from redrive.webhooks.events import DEFAULT_ACCOUNT, FEATURE, Event
 from redrive.webhooks.settings import WebhookSettings
 from redrive.webhooks.url_check import check_signed
 
-MOST_AT_ONCE = 500
 STATES = ("pending", "completed", "failed", "cancelled")
+
+DeliveryId = Annotated[str, Given("The id of a delivery, which is that of its task.", metavar="DELIVERY")]
+OfAccount = Annotated[str | None, Given("Only of this account.", metavar="NAME")]
 
 
 class DeliveryUnknown(NotFound):
@@ -40,47 +48,49 @@ class DeliveryNotPossible(Conflict):
 
 
 class Deliveries(Service):
+    """Deliveries, with each request and answer; and sending events."""
+
+    @look("GET /api/webhooks/deliveries", command="deliveries", empty="no such delivery")
     async def list(
         self,
-        endpoint: str | None = None,
-        *,
-        account: str | None = None,
-        state: str | None = None,
-        event_type: str | None = None,
-        event: str | None = None,
-        limit: int = 50,
-        before: str | None = None,
-    ) -> dict[str, Any]:
-        """A page of deliveries, the newest first; ``next`` continues it. ``state``: pending (waits or runs), completed,
-        failed, cancelled; those that wait say how in ``task``."""
-        self._session.may(Role.VIEWER)
+        endpoint: Annotated[str | None, Given("Only to this one.", metavar="ENDPOINT", positional=True)] = None,
+        account: OfAccount = None,
+        state: Annotated[str | None, Given("pending, completed, failed or cancelled.", metavar="STATE")] = None,
+        type: Annotated[str | None, Given("Only events of this type.", metavar="TYPE", option="--event-type")] = None,
+        event: Annotated[str | None, Given("Only of this event.", metavar="ID", option="--event-id")] = None,
+        limit: Limit = 50,
+        before: Annotated[str | None, Given("Continue behind this one.", metavar="ID")] = None,
+    ) -> Page[DeliveryView]:
+        """Deliveries, the newest first. Those that are pending say by `task` whether they wait or run."""
         if state is not None and state not in STATES:
             raise InvalidInput(f"{state!r} is no state of a delivery", hint=", ".join(STATES))
-        limit = max(1, min(limit, MOST_AT_ONCE))
         place = None if before is None else str(parse_id(before))
         asked = {"event": event, "endpoint": endpoint, "account": account, "state": state}
         by = next((f"_by_{name}" for name, value in asked.items() if value is not None), "")
-        rows = await self._rows(f"deliveries{by}", endpoint, account, state, event_type, event, place, limit + 1)
-        found = [delivery_view(row) for row in rows[:limit]]
-        tasks = await self._store.get_many([UUID(one["id"]) for one in found], documents=0)
-        items = [{**one, **_progress(tasks.get(UUID(one["id"])))} for one in found]
-        return {"items": items, "next": items[-1]["id"] if len(rows) > limit else None}
+        rows = await self._rows(f"deliveries{by}", endpoint, account, state, type, event, place, limit + 1)
+        ids = [_id(row) for row in rows[:limit]]
+        tasks = await self._store.get_many(ids, documents=0)
+        items = [DeliveryView(**delivery_fields(row, tasks.get(_id(row)))) for row in rows[:limit]]
+        return Page(items, items[-1].id if len(rows) > limit else None)
 
-    async def show(self, delivery_id: str) -> dict[str, Any]:
-        """One delivery: each attempt with what was sent and answered, for those who may see what tasks carry."""
-        self._session.may(Role.VIEWER)
-        row, task = await self._row(delivery_id), await self._task(delivery_id)
-        whole = self._session.caller.role >= Role.OPERATOR
+    @look("GET /api/webhooks/deliveries/{delivery}", command="show-delivery", said="{done.sentence}")
+    async def show(self, delivery: DeliveryId) -> DeliveryDetail:
+        """One delivery: what was sent and what was answered, attempt by attempt."""
+        row, task = await self._row(delivery), await self._task(delivery)
         rows = await self._rows("attempts", str(row["task_id"]))
-        body = _body(task, rows) if whole else None
-        attempts = [attempt_view(one, whole=whole) for one in rows]
-        return {**delivery_view(row), **_progress(task), "attempts": attempts, "body": body}
+        attempts = [attempt_view(one) for one in rows]
+        return DeliveryDetail(**delivery_fields(row, task), attempts=attempts, body=_body(task, rows))
 
-    async def redeliver(self, delivery_id: str, reason: str | None = None) -> dict[str, Any]:
+    @action(
+        "POST /api/webhooks/deliveries/{delivery}/redeliver",
+        said="delivery {done.id} is sent once more",
+        page="/webhooks/deliveries/{done.id}",
+        status=202,
+    )
+    async def redeliver(self, delivery: DeliveryId, reason: Reason = None) -> DeliveryDetail:
         """Send a delivery that has ended once more: a failed or cancelled one by its own task, one that arrived by
         another. The id of the event stays."""
-        who = self._session.may(Role.OPERATOR)
-        row, task = await self._row(delivery_id), await self._task(delivery_id)
+        row, task = await self._row(delivery), await self._task(delivery)
         endpoint = await self._endpoint(row["endpoint_id"])
         if endpoint["state"] == "disabled":
             raise DeliveryNotPossible(
@@ -89,12 +99,12 @@ class Deliveries(Service):
             )
         if task is not None and task.state in (State.FAILED, State.CANCELLED):
             await TaskService(self._session).retry(task.id, reason)
-            return await self.show(delivery_id)
+            return await self.show(delivery)
         if row["state"] == "pending":
-            raise DeliveryNotPossible("it has not ended yet", hint="wait, or look why: redrive why " + delivery_id)
-        return await self._again(who, row, reason)
+            raise DeliveryNotPossible("it has not ended yet", hint="wait, or look why: redrive why " + delivery)
+        return await self._again(row, reason)
 
-    async def _again(self, who: str, row: dict[str, Any], reason: str | None) -> dict[str, Any]:
+    async def _again(self, row: dict[str, Any], reason: str | None) -> DeliveryDetail:
         """Sends what has arrived once more, by another task."""
         body = _body(None, await self._rows("attempts", str(row["task_id"])))
         if body is None:
@@ -103,7 +113,9 @@ class Deliveries(Service):
         event = Event(row["event_type"], sent["data"], row["account"], row["event_id"], sent["timestamp"])
         [following] = await self._rows("rounds", event.id, row["endpoint_id"])
         commit = deliveries(event, [row["endpoint_id"]], self._own.attempts, round=following["n"])
-        commit.audits = [self._audit(who, "WEBHOOK_REDELIVERED", row["endpoint_id"], row["account"], reason, _id(row))]
+        target = f"webhook:{row['endpoint_id']}"
+        note = Audit(self._who, "WEBHOOK_REDELIVERED", reason, _id(row), target=target, scope=row["account"])
+        commit.audits = [note]
 
         async def act(puts: Sequence[Put]) -> UUID:
             commit.puts = puts
@@ -112,35 +124,27 @@ class Deliveries(Service):
         made = await self._session.alone(PlannedAction(Action.RETRY, 1), act)
         return await self.show(str(made))
 
-    async def ping(self, endpoint: str) -> dict[str, Any]:
-        """Send an endpoint an event that means nothing, once, also if it is disabled."""
-        who = self._session.may(Role.OPERATOR)
-        row = await self._endpoint(endpoint)
-        event = Event(PING, {"endpoint": endpoint}, row["account"])
-        task = delivery(event, endpoint, 1, forced=True)
-        said = self._audit(who, "WEBHOOK_PINGED", endpoint, row["account"], None, task.id)
-        await self._store.apply(Commit(enqueues=[task], rows=[made_rows(event, [(endpoint, task)], 0)], audits=[said]))
-        return await self.show(str(task.id))
-
+    @action("POST /api/webhooks/events", said="{done.sentence}", status=202)
     async def send(
         self,
-        event_type: str,
-        data: Any = None,
-        account: str = DEFAULT_ACCOUNT,
-        *,
-        event_id: str | None = None,
-        url: str | None = None,
-        secret: str | None = None,
-    ) -> dict[str, Any]:
+        type: Annotated[str, Given("Of the event: invoice.paid.", metavar="TYPE", positional=True)],
+        data: Annotated[Any, Given("What it says.", metavar="JSON", positional=True)] = None,
+        account: Annotated[str, Given("Whose endpoints.", metavar="NAME")] = DEFAULT_ACCOUNT,
+        event_id: Annotated[str | None, Given("Sent once by this id.", metavar="ID")] = None,
+        url: Annotated[
+            str | None, Given("To this URL alone.", metavar="TARGET", option="--to", argument="target")
+        ] = None,
+        secret: Annotated[str | None, Given("To sign for that URL with.", metavar="TEXT")] = None,
+    ) -> Sent:
         """Send an event to the endpoints of an account that want it, or to one URL."""
-        who = self._session.may(Role.OPERATOR)
-        event = Event(event_type, data, account) if event_id is None else Event(event_type, data, account, event_id)
+        event = Event(type, data, account) if event_id is None else Event(type, data, account, event_id)
         if url is not None and secret is None:
             await check_signed(self._store, self._own, account, url)
         endpoints, commit = await fan_out(self._store, self._own, event, url=url, secret=secret)
         after = {"type": event.type, "deliveries": len(endpoints)}
-        commit.audits = [Audit(who, "WEBHOOK_EVENT_SENT", target=f"event:{event.id}", scope=account, after=after)]
-        return event_result(event, endpoints, await self._store.apply(commit))
+        commit.audits = [Audit(self._who, "WEBHOOK_EVENT_SENT", target=f"event:{event.id}", scope=account, after=after)]
+        found = event_result(event, endpoints, await self._store.apply(commit))
+        return Sent(**{**found, "deliveries": [SentTo(**one) for one in found["deliveries"]]})
 
     @property
     def _own(self) -> WebhookSettings:
@@ -166,23 +170,6 @@ class Deliveries(Service):
     async def _task(self, delivery_id: str) -> Task | None:
         wanted = parse_id(delivery_id)
         return (await self._store.get_many([wanted])).get(wanted)
-
-    @staticmethod
-    def _audit(who: str, what: str, endpoint: str, account: str, reason: str | None, task: UUID) -> Audit:
-        return Audit(who, what, reason, task, target=f"webhook:{endpoint}", scope=account)
-
-
-def _progress(task: Task | None) -> dict[str, Any]:
-    """Returns how far the task of a delivery is; nothing where it is no longer kept."""
-    if task is None:
-        return {"task": None, "attempt_count": None, "max_attempts": None, "next_attempt_at": None, "error_code": None}
-    return {
-        "task": task.state.value,
-        "attempt_count": task.attempt_count,
-        "max_attempts": task.max_attempts,
-        "next_attempt_at": task.next_attempt_at,
-        "error_code": task.error_code,
-    }
 
 
 def _body(task: Task | None, attempts: Sequence[Mapping[str, Any]]) -> str | None:

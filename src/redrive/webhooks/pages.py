@@ -11,11 +11,10 @@ from redrive.console.live import Sample
 from redrive.feature import Operator, Role, Task
 from redrive.feature.console import FeaturePages, Item, Panel, Section, TheForm, ThePage, pages_router, render
 from redrive.webhooks.deliveries import STATES, Deliveries
-from redrive.webhooks.events import DEFAULT_ACCOUNT
 from redrive.webhooks.service import Endpoints
 
 router = pages_router("webhooks")
-FILTERS = {"account": "account", "state": "state", "type": "event_type", "event": "event", "before": "before"}
+FILTERS = ("account", "state", "type", "event", "before")
 
 
 @router.get("/endpoints")
@@ -25,22 +24,6 @@ async def all_endpoints(page: ThePage) -> Response:
         asked.get("account"), asked.get("state"), direct="direct" in asked, after=asked.get("after")
     )
     return await page.render("webhooks/endpoints.html", found=found, asked=asked)
-
-
-@router.post("/endpoints")
-async def add_endpoint(page: TheForm) -> Response:
-    """Adds an endpoint; the page that answers is the only one that ever shows its secret."""
-    form = page.form
-    made = await page.operator.of(Endpoints).add(
-        form.text("account") or DEFAULT_ACCOUNT,
-        form.needed("url", "the URL"),
-        (form.text("events") or "").replace(",", " ").split(),
-        form.text("description"),
-        secret=form.text("secret"),
-        shared=form.is_on("shared"),
-        once=form.text("once"),
-    )
-    return await page.render("webhooks/secret.html", endpoint=made["id"], made=made, what="is added")
 
 
 @router.get("/add")
@@ -61,12 +44,6 @@ async def one_delivery(page: ThePage, delivery: str) -> Response:
     return await page.render("webhooks/delivery.html", one=found)
 
 
-@router.post("/deliveries/{delivery}/redeliver")
-async def redeliver(page: TheForm, delivery: str) -> Response:
-    found = await page.operator.of(Deliveries).redeliver(delivery, page.form.text("reason"))
-    return page.go(page.link(f"/webhooks/deliveries/{found['id']}"), "It is sent once more.")
-
-
 @router.get("/endpoints/{endpoint}")
 async def one_endpoint(page: ThePage, endpoint: str) -> Response:
     found = await page.operator.of(Endpoints).show(endpoint)
@@ -75,38 +52,17 @@ async def one_endpoint(page: ThePage, endpoint: str) -> Response:
 
 
 @router.post("/endpoints/{endpoint}")
-async def act(page: TheForm, endpoint: str) -> Response:
-    """Does what the button says that was pressed."""
-    own, reason = page.operator.of(Endpoints), page.form.text("reason")
-    match page.form.text("do"):
-        case "enable":
-            await own.enable(endpoint, reason)
-        case "disable":
-            await own.disable(endpoint, reason)
-        case "remove":
-            await own.remove(endpoint, reason)
-            return page.go(page.link("/webhooks/endpoints"), f"Endpoint {endpoint} is removed.")
-        case "ping":
-            sent = await page.operator.of(Deliveries).ping(endpoint)
-            return page.go(page.link(f"/webhooks/deliveries/{sent['id']}"), "The ping is on its way.")
-        case "rotate":
-            hours = page.form.number("overlap", "the hours")
-            made = await own.rotate(endpoint, secret=page.form.text("secret"), overlap_hours=hours)
-            return await page.render("webhooks/secret.html", endpoint=endpoint, made=made, what="has a new secret")
-        case _:
-            await _edit(page, own, endpoint)
+async def edit(page: TheForm, endpoint: str) -> Response:
+    """Changes an endpoint to what its form says: an empty field is no field that is left out."""
+    form = page.form
+    events = (form.text("events") or "").replace(",", " ").split()
+    await page.operator.of(Endpoints).edit(endpoint, form.text("url"), events, form.text("description") or "")
     return page.back(f"Endpoint {endpoint} is changed.")
 
 
-async def _edit(page: TheForm, own: Endpoints, endpoint: str) -> None:
-    form = page.form
-    events = (form.text("events") or "").replace(",", " ").split()
-    await own.edit(endpoint, url=form.text("url"), events=events, description=form.text("description") or "")
-
-
 def _asked(query: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the filters of an address as the service calls them."""
-    return {name: query[asked] for asked, name in FILTERS.items() if asked in query}
+    """Returns the filters of an address."""
+    return {name: query[name] for name in FILTERS if name in query}
 
 
 async def panel(operator: Operator, task: Task) -> Panel | None:
@@ -122,7 +78,7 @@ def live_delivery(delivery: str) -> Sample:
         now = await operator.health.now()
         parts = {"#facts": "webhooks/facts.html", "#requests": "webhooks/attempts.html"}
         made = {name: render(template, operator, one=found, now=now) for name, template in parts.items()}
-        return made | {"changed": found["state"]}
+        return made | {"changed": found.state}
 
     return sample
 
@@ -144,4 +100,5 @@ pages = FeaturePages(
     panel,
     {"webhooks-delivery": live_delivery},
     failing,
+    services={"webhooks": Endpoints, "webhook_deliveries": Deliveries},
 )

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from redrive.errors import InvalidInput
-from redrive.webhooks.address_guard import allowed_addresses, check_url
+from redrive.webhooks.address_guard import allowed_addresses, check_url, origin
 from redrive.webhooks.delivery_attempt import UNSIGNED
 from redrive.webhooks.dns_lookups import lookups
-from redrive.webhooks.documents import origin
 from redrive.webhooks.events import FEATURE, direct_endpoint
 from redrive.webhooks.settings import WebhookSettings
 

@@ -32,7 +32,7 @@ from redrive.kernel.task import check_int
 from redrive.ledger.settings import LedgerSettings
 from redrive.ops.inspect import parse_id
 from redrive.ops.why import Reason
-from redrive.webhooks.documents import origin
+from redrive.webhooks.address_guard import origin
 
 LATELY = 5  # stretches: the last sixth of its time says how fast it is now
 SHORTEST_S = 30.0  # of a round: before that there is no pace

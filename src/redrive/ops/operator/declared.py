@@ -43,6 +43,7 @@ _DECLARED = "__declared__"
 Reason = Annotated[
     str | None, Given("Why, for the audit log.", label="why", metavar="TEXT", check=partial(check_text, what="reason"))
 ]
+Limit = Annotated[int, Given("How many at most.", label="the limit", metavar="N", least=1, most=500)]
 
 
 @dataclass(slots=True, frozen=True)
@@ -81,6 +82,11 @@ class Declared:
     @property
     def path(self) -> str:
         return self.http.partition(" ")[2]
+
+    @property
+    def has_body(self) -> bool:
+        """Whether what is not in the path comes in a body; else in the query."""
+        return self.method not in ("GET", "DELETE")
 
     @property
     def looks(self) -> bool:
