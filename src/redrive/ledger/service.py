@@ -127,7 +127,7 @@ def check_reason(reason: str) -> str:
 Name = Annotated[str, Given("The account.", metavar="ACCOUNT", positional=True)]
 Amount = Annotated[int, Given("A whole number of the smallest unit.", metavar="AMOUNT", positional=True)]
 Part = Annotated[int | None, Given("A part of it; else all.", metavar="AMOUNT")]
-Why = Annotated[str, Given("Why, for the books and the audit log.", label="why", metavar="TEXT", check=check_reason)]
+Why = Annotated[str, Given("Why, for the audit log.", label="why", metavar="TEXT", check=check_reason)]
 Key = Annotated[str | None, Given("Names this movement: sent again, it lands once.", metavar="KEY", once=True)]
 Reference = Annotated[
     str, Given("What it is frozen for: batch:ID, or a name of your own.", metavar="REFERENCE", option="--for")
