@@ -39,7 +39,7 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"canary": "hundred"}, "canary", "must be a whole number, not 'hundred'"),
     ({"canary": "0"}, "canary", "canary) is at least 1, not 0"),
     ({"percent": "300"}, "percent", "at most 100, not 300"),
-    ({"rate": "-1"}, "rate", "Rate is at least 0.001, not -1"),
+    ({"rate": "-1"}, "rate", "Tasks a second is at least 0.001, not -1"),
     ({"reason": "a\x01b"}, "reason", "contains control characters"),
     ({"then": "wait", "canary": ""}, "canary", "not said how many to try first"),
 ]

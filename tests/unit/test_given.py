@@ -10,7 +10,7 @@ from redrive.api.models import given_by
 from redrive.api.operations import BulkIn
 from redrive.errors import InvalidInput
 from redrive.kernel.operation import Canary, Then
-from redrive.ops.given import Given, flat, gathered
+from redrive.ops.given import Given, flat, gathered, typed
 from redrive.ops.operations.lifecycle import AS_EVER, HOW, How
 
 
@@ -49,3 +49,17 @@ def test_bounds_hold_for_whoever_calls(value: int) -> None:
     with pytest.raises(InvalidInput, match="the number is at"):
         Given("", least=1, most=10).taken(value, "the number")
     assert Given("", least=1, most=10, check=str).taken(7, "the number") == "7"
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        (AS_EVER, ""),
+        (How(0.5, Canary(10, 80.0, then=Then.WAIT)), "--rate 0.5 --canary 10 --percent 80 --then wait"),
+        (How(5.0, Canary(1), True), "--rate 5 --canary 1 --stop-on-return"),
+        (How(fixed="the bucket's key", idempotent=False), """--fixed 'the bucket'"'"'s key' --not-idempotent"""),
+        (How(idempotent=True), "--idempotent"),
+    ],
+)
+def test_what_was_given_can_be_typed_again(given: How, options: str) -> None:
+    assert typed(HOW, given) == options

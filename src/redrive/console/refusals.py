@@ -19,6 +19,8 @@ from redrive.console.page import Form, Page, a_page, own_address, read_form
 from redrive.console.refill import Refilled, is_of_its_time, refill
 from redrive.console.templates_env import render
 from redrive.errors import MayHaveLanded, PageFailed, RedriveError, StoreUnavailable
+from redrive.ops.given import flat
+from redrive.ops.operations.lifecycle import HOW
 
 # What passes, or may: the same form can be sent again, as it is.
 UNMENDABLE = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -36,15 +38,9 @@ _TITLES = {
 }
 # What fields are called on the pages; those of features by their own names.
 LABELS = {
+    **{one.name: one.label[:1].upper() + one.label[1:] for one in flat([HOW])},
     "reason": "Why",
     "do": "What to do",
-    "rate": "Tasks a second",
-    "canary": "Try first (canary)",
-    "percent": "Of which succeed, %",
-    "then": "And then",
-    "stop_on_return": "Stop when the same failure is back",
-    "fixed": "What was fixed",
-    "idempotent": "May the handlers run twice",
     "concurrency": "At once",
     "rate_ms": "Milliseconds apart",
     "for": "For how long",

@@ -9,6 +9,7 @@ own.
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import cache
@@ -144,3 +145,20 @@ def _whole(one: Parameter, given: Mapping[str, Any]) -> Any:
         if part.name in there:
             raise InvalidInput(f"{part.option} goes with {one.option}", hint=f"say {one.option} {first.given.metavar}")
     return None
+
+
+def typed(one: Parameter, value: Any) -> str:
+    """Returns what was given, as it is typed: options of a command, quoted for a shell."""
+    pieces = ((part, getattr(value, part.name)) for part in one.parts)
+    return " ".join(_typed(part, found) for part, found in pieces if found != part.default)
+
+
+def _typed(one: Parameter, value: Any) -> str:
+    if one.parts:
+        first, *others = one.parts
+        own = f"{one.option} {getattr(value, first.name)}"
+        return " ".join([own, *filter(None, [typed(replace(one, parts=tuple(others)), value)])])
+    if isinstance(value, bool):
+        yes, _, no = one.option.partition("/")
+        return yes if value else no
+    return f"{one.option} {value:g}" if isinstance(value, float) else f"{one.option} {shlex.quote(str(value))}"

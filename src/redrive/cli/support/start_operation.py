@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,17 +28,17 @@ from redrive.cli.support.options import (
 )
 from redrive.cli.support.session import operate
 from redrive.kernel.failure_filter import FailureFilter
-from redrive.kernel.operation import OF_WAITING, Action, Then
+from redrive.kernel.operation import OF_WAITING, Action
 from redrive.kernel.wording import counted
 from redrive.ops.connections import having
-from redrive.ops.given import flat, gathered
+from redrive.ops.given import flat, gathered, typed
 from redrive.ops.operations.lifecycle import AS_EVER, HOW, How
 from redrive.ops.operator import Operator
 from redrive.ops.operator.operations import BegunOperation, OperationPreview
 
 MOST_WITHHELD_NAMED = 5
-PACE = ("rate", "canary", "percent", "then", "stop_on_return")  # of a retry
 ANSWERS = ("fixed", "idempotent")  # of what may be about everything
+PACE = tuple(one.name for one in flat([HOW]) if one.name not in ANSWERS)  # of a retry
 Wait = Annotated[bool, typer.Option("--wait", help="Follow the operation and its tasks to their end.")]
 Plan = Annotated[str | None, typer.Option("--plan", metavar="TOKEN", help="Exactly the tasks of a dry run or preview.")]
 
@@ -174,7 +173,7 @@ def _say_preview(name: str, seen: OperationPreview, subject: str, how: How, ask:
     if seen.plan is not None:
         command = "forget" if name in ("forget", "flush") else "retry"
         command = output.suggest(f"redrive {command} --plan {seen.plan}")
-        output.say(f"exactly this, within a day: {command}{_options(how)}")
+        output.say(f"exactly this, within a day: {' '.join(filter(None, [command, typed(HOW, how)]))}")
 
 
 def say_withheld(seen: OperationPreview) -> None:
@@ -191,20 +190,6 @@ def say_withheld(seen: OperationPreview) -> None:
 def say_approval(why: str | None) -> None:
     if why is not None:
         output.say(f"a second operator has to agree, because {why}")
-
-
-def _options(how: How) -> str:
-    """Returns how it was to be carried out, as it is typed."""
-    canary = how.canary
-    given = [f" --rate {how.rate:g}"] if how.rate else []
-    if canary is not None:
-        given += [f" --canary {canary.first}"]
-        given += [f" --percent {canary.percent:g}"] if canary.percent < 100 else []
-        given += [f" --then {canary.then}"] if canary.then is not Then.GO_ON else []
-    given += [" --stop-on-return"] if how.stop_on_return else []
-    given += [f" --fixed {shlex.quote(how.fixed)}"] if how.fixed else []
-    twice = how.idempotent
-    return "".join([*given, *([] if twice is None else [" --idempotent" if twice else " --not-idempotent"])])
 
 
 def _set_of(action: Action, which: FailureFilter, plan: str | None) -> str:

@@ -44,6 +44,28 @@ SLOWEST_RATE = 0.001
 MOST_PUT_BACK = 1000  # are listed at a time; those that are left are found by asking again
 
 
+TRIED_FIRST = "try first (canary)"
+CANARY = {
+    "first": Annotated[
+        int, Given("Retry so many first, the rest if they succeed.", metavar="N", least=1, most=MOST_CANARIES)
+    ],
+    "percent": Annotated[
+        float,
+        Given(
+            "How many canaries have to succeed (100).",
+            label="of which succeed, %",
+            metavar="P",
+            least=0.1,
+            most=100,
+        ),
+    ],
+    "then": Annotated[
+        Then,
+        Given("When the canaries have succeeded: go on, or wait for resume.", label="and then", metavar="go-on|wait"),
+    ],
+}
+
+
 @dataclass(slots=True, frozen=True)
 class How:
     """How somebody wants an operation carried out: at most ``rate`` tasks a second, a ``canary`` first, and no further
@@ -51,33 +73,34 @@ class How:
     has to say; it is kept, and the second operator reads it."""
 
     rate: Annotated[
-        float | None, Given("At most so many tasks a second.", metavar="N", least=SLOWEST_RATE, most=1_000_000)
+        float | None,
+        Given(
+            "At most so many tasks a second.",
+            label="tasks a second",
+            metavar="N",
+            least=SLOWEST_RATE,
+            most=1_000_000,
+        ),
     ] = None
     canary: Annotated[
         Canary | None,
-        Given(
-            "The first so many go ahead; the rest follows if enough of them succeed.",
-            label="try first (canary)",
-            of={
-                "first": Annotated[
-                    int, Given("Retry so many first, the rest if they succeed.", metavar="N", least=1, most=500)
-                ],
-                "percent": Annotated[
-                    float, Given("How many canaries have to succeed (100).", metavar="P", least=0.1, most=100)
-                ],
-                "then": Annotated[
-                    Then, Given("When the canaries have succeeded: go on, or wait for resume.", metavar="go-on|wait")
-                ],
-            },
-        ),
+        Given("The first so many go ahead; the rest follows if enough of them succeed.", of=CANARY, label=TRIED_FIRST),
     ] = None
-    stop_on_return: Annotated[bool, Given("Stop when a task fails again by a cause that was retried.")] = False
-    fixed: Annotated[str | None, Given("What was fixed; asked for where it is about everything.", metavar="TEXT")] = (
-        None
-    )
+    stop_on_return: Annotated[
+        bool,
+        Given("Stop when a task fails again by a cause that was retried.", label="stop when the same failure is back"),
+    ] = False
+    fixed: Annotated[
+        str | None,
+        Given("What was fixed; asked for where it is about everything.", label="what was fixed", metavar="TEXT"),
+    ] = None
     idempotent: Annotated[
         bool | None,
-        Given("May the handlers run twice for one task? Asked for with fixed.", option="--idempotent/--not-idempotent"),
+        Given(
+            "May the handlers run twice for one task? Asked for with fixed.",
+            label="may the handlers run twice",
+            option="--idempotent/--not-idempotent",
+        ),
     ] = None
 
     @property
