@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from redrive.kernel.audit import AuditFilter
-from redrive.stores.postgres import filters as postgres
+from redrive.stores.postgres.reads import FILTERS as POSTGRES
 from redrive.stores.sql import statements
-from redrive.stores.sqlite import filters as sqlite
+from redrive.stores.sqlite.reads import FILTERS as SQLITE
 from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.conformance.test_member_plans import filled, plan
@@ -29,10 +29,6 @@ async def test_rows_about_a_batch_are_found_by_its_name(harness: Harness) -> Non
     await harness.sql(STOCK[name])
     await harness.sql("analyze" if name == "sqlite" else "analyze redrive.audit")
     assert len(await harness.store.audit(WHICH, limit=10)) == 1
-    if name == "sqlite":
-        sql, args = sqlite.audit(WHICH)
-        text = statements("redrive.stores.sqlite", "reads.sql")["audit_log"] + filled(sql, "?", args)
-    else:
-        where = postgres.audit(WHICH)
-        text = statements("redrive.stores.postgres", "statements.sql")["audit_log"] + filled(where.sql, "$", where.args)
+    file, filters = ("reads.sql", SQLITE) if name == "sqlite" else ("statements.sql", POSTGRES)
+    text = statements(f"redrive.stores.{name}", file)["audit_log"] + filled(filters.audit(WHICH))
     assert "audit_target" in await plan(harness, name, f"{text} order by id desc limit 50")

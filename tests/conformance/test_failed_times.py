@@ -11,11 +11,12 @@ import pytest
 
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.task import State
-from redrive.stores.postgres import filters as postgres
+from redrive.stores.postgres.reads import FILTERS as POSTGRES
 from redrive.stores.sql import statements
-from redrive.stores.sqlite import filters as sqlite
+from redrive.stores.sqlite.reads import FILTERS as SQLITE
 from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
+from tests.conformance.test_member_plans import filled
 from tests.ops.conftest import harness  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.anyio
@@ -43,18 +44,13 @@ async def test_only_that_time_is_read(harness: Harness, first: str, more: dict[s
     assert 58 <= await harness.store.count_failed(which) <= 61
     order = " order by failed_seq desc limit 50"
     if name == "sqlite":
-        text, args = sqlite.failed(which)
-        sql = statements("redrive.stores.sqlite", "reads.sql")["failed_places"] + text + order
-        for value in args:
-            sql = sql.replace("?", repr(value), 1)
+        sql = statements("redrive.stores.sqlite", "reads.sql")["failed_places"] + filled(SQLITE.failed(which)) + order
         plan = "\n".join(row[-1] for row in await harness.sql(f"explain query plan {sql}"))
         assert "failed_seq>? AND failed_seq<?" in plan and "B-TREE" not in plan, plan
         assert re.findall("SCAN (.*)", plan) == ["few", "few"], plan  # at most 500, found by their time
         return
-    where = postgres.failed(which)
-    sql = statements("redrive.stores.postgres", "statements.sql")["failed_places"] + where.sql + order
-    for number in range(len(where.args), 0, -1):
-        sql = sql.replace(f"${number}", f"'{where.args[number - 1]}'")
+    places = statements("redrive.stores.postgres", "statements.sql")["failed_places"]
+    sql = places + filled(POSTGRES.failed(which)) + order
     plan = "\n".join(row[-1] for row in await harness.sql(f"explain (analyze, costs off, timing off) {sql}"))
     assert "Seq Scan" not in plan, plan
     read = [float(one) for one in re.findall(r"(?:rows=|Removed by Filter: )([0-9.]+)", plan)]
@@ -73,7 +69,7 @@ async def test_after_an_outage_only_what_matches_is_read(harness: Harness, late:
     which = FailureFilter(since=datetime.now(UTC) - timedelta(minutes=1))
     assert len(await harness.store.failed(which, limit=50, newest=True)) == late
     assert sum((await harness.store.count_causes(which, 50)).values()) == late
-    text, args = sqlite.failed(which)
+    text = filled(SQLITE.failed(which))
     steps = 0
 
     def step() -> None:
@@ -83,5 +79,5 @@ async def test_after_an_outage_only_what_matches_is_read(harness: Harness, late:
     with contextlib.closing(sqlite3.connect(harness.store.location.path)) as connection:
         connection.set_progress_handler(step, 100)
         sql = statements("redrive.stores.sqlite", "reads.sql")["failed_places"] + text
-        assert len(connection.execute(sql + " order by failed_seq desc limit 50", args).fetchall()) == late
+        assert len(connection.execute(sql + " order by failed_seq desc limit 50").fetchall()) == late
     assert steps < NUMBER / 10

@@ -11,6 +11,7 @@ from redrive.kernel.failure_filter import FailureFilter
 from redrive.stores.sqlite import reads
 from redrive_kit.conformance.failed import TestGivenUp as _TestGivenUp
 from tests.conformance.harness_sqlite import SqliteHarness
+from tests.conformance.test_member_plans import filled
 
 pytestmark = pytest.mark.anyio
 SERIES = "with recursive g(n) as (select 1 union all select n + 1 from g where n < 20000)"
@@ -46,10 +47,10 @@ async def test_it_walks_the_letters_that_are_meant(harness: SqliteHarness, which
         f" priority, kind, queue) {SERIES} select 'h' || n, n, n, 'cancelled', 1, 5, 0, 0, 'A', 'default' from g"
     )
     await harness.sql("analyze")
-    wanted = reads.filters.cancelled(which, few=False)
+    wanted = reads.FILTERS.cancelled(which)
     assert wanted is not None
-    text = reads.SQL["cancelled_of_many"] + wanted[0] + " order by d.seq limit 50"
-    plan = [row[-1] for row in await harness.sql(f"explain query plan {text.replace('?', repr('x'))}")]
+    text = reads.SQL["cancelled_of_many"] + filled(wanted) + " order by d.seq limit 50"
+    plan = [row[-1] for row in await harness.sql(f"explain query plan {text}")]
     assert any(f"SEARCH d USING INDEX redrive_dead_letter_{index}" in step for step in plan), plan
     assert not any("SCAN" in step or "TEMP B-TREE" in step for step in plan), plan
 

@@ -58,7 +58,7 @@ async def harness(
         await admin.execute("analyze")
         # Looked at inside of one transaction, to be counted there.
         monkeypatch.setattr(harness_postgres, "WORK", harness_postgres.WORK.replace("^(task|", "^(fail|record|task|"))
-        monkeypatch.setattr(made.store, "_snapshot", lambda work: made.store.pool.run(work))
+        monkeypatch.setattr(made.store.pool, "read", lambda work, snapshot=False: made.store.pool.run(work))
     else:
         made = SqliteHarness(tmp_path / "many.db")
         await made.store.open()

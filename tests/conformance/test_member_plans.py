@@ -8,9 +8,11 @@ from redrive.ids import new_id
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.reads import Query
 from redrive.kernel.task import HISTORY, State
-from redrive.stores.postgres import filters as postgres
+from redrive.stores.filters import Where
+from redrive.stores.postgres.reads import FILTERS as POSTGRES
 from redrive.stores.sql import statements
-from redrive.stores.sqlite import filters as sqlite
+from redrive.stores.sqlite.codec import encode
+from redrive.stores.sqlite.reads import FILTERS as SQLITE
 from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import harness  # noqa: F401 - a fixture
@@ -45,21 +47,19 @@ STOCK = {
 def listing(name: str, state: State) -> str:
     """The statement of one state's part of a list, with its values in it."""
     query = Query((state,), join=JOIN, limit=20)
-    if name == "sqlite":
-        wanted = sqlite.history(query) if state in HISTORY else sqlite.live(query)
-        assert wanted is not None
-        text = statements("redrive.stores.sqlite", "reads.sql")["find_history" if state in HISTORY else "find_live"]
-        return filled(text + wanted[0], "?", wanted[1])
-    where = postgres.history(query) if state in HISTORY else postgres.live(query)
+    file, filters = ("reads.sql", SQLITE) if name == "sqlite" else ("statements.sql", POSTGRES)
+    where = filters.history(query) if state in HISTORY else filters.live(query)
     assert where is not None
-    text = statements("redrive.stores.postgres", "statements.sql")["find_history" if state in HISTORY else "find_live"]
-    return filled(text + where.sql, "$", where.args)
+    text = statements(f"redrive.stores.{name}", file)["find_history" if state in HISTORY else "find_live"]
+    return text + filled(where)
 
 
-def filled(text: str, sign: str, args: list[object]) -> str:
-    for number, value in reversed(list(enumerate(args, 1))):
-        said = str(value) if isinstance(value, int) else f"'{value}'"
-        text = text.replace(f"${number}", said) if sign == "$" else said.join(text.rsplit("?", 1))
+def filled(where: Where) -> str:
+    """What is asked for, with its values in it."""
+    mark, text = where.dialect.mark, where.sql
+    for number, value in reversed(list(enumerate(where.args, 1))):
+        known = encode(value) if mark == "?" else value
+        text = text.replace(f"{mark}{number}", str(known) if isinstance(known, int) else f"'{known}'")
     return text
 
 
@@ -90,11 +90,7 @@ async def test_failures_come_in_their_order(harness: Harness) -> None:  # noqa: 
     which = FailureFilter(join=JOIN)
     file = "reads.sql" if name == "sqlite" else "statements.sql"
     text = statements(f"redrive.stores.{name}", file)["failed_ids"]
-    if name == "sqlite":
-        sql, args = sqlite.failed(which)
-        text = filled(f"{text}{sql} and failed_seq > ? order by failed_seq limit ?", "?", [*args, 100, 20])
-    else:
-        where = postgres.failed(which).add(" and failed_seq > {} order by failed_seq limit {}", 100, 20)
-        text = filled(text + where.sql, "$", where.args)
+    filters = SQLITE if name == "sqlite" else POSTGRES
+    text += filled(filters.between(which, 100, None).add(" order by failed_seq limit {}", 20))
     found = await plan(harness, name, text)
     assert "failed_join" in found and "Sort" not in found and "TEMP B-TREE" not in found, found

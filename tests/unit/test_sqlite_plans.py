@@ -13,8 +13,8 @@ from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
 from redrive.stores import make_store
 from redrive.stores.sql import statements
-from redrive.stores.sqlite import filters
 from redrive.stores.sqlite.claim import CLAIM_OPEN_ROWS, CLAIM_PICKED_ROWS
+from redrive.stores.sqlite.reads import FILTERS
 
 LARGE = r"redrive_(task|history|attempt|dead_letter|audit|idempotency_key)"
 SERIES = "with recursive g(n) as (select 0 union all select n + 1 from g where n < 20000)"
@@ -88,10 +88,10 @@ async def test_who_holds_leases_is_found_by_the_leases(connection: sqlite3.Conne
 @pytest.mark.parametrize("state", [State.DELAYED, State.RUNNING, State.PAUSED, State.FAILED])
 async def test_few_tasks_of_a_state_are_found_by_its_index(connection: sqlite3.Connection, state: State) -> None:
     """With very many others: by their ids all of those would be walked through."""
-    wanted = filters.live(Query((state,), limit=50), few=True)
+    wanted = FILTERS.live(Query((state,), limit=50), order="+id")
     assert wanted is not None
-    sql = statements("redrive.stores.sqlite", "reads.sql")["find_brief"] + wanted[0]
-    plan = [row[3] for row in connection.execute(f"explain query plan {sql}", wanted[1])]
+    sql = statements("redrive.stores.sqlite", "reads.sql")["find_brief"] + wanted.sql
+    plan = [row[3] for row in connection.execute(f"explain query plan {sql}", wanted.args)]
     assert re.match(r"(SCAN|SEARCH) redrive_task USING INDEX redrive_task_\w+", plan[0]), plan
 
 

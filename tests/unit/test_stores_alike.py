@@ -27,7 +27,6 @@ VERBS = (
     "transaction",
     "listen",
     "reads",
-    "filters",
     "codec",
     "diagnose",
     "errors",

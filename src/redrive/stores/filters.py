@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from redrive.kernel.audit import AuditFilter
@@ -163,7 +163,151 @@ def by_state(query: Query) -> tuple[list[Query], list[Query]]:
     return live, history
 
 
-def where(wanted: list[Condition], mark: Callable[[int], str], first: int = 1) -> tuple[str, list[Any]]:
-    """Returns ``and column = ?`` for each; ``mark`` is how the driver writes its nth parameter."""
-    texts = [f" and {column} = {mark(first + nth)}" for nth, (column, _) in enumerate(wanted)]
-    return "".join(texts), [value for _, value in wanted]
+@dataclass(slots=True, frozen=True)
+class Dialect:
+    """What the databases write differently. ``any_of`` and ``none_of`` hold a column against a list of values,
+    ``within`` against another query; ``since`` and ``until`` narrow failures down by their times: 0 is the time, 1 one
+    that is ``SIDE_BY_SIDE`` beyond it."""
+
+    mark: str  # of a parameter, before its number
+    any_of: str
+    none_of: str
+    within: str
+    since: str
+    until: str
+    letters_before: str  # a dead letter
+    walked: str = ""  # keeps a column's index from being used: rows are walked by their number
+
+
+class Where:
+    """What is asked for, as text; values are always parameters. ``first`` is a parameter of what stands before it: how
+    long a document of a page may be."""
+
+    def __init__(self, dialect: Dialect, wanted: Iterable[Condition] = (), first: int | None = None) -> None:
+        self.dialect = dialect
+        self.sql = ""
+        self.args: list[Any] = [] if first is None else [first]
+        for column, value in wanted:
+            self.add(f" and {column} = {{}}", value)
+
+    def add(self, text: str, *values: Any) -> Where:
+        marks = [f"{self.dialect.mark}{len(self.args) + nth}" for nth, _ in enumerate(values, 1)]
+        self.sql += text.format(*marks)
+        self.args += values
+        return self
+
+    def any_of(self, column: str, values: Iterable[Any]) -> Where:
+        return self.add(self.dialect.any_of.replace("column", column), list(values))
+
+    def none_of(self, column: str, values: Iterable[Any]) -> Where:
+        return self.add(self.dialect.none_of.replace("column", column), list(values))
+
+
+class Filters:
+    """The filters of one database."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+
+    def where(self, wanted: Iterable[Condition] = (), first: int | None = None) -> Where:
+        return Where(self.dialect, wanted, first)
+
+    def failed(self, which: FailureFilter, first: int | None = None) -> Where:
+        """Returns the filter of tasks that are failed now."""
+        where = self.where(conditions(which), first)
+        if which.ids is not None:
+            where.any_of("id", which.ids)
+        if which.since is not None:
+            where.add(f" {self.dialect.since}", which.since, which.since - SIDE_BY_SIDE)
+        if which.until is not None:
+            where.add(f" {self.dialect.until}", which.until, which.until + SIDE_BY_SIDE)
+        return where
+
+    def between(self, which: FailureFilter, after: int, upto: int | None, first: int | None = None) -> Where:
+        """Returns the same between two places in the order of failures."""
+        where = self.failed(which, first).add(" and failed_seq > {}", after)
+        return where if upto is None else where.add(" and failed_seq <= {}", upto)
+
+    def count_failed(self, which: FailureFilter) -> tuple[str, Where]:
+        """Returns the statement that counts them, and what to append to it."""
+        wanted = by_totals(which)
+        if wanted is None:
+            return "count_failed", self.failed(which)
+        alone = by_one(wanted)
+        return ("sum_failed", self.where(wanted)) if alone is None else ("sum_by", self.where(alone))
+
+    def cancelled(
+        self, which: FailureFilter, after: int = 0, upto: int | None = None, *, among: str = "d"
+    ) -> Where | None:
+        """Returns the filter of cancelled tasks; None when nothing can match. ``among``: the tasks (h) that are looked
+        at for their letters, or the dead letters (d) for their tasks."""
+        wanted = of_cancelled(which, among)
+        if wanted is None:
+            return None
+        where = self.where(wanted)
+        if which.ids is not None:
+            where.any_of("d.task_id" if among == "d" else "h.id", which.ids)
+        for text, value in (
+            (" and d.dead_at >= {}", which.since),
+            (" and d.dead_at < {}", which.until),
+            (" and d.seq > {}", after or None),
+            (" and d.seq <= {}", upto),
+        ):
+            if value is not None:
+                where.add(text, value)
+        return where
+
+    def audit(self, which: AuditFilter, first: int | None = None) -> Where:
+        where = self.where(of_audit(which), first)
+        if which.task_ids is not None:
+            where.any_of("task_id", which.task_ids)
+        # A list by number is walked by number, and only what is past its keep found by its age: an index of times would
+        # be read from one end to the other, and sorted, for each page of a long stretch.
+        by_number = f"{self.dialect.walked}at"
+        for text, moment in (
+            (f" and {by_number} >= {{}}", which.since),
+            (f" and {by_number} < {{}}", which.until),
+            (" and at < {}", which.older_than),
+        ):
+            if moment is not None:
+                where.add(text, moment)
+        return where
+
+    def letters(self, query: Query) -> Where:
+        where = self.where(of_query(query, errors=True, letters=True) or [], query.documents)
+        if query.before is not None:
+            where.add(f" {self.dialect.letters_before}", query.before)
+        return where.add(" order by seq desc limit {}", query.limit)
+
+    def live(self, query: Query, *, order: str = "id") -> Where | None:
+        """Returns the filter of the live table; None when nothing there can match."""
+        return self._tasks(query, chosen(query.states, LIVE), errors=True, order=order)
+
+    def history(self, query: Query, since: datetime | None = None) -> Where | None:
+        """The same of finished tasks; none that ended before ``since`` can be meant."""
+        return self._tasks(query, chosen(query.states, HISTORY), errors=False, since=since)
+
+    def records(self, collection: str, states: Sequence[str], ids: Sequence[str] | None, before: int | None) -> Where:
+        where = self.where([("collection", collection)])
+        if states:
+            where.any_of("state", states)
+        if ids is not None:
+            where.any_of("id", ids)
+        return where if before is None else where.add(" and seq < {}", before)
+
+    def _tasks(
+        self, query: Query, states: str | None, *, errors: bool, since: datetime | None = None, order: str = "id"
+    ) -> Where | None:
+        wanted = of_query(query, errors=errors)
+        if states is None or wanted is None:
+            return None
+        where = self.where(wanted, query.documents).add(states)
+        others = {"queue": query.not_queues, "kind": query.not_kinds, "task_group": query.not_groups}
+        for column, values in others.items():
+            if values:
+                where.none_of(column, values)
+        if since is not None:
+            where.add(" and finished_at >= {}", since)
+        if query.before is not None:
+            where.add(" and id < {}", query.before)
+        return where.add(f" order by {order} desc limit {{}}", query.limit)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
+from uuid import UUID
 
+from redrive.ids import from_text, is_id
 from redrive.kernel.circuit import CircuitRow
-from redrive.kernel.failure_filter import FailedCount, FailedRef
+from redrive.kernel.failure_filter import FailedCount, FailedRef, TaskStatus
 from redrive.kernel.figures import CircuitFigures, Figures, KindFigures
+from redrive.kernel.joins import Join
 from redrive.kernel.payload import CUT, page_text, readable
 from redrive.kernel.ports.store import CauseRow, HoldRow, LimitRow, ScheduleRow, WorkerLeases, WorkerRow
 from redrive.kernel.reads import CauseRanking, RankedCause
@@ -17,6 +21,32 @@ from redrive.kernel.records import Record
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
 
 Row = Mapping[str, Any]
+
+
+def identity(value: Any) -> UUID:
+    """Returns an id of a database that has them as ids or as text. Text that is none (others may write to the file) is
+    shown as one that is made of it: one such row must not make a whole list unreadable."""
+    if isinstance(value, UUID):
+        return value
+    return from_text(value) if is_id(value) else UUID(bytes=sha256(value.encode()).digest()[:16])
+
+
+def status(row: Row) -> TaskStatus:
+    task_id, state, *rest = row.values()
+    return TaskStatus(identity(task_id), State(state), *rest)
+
+
+def join(row: Row) -> Join:
+    return Join(**{**row, "id": identity(row["id"]), "open": bool(row["open"])})
+
+
+def failed_refs(found: Iterable[Row]) -> list[FailedRef]:
+    """Returns rows of id, place, cause and time. What cannot be named cannot be meant."""
+    return [
+        FailedRef(identity(task_id), *rest)
+        for task_id, *rest in (row.values() for row in found)
+        if isinstance(task_id, UUID) or is_id(task_id)
+    ]
 
 
 def each_once(found: Sequence[FailedRef]) -> list[FailedRef]:
@@ -59,11 +89,12 @@ def task(row: Row, as_text: bool = False) -> Task:
     """Returns a task from a row of the live table or of history: columns that one of them lacks stay None. ``as_text``:
     a row of a page."""
     get = row.get
+    state = State(row["state_name"] if "state_name" in row else row["state"])
     return Task(
-        id=row["id"],
+        id=identity(row["id"]),
         kind=row["kind"],
         queue=row["queue"],
-        state=State(row["state_name"]),
+        state=state,
         payload=document(row, "payload", as_text),
         priority=row["priority"],
         attempt_count=row["attempt_count"],
@@ -77,7 +108,7 @@ def task(row: Row, as_text: bool = False) -> Task:
         run_at=get("run_at"),
         next_attempt_at=get("next_attempt_at"),
         last_attempt_at=row["last_attempt_at"],
-        lease_token=row["lease_token"] if row["state_name"] == "running" else None,
+        lease_token=row["lease_token"] if state is State.RUNNING else None,
         lease_expires_at=get("lease_expires_at"),
         worker_id=row["worker_id"],
         cancel_requested_at=get("cancel_requested_at"),
@@ -132,7 +163,7 @@ def attempt(row: Row) -> Attempt:
 
 def dead_letter(row: Row, as_text: bool = False) -> DeadLetter:
     return DeadLetter(
-        id=row["id"],
+        id=identity(row["id"]),
         task_id=row["task_id"],
         dead_at=row["dead_at"],
         reason=row["reason"],
@@ -254,7 +285,7 @@ def worker(row: Row) -> WorkerRow:
         row["version"],
         row["started_at"],
         row["seen_at"],
-        row["stopping"],
+        bool(row["stopping"]),
         row["beat_ms"] / 1000,
         row["beats_ms"] is not None,
         row["stalled_ms"] / 1000,

@@ -205,11 +205,8 @@ where collection = $1 and id = $2 and version = $6 returning version;
 -- record: one document
 select * from redrive.record where collection = $1 and id = $2;
 
--- records: documents, newest first
-select * from redrive.record r
-where r.collection = $1 and ($2::text[] is null or r.state = any ($2)) and ($3::text[] is null or r.id = any ($3))
-  and ($4::bigint is null or r.seq < $4)
-order by r.seq desc limit $5;
+-- records: documents; filters and order follow
+select * from redrive.record where true
 
 -- forget_audit: rows past their keep
 delete from redrive.audit where id = any ($1) returning id;
@@ -220,13 +217,6 @@ select fingerprint, hour, n from redrive.failure_hour where fingerprint = any ($
 -- due_schedules: schedules whose time has come, and those that were fired by a clock that was ahead: they have to be planned anew
 select clock_timestamp() as now, s.* from redrive.schedule s
 where s.next_at <= clock_timestamp() or s.last_at > clock_timestamp() + interval '1 min' order by s.next_at;
-
--- get_live: tasks of the live table
-select t.*, t.state::text as state_name from redrive.task t where t.id = any ($1);
-
--- get_history: finished tasks; $2 (the earliest time in their ids) leaves out partitions of earlier days
-select h.*, h.state::text as state_name from redrive.history h
-where h.id = any ($1) and ($2::timestamptz is null or h.finished_at >= $2) order by h.finished_at;
 
 -- statuses: what has become of these tasks; an id that is in history more than once is its newest row
 select t.id, t.state::text, t.failed_seq, t.error_code, t.error_fingerprint, false as erased, t.kind, t.queue, t.trace_id,
@@ -286,14 +276,14 @@ from redrive.audit where true
 -- attempts: failed attempts of a task, latest first
 select * from redrive.attempt where task_id = $1 order by seq desc limit $2;
 
--- letters_of: dead letters of a task, latest first
-select * from redrive.dead_letter where task_id = $1 order by seq desc limit $2;
-
 -- audit_of: audit rows of a task, latest first
 select * from redrive.audit where task_id = $1 order by id desc limit $2;
 
 -- letters: dead letters; filters and order follow
 select * from redrive.dead_letter where true
+
+-- letters_before: of a filter, those before one
+and seq < (select b.seq from redrive.dead_letter b where b.id = {})
 
 -- letter_counts: how many dead letters there are, and forgotten tasks, per queue and kind
 select queue, kind, dead_letters, forgotten from redrive.v_counts where dead_letters <> 0 or forgotten <> 0 order by queue, kind;
@@ -323,14 +313,21 @@ select id, failed_seq, error_fingerprint, failed_at from redrive.task where stat
 -- failed_places: places in the order of failures; filters, bounds and order follow
 select failed_seq from redrive.task where state = 'failed'
 
--- failed: tasks that are failed now; an array of their places follows
-select t.*, t.state::text as state_name from redrive.task t where t.state = 'failed' and t.failed_seq = any (array
+-- failed_since: of a filter, those that failed then (0) or later
+and failed_at >= {0} and failed_seq > coalesce((
+  select s.failed_seq from redrive.task s where s.state = 'failed' and s.failed_at < {1}
+  order by s.failed_at desc limit 1), 0)
+
+-- failed_until: of a filter, those that failed before
+and failed_at < {0} and failed_seq < coalesce((
+  select s.failed_seq from redrive.task s where s.state = 'failed' and s.failed_at >= {1}
+  order by s.failed_at limit 1), 9223372036854775807)
 
 -- count_failed: how many; filters follow
 select count(*) from redrive.task where state = 'failed'
 
 -- count_causes: how many of some by cause; filters, order, limit, bracket and grouping follow
-select error_fingerprint, count(*) from (select error_fingerprint from redrive.task where state = 'failed'
+select fingerprint, count(*) as n from (select error_fingerprint as fingerprint from redrive.task where state = 'failed'
 
 -- count_some_failed: no more than a limit; filters, limit and bracket follow
 select count(*) from (select 1 from redrive.task where state = 'failed'

@@ -27,10 +27,11 @@ from redrive.kernel.records import Put
 from redrive.kernel.task import Enqueued
 from redrive.stores.features import with_callbacks
 from redrive.stores.refusals import changed_meanwhile, circuit_changed
+from redrive.stores.rows import audit as audit_row
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.bad_rows import settle_in_parts
 from redrive.stores.sqlite.claim import claim
-from redrive.stores.sqlite.codec import audit as as_audit
+from redrive.stores.sqlite.codec import typed
 from redrive.stores.sqlite.effects import write_rows
 from redrive.stores.sqlite.enqueue import enqueue, know_names
 from redrive.stores.sqlite.session import Session, dumps, micros, to_micros
@@ -93,7 +94,7 @@ def _add_conclusion(session: Session, audits: Sequence[Audit], applied: Applied)
     add_audits(session, audits)
     cursor = session.connection.cursor()
     cursor.row_factory = sqlite3.Row
-    applied.concluded = [as_audit(row) for row in cursor.execute(SQL["audit_after"], (before,))]
+    applied.concluded = [audit_row(typed(row)) for row in cursor.execute(SQL["audit_after"], (before,))]
 
 
 def _put(session: Session, put: Put, applied: Applied) -> None:

@@ -33,5 +33,5 @@ update redrive_join set fault = ? where id = ?
 select id from redrive_join where id in (select value from json_each(?))
 
 -- joins: by their ids
-select id, total, completed, failed, cancelled, is_open, created_at, ended_at, succeeded_at, fault from redrive_join
+select id, total, completed, failed, cancelled, is_open as open, created_at, ended_at, succeeded_at, fault from redrive_join
 where id in (select value from json_each(?))

@@ -1,9 +1,3 @@
--- get_live: tasks of the live table
-select * from redrive_task where id in (select value from json_each(?))
-
--- get_history: finished tasks
-select * from redrive_history where id in (select value from json_each(?)) order by finished_at
-
 -- statuses: what has become of these tasks; an id that is in history more than once is its newest row
 select id, state, failed_seq, error_code, error_fingerprint, 0 as erased, kind, queue, trace_id, attempt_count,
   feature, deaths
@@ -62,9 +56,6 @@ from redrive_audit where true
 -- attempts: failed attempts of a task, latest first
 select * from redrive_attempt where task_id = ? order by seq desc limit ?
 
--- letters_of: dead letters of a task, latest first
-select * from redrive_dead_letter where task_id = ? order by seq desc limit ?
-
 -- audit_of: audit rows of a task, latest first
 select * from redrive_audit where task_id = ? order by id desc limit ?
 
@@ -73,6 +64,9 @@ select * from redrive_audit where true
 
 -- letters: dead letters; filters and order follow
 select * from redrive_dead_letter where true
+
+-- letters_before: of a filter, those before one
+and seq < (select b.seq from redrive_dead_letter b where b.id = {})
 
 -- letter_counts: how many dead letters there are, and forgotten tasks, per queue and kind
 select queue, kind, dead_letters, forgotten from redrive_total where dead_letters <> 0 or forgotten <> 0 order by queue, kind
@@ -114,15 +108,26 @@ select id, failed_seq, error_fingerprint, failed_at from redrive_task where stat
 -- failed_places: their places in the order of failures; filters, bounds and order follow
 select failed_seq from redrive_task where state = 'failed'
 
--- failed: tasks that are failed now; which, and the order follow
-select * from redrive_task where state = 'failed'
-
 -- live_totals: tasks by state
 select coalesce(sum(queued), 0) as queued, coalesce(sum(delayed), 0) as delayed, coalesce(sum(running), 0) as running,
   coalesce(sum(paused), 0) as paused, coalesce(sum(failed), 0) as failed from redrive_total
 
 -- count_causes: how many of some by cause; filters, order, limit, bracket and grouping follow
 select fingerprint, count(*) as n from (select error_fingerprint as fingerprint from redrive_task where state = 'failed'
+
+-- failed_since: of a filter, those that failed then (0) or later: few by their time, many by their places; by places alone, all of the ten minutes before would be looked at
+and failed_at >= {0} and failed_seq > max(coalesce((
+  select s.failed_seq from redrive_task s where s.state = 'failed' and s.failed_at < {1}
+  order by s.failed_at desc limit 1), 0), (
+  select case count(*) when 0 then 9223372036854775807 when 500 then 0 else min(few.failed_seq) - 1 end
+  from (select m.failed_seq from redrive_task m where m.state = 'failed' and m.failed_at >= {0} limit 500) few))
+
+-- failed_until: of a filter, those that failed before
+and failed_at < {0} and failed_seq < min(coalesce((
+  select s.failed_seq from redrive_task s where s.state = 'failed' and s.failed_at >= {1}
+  order by s.failed_at limit 1), 9223372036854775807), (
+  select case count(*) when 0 then 0 when 500 then 9223372036854775807 else max(few.failed_seq) + 1 end
+  from (select m.failed_seq from redrive_task m where m.state = 'failed' and m.failed_at < {0} limit 500) few))
 
 -- count_failed: how many; filters follow
 select count(*) as n from redrive_task where state = 'failed'
@@ -133,23 +138,22 @@ select count(*) as n from (select 1 from redrive_task where state = 'failed'
 -- sum_failed: the same by totals; filters follow
 select coalesce(sum(n), 0) as n from redrive_failed_total where true
 
--- failed_counts: tasks that are failed now, by everything they are filtered by
-select * from redrive_failed_total
-where ?1 is null or fingerprint in (select value from json_each(?1)) order by n desc
+-- failed_counts: tasks that are failed now, by everything they are filtered by; causes and order follow
+select * from redrive_failed_total where true
 
 -- failed_end: the last place that a failure has taken
 select value from redrive_failed_seq
 
 -- causes: failures by cause, latest first, before (?2, ?3)
-select * from redrive_failure_group where ?2 is null or (last_seen, fingerprint) < (?2, ?3)
+select fingerprint from redrive_failure_group where ?2 is null or (last_seen, fingerprint) < (?2, ?3)
 order by last_seen desc, fingerprint desc limit ?1
 
 -- causes_failing: the same of causes by which tasks are failed now
-select * from redrive_failure_group where failing > 0 and (?2 is null or (last_seen, fingerprint) < (?2, ?3))
+select fingerprint from redrive_failure_group where failing > 0 and (?2 is null or (last_seen, fingerprint) < (?2, ?3))
 order by last_seen desc, fingerprint desc limit ?1
 
 -- causes_quiet: the same of causes by which none is
-select * from redrive_failure_group where failing = 0 and (?2 is null or (last_seen, fingerprint) < (?2, ?3))
+select fingerprint from redrive_failure_group where failing = 0 and (?2 is null or (last_seen, fingerprint) < (?2, ?3))
 order by last_seen desc, fingerprint desc limit ?1
 
 -- rank_failing: causes by which most tasks are failed now, after (?2, ?3), without ?4
@@ -198,9 +202,8 @@ g.last_seen
 coalesce((select sum(h.n) from redrive_failure_hour h where h.fingerprint = n.fingerprint and h.hour >= {2}), 0)
 
 -- causes_named: those whose names begin so
-select * from redrive_failure_group where fingerprint in (
-  select fingerprint from redrive_failure_group where fingerprint >= ?1 and fingerprint < ?2
-  union select fingerprint from redrive_failure_group where alias >= ?1 and alias < ?2 limit ?3)
+select fingerprint from redrive_failure_group where fingerprint >= ?1 and fingerprint < ?2
+union select fingerprint from redrive_failure_group where alias >= ?1 and alias < ?2 limit ?3
 
 -- cause_members: tasks that are failed by a cause, those that failed last: for whom, where, and by which build
 select t.scope, t.task_group, a.peer, a.build from (
@@ -228,7 +231,7 @@ select count(*) as n from redrive_audit where true
 select * from redrive_record where collection = ? and id = ?
 
 -- records: documents; filters and order follow
-select * from redrive_record where collection = ?
+select * from redrive_record where true
 
 -- counts: exact totals per queue and kind
 select * from redrive_total order by queue, kind

@@ -11,14 +11,14 @@ from uuid import UUID
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import Audit
 from redrive.kernel.erase import Erase, place_of, subject_of
-from redrive.kernel.joins import Join, NewJoin, as_document, check_joins, from_document
+from redrive.kernel.joins import NewJoin, as_document, check_joins, from_document
 from redrive.kernel.ledger import Posting
 from redrive.kernel.task import NewTask, State
 from redrive.stores.refusals import NEVER_NEGATIVE, below_zero, uncountable
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.enqueue import add_members, enqueue
 from redrive.stores.sqlite.errors import breaks_connection, is_busy
-from redrive.stores.sqlite.session import Session, dumps, inside, to_datetime
+from redrive.stores.sqlite.session import Session, dumps, inside
 
 # Counts arrivals at joins: members arrive with their settlements, and the last one brings the tasks that follow.
 
@@ -122,25 +122,6 @@ def _not_enqueued(session: Session, following: Sequence[tuple[str, NewTask]]) ->
 
 def _note_fault(session: Session, join_id: str, task: NewTask, why: str) -> None:
     session.run(JOINS["fault"], f"{task.kind} was not enqueued: {why}"[:1000], join_id)
-
-
-def joins(session: Session, join_ids: Collection[UUID]) -> list[Join]:
-    rows = session.rows(JOINS["joins"], dumps([str(join_id) for join_id in join_ids]))
-    return [
-        Join(
-            UUID(id_),
-            total,
-            completed,
-            failed,
-            cancelled,
-            bool(is_open),
-            to_datetime(created),
-            None if ended is None else to_datetime(ended),
-            None if succeeded is None else to_datetime(succeeded),
-            fault,
-        )
-        for id_, total, completed, failed, cancelled, is_open, created, ended, succeeded, fault in rows
-    ]
 
 
 def _task_json(task: NewTask | None, what: str) -> str | None:
