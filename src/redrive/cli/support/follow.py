@@ -45,6 +45,9 @@ def say_begun(
             {
                 "operation": operation_document(operation),
                 "approval": None if approval is None else approval_document(approval),
+                "matched": operation.total,
+                "needs_approval": None if approval is None else approval.body["needed"],
+                "dry_run": False,
                 "warnings": [one.document for one in warned],
             }
         )
