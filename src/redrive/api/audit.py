@@ -12,9 +12,10 @@ from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import TheOperator
 from redrive.api.encode import json_answer
-from redrive.api.filters import WhichAudit, one_of
+from redrive.api.filters import WhichAudit
 from redrive.api.routers import api_router
 from redrive.ops.audit import file_name, make_audit
+from redrive.ops.filters import one_of
 
 router = api_router("/api/tasks/audit-logs", "audit")
 _TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}

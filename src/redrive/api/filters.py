@@ -12,14 +12,13 @@ from pydantic import Field, create_model
 from pydantic.alias_generators import to_snake
 
 from redrive.api import models as m
-from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.ops.audit import SINCE as DONE_SINCE
 from redrive.ops.audit import UNTIL as DONE_UNTIL
 from redrive.ops.audit import make_audit
 from redrive.ops.failures import parse_filter, parse_ids
-from redrive.ops.filters import FAILURE_FILTERS, FILTERS, TIMES, Filter
+from redrive.ops.filters import FILTERS, TIMES, filters_by_name, one_of, texts_of
 
 Text = Annotated[str | None, Query(max_length=1000)]
 Limit = Annotated[int, Query(ge=1, le=500)]
@@ -27,24 +26,9 @@ Before = Annotated[int | None, Query(ge=0, le=2**62)]
 States = Annotated[list[str] | tuple[str, ...], Query()]
 
 
-def _parameters() -> dict[str, Filter]:
-    """Returns every name that a filter has in a query."""
-    return {name: one for one in FILTERS for name in (one.parameter, one.earlier) if name is not None}
-
-
 def filters(**given: str | None) -> FailureFilter:
     """Returns the filter of a query; ``episodeId`` is ``scope``, ``jobKind`` is ``kind``; empty ones say nothing."""
-    return make_failures(
-        None,
-        **{
-            one.field: one_of(
-                given[one.earlier or one.parameter] or None,
-                given[one.parameter] or None,
-                f"{one.earlier} and {one.parameter}",
-            )
-            for one in FILTERS
-        },
-    )
+    return make_failures(None, **texts_of({name: text or None for name, text in given.items()}))
 
 
 filters.__signature__ = python.Signature(  # type: ignore[attr-defined]
@@ -55,7 +39,7 @@ filters.__signature__ = python.Signature(  # type: ignore[attr-defined]
             default=None,
             annotation=Annotated[str | None, Query(max_length=1000, description=one.help)],
         )
-        for name, one in _parameters().items()
+        for name, one in filters_by_name(FILTERS).items()
     ]
 )
 WhichTasks = Annotated[FailureFilter, Depends(filters)]
@@ -83,12 +67,7 @@ else:
     FilterFields = create_model(
         "FilterFields",
         __base__=m.In,
-        **{
-            name: (str | None, Field(None, description=one.help))
-            for one in FAILURE_FILTERS
-            for name in (to_snake(one.parameter), one.earlier and to_snake(one.earlier))
-            if name is not None
-        },
+        **{to_snake(name): (str | None, Field(None, description=one.help)) for name, one in filters_by_name().items()},
     )
 
 
@@ -98,12 +77,7 @@ class FilterIn(FilterFields):
     forgotten: bool = Field(False, description=FORGOTTEN)
 
     def failures(self, ids: Sequence[str] | None = None) -> FailureFilter:
-        texts = dict[str, str | None]()
-        for one in FAILURE_FILTERS:
-            earlier = None if one.earlier is None else getattr(self, to_snake(one.earlier))
-            same = getattr(self, to_snake(one.parameter))
-            texts[one.field] = one_of(earlier, same, f"{one.earlier} and {one.parameter}")
-        made = make_failures(ids, **texts)
+        made = make_failures(ids, **texts_of(self.model_dump(by_alias=True)))
         return replace(made, forgotten=True) if self.forgotten else made
 
 
@@ -111,13 +85,6 @@ def make_failures(ids: Sequence[str] | None = None, **texts: str | None) -> Fail
     split = [part for value in ids for part in value.split(",") if part.strip()] if ids is not None else None
     named = None if split is None else parse_ids([part.strip() for part in split])
     return replace(parse_filter(**texts), ids=named)
-
-
-def one_of(first: str | None, second: str | None, names: str) -> str | None:
-    """Returns the value of a filter that has two names; both may be given, if they say the same."""
-    if first is not None and second is not None and first != second:
-        raise InvalidInput(f"{names} are two names of one filter, and differ", hint="give one of them")
-    return second if first is None else first
 
 
 def audits(

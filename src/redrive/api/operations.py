@@ -13,11 +13,12 @@ from redrive.api import serialize
 from redrive.api.access import By, TheOperator
 from redrive.api.declared import answer_model
 from redrive.api.encode import json_answer, respond
-from redrive.api.filters import Before, FilterIn, Limit, States, one_of
+from redrive.api.filters import Before, FilterIn, Limit, States
 from redrive.api.routers import api_router
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.ops import views
+from redrive.ops.filters import one_of
 from redrive.ops.inspect import parse_id
 from redrive.ops.operations import erase
 from redrive.ops.operations.lifecycle import HOW, How

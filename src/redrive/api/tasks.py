@@ -14,7 +14,7 @@ from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import By, OnConnection, TheApp, TheOperator
 from redrive.api.encode import json_answer, respond
-from redrive.api.filters import Text, WhichTasks, one_of
+from redrive.api.filters import Text, WhichTasks
 from redrive.api.routers import api_router
 from redrive.errors import InvalidInput
 from redrive.kernel.task import (
@@ -27,6 +27,7 @@ from redrive.kernel.task import (
 )
 from redrive.kernel.trace import split_trace
 from redrive.ops import actions, filters, inspect
+from redrive.ops.filters import one_of
 from redrive.ops.views import AttemptView, DeadLetterView, Open, ReasonView, TaskView
 
 router = api_router("/api/tasks", "tasks")

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from redrive.api.filters import one_of
 from redrive.console.page import Page
 from redrive.errors import InvalidInput
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import facts
 from redrive.kernel.reads import HoldRow
 from redrive.ops import failures
-from redrive.ops.filters import FAILURE_FILTERS, Filter
+from redrive.ops.filters import FAILURE_FILTERS, Filter, filters_by_name, texts_of
 from redrive.ops.operator.control import Kind, Queue
 
 PAGE_SIZE = 50
@@ -47,10 +46,7 @@ Named = TypeVar("Named", Queue, Kind, Held)
 
 def of_failures(given: Mapping[str, str]) -> FailureFilter:
     """Returns the filter that an address or a form asks for, checked."""
-    texts = {}
-    for one in FAILURE_FILTERS:
-        first, second = _text(given, one.earlier), _text(given, one.parameter)
-        texts[one.field] = one_of(first, second, f"{one.earlier} and {one.parameter}")
+    texts = texts_of({name: _text(given, name) for name in given})
     made = failures.parse_filter(**texts)
     return replace(made, forgotten=True) if _text(given, FORGOTTEN) else made
 
@@ -58,12 +54,8 @@ def of_failures(given: Mapping[str, str]) -> FailureFilter:
 def asked_of_failures(page: Page, *others: str, of: tuple[Filter, ...] = FAILURE_FILTERS) -> FailureFilter:
     """Returns the filter of a page's address, which may also have these other fields. A misspelt filter that is ignored
     would widen what is asked for."""
-    refuse_unknown(page, *names_of(of), *others)
+    refuse_unknown(page, *filters_by_name(of), *others)
     return of_failures(page.query)
-
-
-def names_of(which: tuple[Filter, ...] = FAILURE_FILTERS) -> list[str]:
-    return [name for one in which for name in (one.parameter, one.earlier) if name is not None]
 
 
 def refuse_unknown(page: Page, *known: str) -> None:
@@ -76,8 +68,8 @@ def refuse_unknown_of(given: Mapping[str, str], *known: str) -> None:
         raise InvalidInput(f"unknown filters: {', '.join(unknown)[:200]}", hint=f"known ones: {', '.join(known)}")
 
 
-def _text(given: Mapping[str, str], name: str | None) -> str | None:
-    return None if name is None else given.get(name, "").strip() or None
+def _text(given: Mapping[str, str], name: str) -> str | None:
+    return given.get(name, "").strip() or None
 
 
 def fields(which: FailureFilter) -> dict[str, str]:

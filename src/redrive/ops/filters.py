@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -61,6 +62,26 @@ TIMES = (
     Filter("until", "TIME", "Failed before then."),
 )
 FAILURE_FILTERS = (*FILTERS, *TIMES)
+
+
+def filters_by_name(which: Iterable[Filter] = FAILURE_FILTERS) -> dict[str, Filter]:
+    """Returns filters by every name that they have over HTTP and in addresses."""
+    return {name: one for one in which for name in (one.parameter, one.earlier) if name is not None}
+
+
+def texts_of(given: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Returns what filters say by their fields, of what is given by their names: some have an older one, too."""
+    return {
+        one.field: one_of(given.get(one.earlier or ""), given.get(one.parameter), f"{one.earlier} and {one.parameter}")
+        for one in FAILURE_FILTERS
+    }
+
+
+def one_of(first: str | None, second: str | None, names: str) -> str | None:
+    """Returns the value of a filter that has two names; both may be given, if they say the same."""
+    if first is not None and second is not None and first != second:
+        raise InvalidInput(f"{names} are two names of one filter, and differ", hint="give one of them")
+    return second if first is None else first
 
 
 def command_options(which: FailureFilter) -> str:

@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from urllib.parse import parse_qsl, unquote
 
 from redrive.api.filters import audits
-from redrive.console.filters import AUDIT_FIELDS, names_of, of_failures, refuse_unknown_of
+from redrive.console.filters import AUDIT_FIELDS, of_failures, refuse_unknown_of
 from redrive.console.live import Sample, Sampler
 from redrive.console.templates_env import render
 from redrive.kernel.operation import moment
 from redrive.ops import filters
+from redrive.ops.filters import filters_by_name
 from redrive.ops.inspect import parse_id, parse_states
 from redrive.ops.operator import Operator
 
@@ -72,7 +73,7 @@ async def alerts(operator: Operator) -> object:
 
 def failures(argument: str) -> Sample:
     """Samples failed tasks: also how many there are, as others may have been retried."""
-    which = of_failures(_fields(argument, *names_of()))
+    which = of_failures(_fields(argument, *filters_by_name()))
 
     async def sample(operator: Operator) -> Mapping[str, str]:
         places, total = await operator.failures.end(which, MOST_NEW + 1)
@@ -82,7 +83,7 @@ def failures(argument: str) -> Sample:
 
 
 def tasks(argument: str) -> Sample:
-    given = _fields(argument, "state", *names_of())
+    given = _fields(argument, "state", *filters_by_name())
     state = given.pop("state", None)
     query = filters.query(
         of_failures(given), states=parse_states([state]) if state else (), limit=MOST_NEW + 1, brief=True
@@ -96,7 +97,7 @@ def tasks(argument: str) -> Sample:
 
 def dead_letters(argument: str) -> Sample:
     """Samples dead letters by when they were written: their ids say nothing about it."""
-    which = of_failures(_fields(argument, *names_of()))
+    which = of_failures(_fields(argument, *filters_by_name()))
 
     async def newest(operator: Operator) -> Iterable[object]:
         return [moment(one.dead_at) for one in await operator.failures.dead_letters(which, limit=MOST_NEW + 1)]
