@@ -13,7 +13,7 @@ import pytest
 
 from redrive import App
 from redrive.errors import InvalidInput
-from redrive.outbox.event_counts import event_counts
+from redrive.outbox.health import event_counts
 from redrive_kit.labs.experiments import LABS
 from redrive_kit.labs.facts import Facts
 from redrive_kit.labs.lab_run import Experiment, LabOptions, LabRun

@@ -18,9 +18,8 @@ from redrive.errors import InvalidInput, NotAllowed, WrongSetting
 from redrive.observe.samples import Samples
 from redrive.ops.access import Caller, Role
 from redrive.outbox import projection as projection_module
-from redrive.outbox.doctor import dependencies, examine, failed, oldest_age, stuck
 from redrive.outbox.event import Event
-from redrive.outbox.event_counts import event_counts
+from redrive.outbox.health import dependencies, event_counts, examine, failed, oldest_age, stuck
 from redrive.outbox.metrics import LAST, fleet, process
 from redrive.outbox.projections import log_reclaimed
 from redrive.outbox.service import OutboxService
@@ -198,13 +197,13 @@ async def test_who_may_look_and_search(world: World) -> None:
     await world.publish(1, "upsert", 1, {"title": "hello"})
     await world.drain()
     viewer = (await world.app.operator(Caller("vic", Role.VIEWER))).of(OutboxService)
-    [row] = await viewer.overview()
-    assert (row["projection"], row["done"], row["lag"]) == ("notes", 1, 0)
+    [row] = (await viewer.list()).items
+    assert (row.projection, row.done, row.lag) == ("notes", 1, 0)
     with pytest.raises(NotAllowed):
         await viewer.search("notes", "hello")
     operator = (await world.app.operator(Caller("ann", Role.OPERATOR))).of(OutboxService)
     with pytest.raises(InvalidInput, match="cannot be searched"):
-        await operator.search(None, "hello")  # the sink of these tests cannot
+        await operator.search(operator.only(), "hello")  # the sink of these tests cannot
 
 
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from redrive.outbox.compare import still_differs
-from redrive.outbox.relay.lives import lives_of
+from redrive.outbox.compare import count_of_differences
+from redrive.outbox.lives import lives_of
 from redrive.outbox.sink import Stored
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.source import Record
@@ -242,5 +242,5 @@ async def verify(world: World) -> dict[str, Any]:
         await world.app.worker(stop_when_empty=True).run()
         await asyncio.sleep(0)
     found = (await over).work
-    assert found is not None and not still_differs(dict(found.result))
+    assert found is not None and not count_of_differences(dict(found.result))
     return dict(found.result)

@@ -24,6 +24,7 @@ from tests.outbox.conftest import World, make_app
 
 pytestmark = pytest.mark.anyio
 PAGE = "/outbox/notes"
+VERIFY, NOTES = "/act/outbox.verify", {"projection": "notes"}
 
 
 def figures(html: str) -> dict[str, str]:
@@ -298,12 +299,12 @@ async def test_verify_repair_and_rebuild_from_the_page(url: str, tmp_path: Path)
     async with served(app), console(app) as client:
         await until(client, "Everything is done")
         assert "It was never rebuilt or compared" in text_of(await page(client, PAGE))
-        told = text_of(await done(client, f"{PAGE}/verify", {"reason": "a look"}, PAGE))
+        told = text_of(await done(client, VERIFY, {**NOTES, "reason": "a look"}, PAGE))
         assert "It is compared with its source" in told
         found = await until(client, "1 extra")
         assert "1 missing note:b" in found and "note:z" in found
         await until(client, "differs Verify")
-        await done(client, f"{PAGE}/verify", {"repair": "on"}, PAGE)
+        await done(client, VERIFY, {**NOTES, "repair": "on"}, PAGE)
         await until(client, "2 repaired")
         await until(client, "repaired Verify")
         assert "note:b" in await page(client, f"{PAGE}/search?q=bean")
@@ -323,10 +324,10 @@ async def test_what_is_under_way_is_paused_and_stopped_from_the_page(url: str, t
     app.outbox.source("notes")(Kept(a="apple"))
     await app.migrate()
     async with console(app) as client:  # and no worker: it stays as it is
-        shown = await done(client, f"{PAGE}/verify", {}, PAGE)
+        shown = await done(client, VERIFY, NOTES, PAGE)
         operation = re.search(r'name="operation" value="([0-9a-f-]+)"', shown)
         assert operation and "Pause" in shown
-        again = await send(client, f"{PAGE}/verify", {}, PAGE)
+        again = await send(client, VERIFY, NOTES, PAGE)
         assert again.status_code == 409 and "is under way" in again.text
         assert "Resume" in await done(client, "/act/operations.pause", {"operation": operation[1]}, PAGE)
         stopped = await done(client, "/act/operations.cancel", {"operation": operation[1]}, PAGE)

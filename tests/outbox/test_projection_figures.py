@@ -69,7 +69,7 @@ async def test_each_look_is_a_handful_of_statements(world: World, monkeypatch: p
 
         monkeypatch.setattr(store, name, counted)
     own = (await world.app.operator(Caller("ann", Role.OPERATOR))).of(OutboxService)
-    await own.overview()
+    await own.list()
     assert asked == {"event_counts": 1, "overview": 1}
     asked.clear()
     await own.show("notes")

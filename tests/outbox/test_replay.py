@@ -40,7 +40,7 @@ async def test_replayed_events_begin_anew(world: World) -> None:
     assert (plan.number, plan.approval, (await own.foresee(plan)).matched) == (2, None, 2)
     assert {task.state for task in await world.tasks()} == {State.FAILED}, "a plan changes nothing"
 
-    done = await own.replay(plan, "the mapping is mended")
+    done = await own.replay_plan(plan, "the mapping is mended")
     assert (done.matched, done.done, done.left) == (2, 2, 0)
     pending = [task for task in await world.tasks() if task.state is State.QUEUED]
     told = [(one.attempt_count, one.error_code, one.replay_count, one.last_replayed_by) for one in pending]
@@ -58,7 +58,7 @@ async def test_all_projections_are_meant_where_none_is_named(world: World) -> No
     await failed_world(world, 2)
     world.app.outbox.projection("others", sink=world.fts)
     plan = await (await service(world)).plan_replay()
-    assert [(part.projection, part.number) for part in plan.parts] == [("notes", 2), ("others", 0)]
+    assert {name: one.number for name, one in plan.selections.items()} == {"notes": 2, "others": 0}
 
 
 async def test_refusals(world: World) -> None:
@@ -80,7 +80,7 @@ async def test_many_need_a_second_operator(world: World) -> None:
     plan = await own.plan_replay(["notes"])
     assert plan.approval is not None
     with pytest.raises(ApprovalNeeded):
-        await own.replay(plan)
+        await own.replay_plan(plan)
     assert {task.state for task in await world.tasks()} == {State.FAILED}, "all of it, or nothing"
 
 

@@ -10,9 +10,9 @@ import pytest
 from redrive import App
 from redrive.feature import Caller, Commit, Role, Rows
 from redrive.ops.retention import retention_of
-from redrive.outbox.relay.lives import lives_of
+from redrive.outbox.lives import lives_of
+from redrive.outbox.service import OutboxService
 from redrive.outbox.sinks.fts5 import Fts5
-from redrive.outbox.triggers.service import TriggerService
 from redrive.settings import load_settings
 from tests.databases import Databases
 from tests.worker.conftest import drain
@@ -27,7 +27,7 @@ async def test_who_writes_to_the_table_needs_no_right_on_redrive(databases: Data
     with psycopg.connect(url, autocommit=True) as owner, databases.role("web") as role:
         owner.execute("create table notes (id bigint primary key, title text)")
         operator = await app.operator(Caller("ann", Role.OPERATOR))
-        owner.execute((await operator.of(TriggerService).script("notes", "notes")).encode())
+        owner.execute((await operator.of(OutboxService).trigger("notes", "notes")).encode())
         await app.close()
         owner.execute(f"grant select, insert, update, delete on notes to {role}")
         try:

@@ -16,10 +16,10 @@ from redrive.cli.main import run
 from redrive.errors import ConfigError, InvalidInput, NotFound
 from redrive.feature import Caller, Role
 from redrive.kernel.task import State
+from redrive.outbox.service import OutboxService
 from redrive.outbox.source import Record, Source, digests_of
 from redrive.outbox.table_source import Table as TableOf
 from redrive.outbox.table_source import source_for
-from redrive.outbox.triggers.service import TriggerService
 from tests.outbox.conftest import World
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +55,7 @@ class Table:
 
     async def script(self, table: str = "notes", **options: Any) -> str:
         operator = await self.app.operator(Caller("ann", Role.OPERATOR))
-        return await operator.of(TriggerService).script(table, options.pop("projection", "notes"), **options)
+        return await operator.of(OutboxService).trigger(table, options.pop("projection", "notes"), **options)
 
     async def install(self, table: str = "notes", **options: Any) -> None:
         text = await self.script(table, **options)

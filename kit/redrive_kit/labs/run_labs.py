@@ -15,7 +15,7 @@ from redrive.errors import Conflict, InvalidInput, RedriveError
 from redrive.files import PRIVATE_FOLDER, write_private
 from redrive.ops.access import Caller, Role
 from redrive.ops.workers import Standing, standing
-from redrive.outbox.event_counts import event_counts
+from redrive.outbox.health import event_counts
 from redrive.stores import shown_url
 from redrive.version import __version__
 from redrive_kit.labs.facts import oldest_words

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from redrive.outbox.relay.lives import NONE, Life, later_lives, lives_of
+from redrive.outbox.lives import NONE, Life, later_lives, lives_of
 from redrive.outbox.sink import Rebuildable, Stored
 from redrive.outbox.source import WHOLE, Range, Record, Source
 
@@ -204,11 +204,6 @@ def result_words(result: dict[str, Any]) -> str:
     more = ("repaired", "left", "on_their_way")
     words += [f"{result[name]:,} {name.replace('_', ' ')}" for name in more if result.get(name)]
     return ", ".join(words)
-
-
-def still_differs(result: dict[str, Any]) -> bool:
-    """Returns whether an index still differs from its source, after what was repaired."""
-    return count_of_differences(result) > 0
 
 
 def count_of_differences(result: dict[str, Any]) -> int:

@@ -17,7 +17,6 @@ from redrive.outbox.index_watch import watch_index
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
-    from redrive.kernel.records import Record
     from redrive.outbox.projection import Projection
     from redrive.outbox.settings import OutboxSettings
 
@@ -62,21 +61,10 @@ async def drive_all(
     store: Store, projection: Projection, settings: OutboxSettings, worker: str, stopping: Callable[[], bool]
 ) -> None:
     """Goes on with what is under way for a projection, for a while."""
-    from redrive.outbox.operations import Driver, drive
     from redrive.outbox.rebuild import Rebuild
     from redrive.outbox.verify import Verify
 
-    driver = Driver(store, projection, settings, worker, stopping)
-    await asyncio.gather(drive(driver, Rebuild(driver).step), drive(driver, Verify(driver).step))
-
-
-async def under_way(store: Store, projection: str) -> dict[str, Record | None]:
-    """Returns the operations that rebuild and compare a projection now."""
-    found: dict[str, Record | None] = {}
-    for kind in (REBUILD, VERIFY):
-        job = await job_of(store, kind, projection)
-        found[kind] = None if job.operation is None else await store.record(OPERATIONS, job.operation)
-    return found
+    await asyncio.gather(*(one(store, projection, settings, worker, stopping).drive() for one in (Rebuild, Verify)))
 
 
 async def _moving(store: Store, projection: str) -> tuple[tuple[str, int], ...]:

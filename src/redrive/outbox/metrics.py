@@ -9,7 +9,7 @@ from redrive.observe.feature_metrics import FeatureMetrics
 from redrive.observe.metrics import Metric, Scope, Type
 from redrive.observe.samples import Samples, put
 from redrive.outbox.event import projection_of
-from redrive.outbox.event_counts import EventCounts, event_counts
+from redrive.outbox.health import EventCounts, event_counts
 from redrive.outbox.projections import arrivals, declared, note_arrival
 from redrive.outbox.settings import OutboxSettings
 

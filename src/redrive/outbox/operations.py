@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from redrive.errors import ChangedMeanwhile, Conflict, InvalidInput, StoreUnavailable, StoreUnusable
 from redrive.ids import new_id
@@ -24,8 +24,9 @@ from redrive.kernel.task import check_int, check_text
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import UNRESTRICTED
 from redrive.ops.operations import lifecycle
+from redrive.outbox.compare import Looked, Merged, close_all, look_again, merge_keys, with_bases
 from redrive.outbox.index_job import REBUILD, VERIFY, IndexJob, Phase, job_of
-from redrive.outbox.sink import Rebuildable
+from redrive.outbox.sink import Rebuildable, Stored
 from redrive.outbox.table_source import source_for
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from redrive.kernel.task import NewTask
     from redrive.outbox.projection import Projection
     from redrive.outbox.settings import OutboxSettings
-    from redrive.outbox.source import Source
+    from redrive.outbox.source import Range, Source
 
 logger = logging.getLogger("redrive.outbox")
 DRIVER_GONE_AFTER_S = 5.0  # another driver that has not moved for so long is gone, or busy with a slow sink
@@ -46,20 +47,69 @@ TRIES = 5  # each is lost to somebody who has changed the job: it cannot go on f
 MOST_ALLOWED = 1_000_000_000  # documents that a new index may refuse
 
 
-@dataclass(slots=True, frozen=True)
 class Driver:
-    """A worker that drives work of a projection."""
+    """One worker's part of a rebuild or a comparison: what both do around their own steps."""
 
-    store: Store
-    projection: Projection
-    settings: OutboxSettings
-    worker: str
-    stopping: Callable[[], bool]
+    kind: ClassVar[str]  # of the job
 
-    async def operation(self, job: IndexJob) -> tuple[Operation, Record] | None:
-        """Returns the operation of a job; None where nobody has it any more."""
-        record = None if job.operation is None else await self.store.record(COLLECTION, job.operation)
-        return None if record is None else (Operation.of(record), record)
+    def __init__(
+        self,
+        store: Store,
+        projection: Projection,
+        settings: OutboxSettings,
+        worker: str,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self.store = store
+        self.projection = projection
+        self.settings = settings
+        self.worker = worker
+        self.stopping = stopping
+        self._source: Source | None = None
+
+    async def drive(self) -> None:
+        """Takes one step after the other for a while."""
+        ends = time.monotonic() + DRIVE_AT_A_TIME_S
+        while not self.stopping() and time.monotonic() < ends:
+            try:
+                wait = await self.step()
+            except ChangedMeanwhile:
+                return  # somebody else drives it, or an operator has just paused it
+            except (StoreUnavailable, StoreUnusable):
+                return  # the heartbeat meets the same trouble, and says so
+            if wait is None or wait >= WORTH_WAITING_S:
+                return  # the duty comes round again
+            await asyncio.sleep(wait)
+
+    async def step(self) -> float | None:
+        """Does what comes next. Returns after how many seconds there is more to do; None: nothing of ours."""
+        job = await job_of(self.store, self.kind, self.projection.name)
+        if job.operation is None:
+            return None
+        record = await self.store.record(COLLECTION, job.operation)
+        operation = None if record is None else Operation.of(record)
+        if record is None or operation is None or operation.status in FINAL:
+            await self.clean_up(job)
+            return None
+        wait = await self.waits(operation, record)
+        if wait != 0.0:
+            return wait
+        try:
+            return await self.advance(operation, job)
+        except (ChangedMeanwhile, StoreUnavailable, StoreUnusable):
+            raise
+        except Exception as error:  # of the sink or the source: both may be back soon
+            if not self.stopping():
+                await self.failed(operation, error)
+            return None
+
+    async def advance(self, operation: Operation, job: IndexJob) -> float | None:
+        """Takes the step that the operation is at; returns after how many seconds there is more to do."""
+        raise NotImplementedError
+
+    async def clean_up(self, job: IndexJob) -> None:
+        """Ends a job whose operation is over, or is gone."""
+        raise NotImplementedError
 
     async def waits(self, operation: Operation, record: Record) -> float | None:
         """Returns how many seconds it has to wait after what went wrong; None: it is not ours to drive now."""
@@ -119,32 +169,36 @@ class Driver:
         with suppress(ChangedMeanwhile):  # somebody else drives it, or an operator has just ended it
             await self.save(operation, note=note, result={ERROR: str(error)[:300]}, tries=tries)
 
-    async def carefully(self, operation: Operation, act: Callable[[], Awaitable[float | None]]) -> float | None:
-        """Takes a step; what is wrong with the sink or the source is written down: both may be back soon."""
-        try:
-            return await act()
-        except (ChangedMeanwhile, StoreUnavailable, StoreUnusable):
-            raise
-        except Exception as error:
-            if not self.stopping():
-                await self.failed(operation, error)
-            return None
+    # -- what it works with ----------------------------------------------------------------------------------------
 
+    async def source(self) -> Source:
+        if self._source is None:
+            self._source = await source_for(self.store, self.projection)
+        return self._source
 
-async def drive(driver: Driver, step: Callable[[], Awaitable[float | None]]) -> None:
-    """Takes one step after the other for a while. A step returns after how many seconds there is more to do; None:
-    there is not, or not for this worker."""
-    ends = time.monotonic() + DRIVE_AT_A_TIME_S
-    while not driver.stopping() and time.monotonic() < ends:
+    def sink(self) -> Rebuildable:
+        return rebuildable(self.projection)
+
+    async def count(self) -> int:
+        """Returns how many entities the source has, where it can say; else 0."""
+        count: Any = getattr(await self.source(), "count", None)
+        return 0 if count is None else int(await count())
+
+    async def compare_keys(
+        self, ranges: Sequence[Range], theirs: AsyncIterator[Stored], most_keys: int, most_differing: int
+    ) -> Merged:
+        """Compares the keys of the source in these ranges with documents of an index, until there are enough."""
+        ours = with_bases(self.store, self.projection.name, (await self.source()).versions(ranges))
         try:
-            wait = await step()
-        except ChangedMeanwhile:
-            return  # somebody else drives it, or an operator has just paused it
-        except (StoreUnavailable, StoreUnusable):
-            return  # the heartbeat meets the same trouble, and says so
-        if wait is None or wait >= WORTH_WAITING_S:
-            return  # the duty comes round again
-        await asyncio.sleep(wait)
+            return await merge_keys(ours, theirs, most_keys, most_differing)
+        finally:
+            await close_all(ours, theirs)
+
+    async def look_again(self, keys: Sequence[str], index: str | None = None) -> Looked:
+        """Looks at keys that differ once more, such that what is on its way is no difference."""
+        if not keys:
+            return Looked()
+        return await look_again(self.store, self.projection, await self.source(), self.sink(), keys, index)
 
 
 def rebuildable(projection: Projection) -> Rebuildable:
@@ -159,19 +213,9 @@ def rebuildable(projection: Projection) -> Rebuildable:
     return sink
 
 
-async def count_of(source: Source) -> int:
-    """Returns how many entities a source has, where it can say; else 0."""
-    count: Any = getattr(source, "count", None)
-    return 0 if count is None else int(await count())
-
-
 def state_of(operation: Operation) -> dict[str, Any]:
     """Returns how far its feature's own work has come."""
     return {} if operation.work is None else dict(operation.work.state)
-
-
-def is_over(operation: Operation) -> bool:
-    return operation.status in FINAL
 
 
 async def begin_rebuild(
@@ -231,7 +275,7 @@ async def _refuse_second(store: Store, job: IndexJob) -> None:
     if job.operation is None:
         return
     record = await store.record(COLLECTION, job.operation)
-    if record is not None and not is_over(Operation.of(record)):
+    if record is not None and Operation.of(record).status not in FINAL:
         raise Conflict(
             f"a {job.kind} of {job.projection} is under way",
             hint=f"redrive operations watch {job.operation}, or cancel {job.operation}",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from redrive.app import App
     from redrive.handlers.bulk import Bulk
     from redrive.handlers.registry import Registry
-    from redrive.outbox.relay.relay import Relay, SinkPruner
+    from redrive.outbox.relay import Relay
     from redrive.outbox.sink import Sink
 
 logger = logging.getLogger("redrive.outbox")
@@ -57,21 +57,13 @@ class ProjectionHandler:
         self._settings = settings
         self._relay: Relay | None = None
         self._noted = False  # which index this process writes to
-        self._pruner: SinkPruner
 
     async def relay(self, bulk: Bulk) -> None:
         """Projects events."""
         if self._relay is None:
-            from redrive.outbox.relay.lives import resolve_lives
-            from redrive.outbox.relay.policy import SinkBackoff
-            from redrive.outbox.relay.relay import Relay, SinkPruner
+            from redrive.outbox.relay import Relay
 
-            own = self._settings
-            size, resolve = self.projection.request_size(own), partial(resolve_lives, self.projection)
-            self._relay = Relay(self.projection, size, SinkBackoff(own.backoff), resolve)
-            self._pruner = SinkPruner(self.projection.name, own.tombstone_days)
-        # First: what is old enough to be forgotten must not refuse what comes now.
-        await self._pruner.before_request(self.projection.sink())
+            self._relay = Relay(self.projection, self._settings)
         await self._relay.project(bulk)
         if not self._noted and self.projection.projected_at is not None:
             self._noted = await note_written(bulk[0].context.store, self.projection, self._settings)

@@ -22,27 +22,25 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from redrive.errors import ChangedMeanwhile
 from redrive.ids import new_id
 from redrive.kernel.operation import Operation, Status, moment
-from redrive.outbox.compare import Kind, Looked, close_all, look_again, merge_keys, with_bases
+from redrive.outbox.compare import Kind, Looked
 from redrive.outbox.event import Event, Op, split_key
 from redrive.outbox.index_job import REBUILD, IndexJob, Phase, job_of
 from redrive.outbox.index_watch import note_rebuilt
-from redrive.outbox.operations import Driver, count_of, is_over, rebuildable, state_of
-from redrive.outbox.relay.lives import event_of_record, with_lives
-from redrive.outbox.relay.sink_writer import SinkWriter
+from redrive.outbox.lives import event_of_record, with_lives
+from redrive.outbox.operations import Driver, state_of
 from redrive.outbox.sink import NoSuchIndex, Rebuildable, Remembering, Sink
-from redrive.outbox.source import Record, Source
-from redrive.outbox.table_source import source_for
+from redrive.outbox.sink_writer import SinkWriter
+from redrive.outbox.source import Record
 from redrive.outbox.verdict import Done, Failed, Superseded
 
 if TYPE_CHECKING:
-    from redrive.kernel.ports.store import Store
     from redrive.outbox.projection import Projection
 
 logger = logging.getLogger("redrive.outbox")
@@ -87,88 +85,19 @@ class RefusedDocument(Exception):
         self.refused = refused
 
 
-class _OneIndex:
-    """A projection with one index: that of a rebuild."""
-
-    document = None
-
-    def __init__(self, projection: Projection, index: str) -> None:
-        self.name = projection.name
-        self._projection, self._index = projection, index
-
-    def sink(self) -> Sink:
-        return self._projection.sink()
-
-    async def indexes(self, store: Store) -> Sequence[str | None]:
-        return (self._index,)
-
-    def arrived(self) -> None: ...
-
-    async def given_up(self, store: Store, index: str) -> bool:
-        return False
-
-    async def refused(self, store: Store, index: str, found: Mapping[str, str]) -> bool:
-        return False
-
-
-class IndexWriter:
-    """Writes to one index. Deletes that redrive remembers for its sink are looked up here, too: after the page was
-    read, so that one which was deleted since is not brought back."""
-
-    def __init__(self, driver: Driver, index: str) -> None:
-        own, self._projection = driver.settings, driver.projection
-        self._store, self._stopping = driver.store, driver.stopping
-        self._target = _OneIndex(driver.projection, index)
-        self._size = driver.projection.request_size(own)
-
-    async def write(self, events: Sequence[Event]) -> list[str]:
-        """Writes events; returns which of them the sink never will take, and why. What it does not take now is raised:
-        all of it is written again."""
-        if not events:
-            return []
-        writer = SinkWriter(self._target, self._size, self._store, self._stopping)
-        await writer.write(events, {event.id: _size(event.payload) for event in events})
-        refused = list[str]()
-        for event in events:
-            verdict = writer.verdicts.get(event.id)
-            if isinstance(verdict, Failed):
-                refused.append(f"{event.key}: {verdict.reason}: {verdict.message}"[:300])
-            elif not isinstance(verdict, Done | Superseded):
-                raise NotNow(f"{event.key}: {'the worker stops' if verdict is None else verdict.message}")
-        return refused
-
-
 def _size(payload: Any) -> int:
     return len(json.dumps(payload, ensure_ascii=False, default=str))
 
 
-class Rebuild:
+class Rebuild(Driver):
     """One worker's part of the rebuild of a projection."""
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        self._store = driver.store
-        self._projection = driver.projection
-        self._source: Source | None = None
+    kind = REBUILD
 
-    async def step(self) -> float | None:
-        """Does what comes next. Returns after how many seconds there is more to do; None: nothing of ours."""
-        job = await job_of(self._store, REBUILD, self._projection.name)
-        found = await self._driver.operation(job)
-        if job.operation is None:
-            return None
-        if found is None or is_over(found[0]):
-            await self._clean_up(job)
-            return None
-        operation, record = found
-        wait = await self._driver.waits(operation, record)
-        if wait != 0.0:
-            return wait
+    async def advance(self, operation: Operation, job: IndexJob) -> float | None:
         if job.phase is Phase.SWITCHING:
-            return await self._driver.carefully(operation, lambda: self._switch(operation, job))
-        return await self._driver.carefully(operation, lambda: self._next(operation, job))
-
-    async def _next(self, operation: Operation, job: IndexJob) -> float:
+            await self._switch(operation, job)
+            return None
         do = {
             BEGIN: self._begin,
             FENCE: self._fence,
@@ -189,20 +118,20 @@ class Rebuild:
 
     async def _begin(self, operation: Operation, job: IndexJob) -> None:
         assert job.index is not None
-        sink, total = rebuildable(self._projection), await count_of(await self._open())
+        sink, total = self.sink(), await self.count()
         if job.dropped is not None:  # somebody may have made it late, and died before it was removed again
             await sink.drop(job.dropped)
         await sink.create(job.index)
         try:
             begun = replace(operation, total=total)
-            await self._driver.save(begun, job=replace(job, phase=Phase.FILLING), step=FENCE)
+            await self.save(begun, job=replace(job, phase=Phase.FILLING), step=FENCE)
         except ChangedMeanwhile:
-            await self._not_wanted(sink, job.index)
+            await self._drop_late(sink, job.index)
             raise
 
-    async def _not_wanted(self, sink: Rebuildable, index: str) -> None:
+    async def _drop_late(self, sink: Rebuildable, index: str) -> None:
         """Removes an index that was made late, for a rebuild which is over."""
-        now = await job_of(self._store, REBUILD, self._projection.name)
+        now = await job_of(self.store, REBUILD, self.projection.name)
         if now.index != index or now.given_up(index):
             await sink.drop(index)
 
@@ -210,35 +139,35 @@ class Rebuild:
         """Waits for what was claimed by relays that may not have known of the new index."""
         until = state_of(operation).get("fenced_at")
         if until is None:  # after the record is written: who claims later reads it
-            until = moment(await self._store.now()) + CLOCK_MARGIN_US
-            await self._driver.save(operation, fenced_at=until)
+            until = moment(await self.store.now()) + CLOCK_MARGIN_US
+            await self.save(operation, fenced_at=until)
             return
-        [row] = await self._store.sql.feature_rows("outbox", "claimed_until", self._projection.queue, until)
+        [row] = await self.store.sql.feature_rows("outbox", "claimed_until", self.projection.queue, until)
         if not row["n"]:
-            await self._driver.save(operation, step=DELETED, place="")
+            await self.save(operation, step=DELETED, place="")
         elif (note := f"waits for {row['n']} events that were claimed before it began") != operation.note:
-            await self._driver.save(operation, note=note)
+            await self.save(operation, note=note)
 
     async def _carry_deleted(self, operation: Operation, job: IndexJob) -> None:
         """Tells the new index which versions were deleted: a late, older event must not bring a document back. What the
         source has is left out: the new index has what the source has, whatever was wrong with the old one."""
-        sink: Sink = self._projection.sink()
+        sink: Sink = self.projection.sink()
         place = str(state_of(operation)["place"])
         found = await sink.deleted(place, PAGE) if isinstance(sink, Remembering) else ()
         if not found:
-            await self._driver.save(operation, step=SCAN, place=None)
+            await self.save(operation, step=SCAN, place=None)
             return
-        there = {one.key for one in await (await self._open()).fetch([one.key for one in found])}
+        there = {one.key for one in await (await self.source()).fetch([one.key for one in found])}
         gone = [delete_of(one.key, one.version, one.base or 0) for one in found if one.key not in there]
-        await self._writer(job).write(gone)
-        await self._driver.save(operation, place=found[-1].key)
+        await self._write_events(job, gone)
+        await self.save(operation, place=found[-1].key)
 
     async def _scan(self, operation: Operation, job: IndexJob) -> None:
         state = state_of(operation)
-        page = await (await self._open()).page(state["place"], min(PAGE, self._projection.batch))
+        page = await (await self.source()).page(state["place"], min(PAGE, self.projection.batch))
         written, refused = await self._write(job, page.records)
         self._check_refused(operation, job, refused)
-        await self._driver.save(
+        await self.save(
             self._with_refused(operation, refused),
             done=written,
             skipped=len(refused),
@@ -248,62 +177,56 @@ class Rebuild:
 
     async def _write(self, job: IndexJob, records: Sequence[Record]) -> tuple[int, list[str]]:
         """Writes records into the new index; returns how many it has, and those that it does not take, with why."""
-        sink, source = self._projection.sink(), await self._open()
-        found = await with_lives(self._store, self._projection.name, source, sink, records, live=False)
-        events, unfit = events_of_records(self._projection, [(record, life.start) for record, life in found])
-        refused = await self._writer(job).write(events)
+        sink, source = self.projection.sink(), await self.source()
+        found = await with_lives(self.store, self.projection.name, source, sink, records, live=False)
+        events, unfit = events_of_records(self.projection, [(record, life.start) for record, life in found])
+        refused = await self._write_events(job, events)
         return len(events) - len(refused), [*unfit, *refused]
 
     async def _compare(self, operation: Operation, job: IndexJob) -> None:
         """Compares what the new index has with the source, a part at a time; then what was on its way meanwhile."""
-        state, source, sink = state_of(operation), await self._open(), rebuildable(self._projection)
+        state, sink = state_of(operation), self.sink()
         moving = list(state.get("moving", ()))
         if state["place"] is not None:
             await sink.refresh(job.index)
             place = str(state["place"])
-            ours = with_bases(self._store, self._projection.name, source.versions([(place, None)]))
             theirs = sink.scan(job.index, place)
-            try:
-                found = await merge_keys(ours, theirs, KEYS_AT_ONCE, DIFFERING_AT_ONCE)
-            finally:
-                await close_all(ours, theirs)
+            found = await self.compare_keys([(place, None)], theirs, KEYS_AT_ONCE, DIFFERING_AT_ONCE)
             keys, place_after = found.differing, None if found.end else found.last
-            since = moment(await self._store.now())
+            since = moment(await self.store.now())
         else:
             keys, moving, place_after, since = moving, [], None, state["since"]
-        looked = await self._look(job, keys)
+        looked = await self._differences(job, keys)
         if looked.differences:
-            looked = await self._written_again(job, looked)
+            looked = await self._write_again(job, looked)
         missing = int(state.get("missing") or 0) + sum(one.kind is Kind.MISSING for one in looked.differences)
         stale = int(state.get("stale") or 0) + sum(one.kind is Kind.STALE for one in looked.differences)
         shown = [*state.get("shown", ()), *(f"{one.key} ({one.kind.value})" for one in looked.differences)][:MOST_SHOWN]
         moving = [*moving, *looked.moving][:MOST_REMEMBERED]  # they go to both indexes: it is no harm to forget some
-        waited = (moment(await self._store.now()) - int(since)) / 1_000_000
+        waited = (moment(await self.store.now()) - int(since)) / 1_000_000
         if place_after is None and state["place"] is None and (not moving or waited > PATIENCE_S):
             await self._judge(operation, job, missing, stale, shown)
             return
         after: dict[str, Any] = {"missing": missing, "stale": stale, "shown": shown, "moving": moving, "since": since}
-        await self._driver.save(operation, place=place_after, **after)
+        await self.save(operation, place=place_after, **after)
 
-    async def _look(self, job: IndexJob, keys: Sequence[str]) -> Looked:
-        if not keys:
-            return Looked()
-        source, sink = await self._open(), rebuildable(self._projection)
-        found = await look_again(self._store, self._projection, source, sink, keys, job.index)
+    async def _differences(self, job: IndexJob, keys: Sequence[str]) -> Looked:
+        """Returns what is missing or stale of these keys; what is newer than in the source came by events."""
+        found = await self.look_again(keys, job.index)
         found.differences = [one for one in found.differences if one.kind in (Kind.MISSING, Kind.STALE)]
         return found
 
-    async def _written_again(self, job: IndexJob, looked: Looked) -> Looked:
+    async def _write_again(self, job: IndexJob, looked: Looked) -> Looked:
         """Writes what differs as the source has it now; returns what differs still."""
         await self._write(job, [one.record for one in looked.differences if one.record is not None])
-        again = await self._look(job, [one.key for one in looked.differences])
+        again = await self._differences(job, [one.key for one in looked.differences])
         return Looked(again.differences, [*looked.moving, *again.moving])
 
     async def _judge(self, operation: Operation, job: IndexJob, missing: int, stale: int, shown: list[str]) -> None:
         """Goes on if the new index has what the source has, but for what may be refused; else it has failed."""
         refused = operation.skipped + len(job.refused) + job.refused_more
         if missing <= refused and not stale:
-            await self._driver.save(operation, step=SWITCH, moving=[], shown=[])
+            await self.save(operation, step=SWITCH, moving=[], shown=[])
             return
         number = missing + stale - min(missing, refused)
         text = f"the new index differs from the source in {number:,} document{'' if number == 1 else 's'}"
@@ -313,7 +236,7 @@ class Rebuild:
         """Raises if the new index has refused more documents than it may: of pages, and of events meanwhile."""
         number = operation.skipped + len(page) + len(job.refused) + job.refused_more
         if number > int(state_of(operation).get("allow_refused") or 0):
-            raise RefusedDocument([*page, *_told(job)])
+            raise RefusedDocument([*page, *_refusals(job)])
 
     def _with_refused(self, operation: Operation, refused: Sequence[str]) -> Operation:
         """Returns the operation with the first documents that were refused, and why, in its result."""
@@ -325,7 +248,7 @@ class Rebuild:
 
     async def _decide(self, operation: Operation, job: IndexJob) -> None:
         """Decides to switch. An empty source in place of an index that is not empty is rather a mistake."""
-        sink = rebuildable(self._projection)
+        sink = self.sink()
         if not operation.done and not state_of(operation).get("allow_empty"):
             await sink.refresh()
             async for one in sink.scan():
@@ -336,60 +259,69 @@ class Rebuild:
                 return
         await sink.refresh(job.index)
         number = len(job.refused) + job.refused_more
-        after = self._with_refused(operation, _told(job))
-        await self._driver.save(after, job=job.over(Phase.SWITCHING), skipped=number)
+        after = self._with_refused(operation, _refusals(job))
+        await self.save(after, job=job.over(Phase.SWITCHING), skipped=number)
 
     # -- its ends --------------------------------------------------------------------------------------------------
 
     async def _switch(self, operation: Operation, job: IndexJob) -> None:
         assert job.index is not None
-        await rebuildable(self._projection).swap(job.index)
-        await note_rebuilt(self._store, self._projection)
-        await self._driver.end(operation, Status.COMPLETED, replace(job, operation=None, phase=Phase.NONE))
+        await self.sink().swap(job.index)
+        await note_rebuilt(self.store, self.projection)
+        await self.end(operation, Status.COMPLETED, replace(job, operation=None, phase=Phase.NONE))
 
     async def _give_up(self, operation: Operation, job: IndexJob, why: str) -> None:
-        await self._driver.end(operation, Status.STOPPED, job.over(Phase.DROPPING), why)
+        await self.end(operation, Status.STOPPED, job.over(Phase.DROPPING), why)
 
-    async def _clean_up(self, job: IndexJob) -> None:
+    async def clean_up(self, job: IndexJob) -> None:
         """Drops the new index of a rebuild that was cancelled or has failed: events stop going there first. One that
         was cancelled when it switched is switched all the same: somebody may have begun to."""
         assert job.index is not None
         try:
-            if job.phase is Phase.SWITCHING and await self._switched_late(job):
+            if job.phase is Phase.SWITCHING and await self._switch_late(job):
                 return
             if job.phase is not Phase.DROPPING:
-                await self._driver.write(job.over(Phase.DROPPING))
-                job = await job_of(self._store, REBUILD, self._projection.name)
+                await self.write(job.over(Phase.DROPPING))
+                job = await job_of(self.store, REBUILD, self.projection.name)
             if job.phase is Phase.DROPPING and job.index is not None:
-                await rebuildable(self._projection).drop(job.index)
-                await self._driver.write(replace(job, operation=None, phase=Phase.NONE, dropped=job.index))
+                await self.sink().drop(job.index)
+                await self.write(replace(job, operation=None, phase=Phase.NONE, dropped=job.index))
         except ChangedMeanwhile:
             raise
         except Exception as error:  # the duty comes round again
-            extra = {"event": "outbox.rebuild.cleanup", "projection": self._projection.name}
+            extra = {"event": "outbox.rebuild.cleanup", "projection": self.projection.name}
             logger.warning("%s: the index of a rebuild is not removed yet: %s", job.projection, error, extra=extra)
 
-    async def _switched_late(self, job: IndexJob) -> bool:
+    async def _switch_late(self, job: IndexJob) -> bool:
         try:
-            await rebuildable(self._projection).swap(str(job.index))
+            await self.sink().swap(str(job.index))
         except NoSuchIndex:  # somebody has removed it
             return False
-        await note_rebuilt(self._store, self._projection)
-        await self._driver.write(replace(job, operation=None, phase=Phase.NONE))
+        await note_rebuilt(self.store, self.projection)
+        await self.write(replace(job, operation=None, phase=Phase.NONE))
         return True
 
     # -- what it works with ----------------------------------------------------------------------------------------
 
-    async def _open(self) -> Source:
-        if self._source is None:
-            self._source = await source_for(self._store, self._projection)
-        return self._source
+    async def _write_events(self, job: IndexJob, events: Sequence[Event]) -> list[str]:
+        """Writes events to the new index alone; returns which of them the sink never will take, and why. What it does
+        not take now is raised: all of it is written again. Deletes that redrive remembers for its sink are looked up
+        after a page was read, so that what was deleted since is not brought back."""
+        if not events:
+            return []
+        size = self.projection.request_size(self.settings)
+        writer = SinkWriter(self.projection, size, self.store, self.stopping, job.index)
+        await writer.write(events, {event.id: _size(event.payload) for event in events})
+        refused = list[str]()
+        for event in events:
+            verdict = writer.verdicts.get(event.id)
+            if isinstance(verdict, Failed):
+                refused.append(f"{event.key}: {verdict.reason}: {verdict.message}"[:300])
+            elif not isinstance(verdict, Done | Superseded):
+                raise NotNow(f"{event.key}: {'the worker stops' if verdict is None else verdict.message}")
+        return refused
 
-    def _writer(self, job: IndexJob) -> IndexWriter:
-        assert job.index is not None
-        return IndexWriter(self._driver, job.index)
 
-
-def _told(job: IndexJob) -> list[str]:
+def _refusals(job: IndexJob) -> list[str]:
     """Returns the documents of events that the new index has refused, and why."""
     return [f"{key}: {why}" for key, why in job.refused.items()]

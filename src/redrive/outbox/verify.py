@@ -1,7 +1,7 @@
 """The steps of a comparison: a projection's index is compared with its source, and what differs is repaired.
 
 The keys are divided into a thousand ranges or so, whose digests are compared, where both sides have them: each side is
-read once for that, and ranges that are equal are done with. A source knows nothing of lives (see ``relay/lives.py``),
+read once for that, and ranges that are equal are done with. A source knows nothing of lives (see ``lives.py``),
 so ranges in which a key lives in a later life than its first are not. Of these, or of everything where there are no
 digests, keys, versions and lives are read in their order and merged. What differs is looked at again, so that events on
 their way are no differences. Repair publishes what the source has, and for what is extra a delete with the version
@@ -24,23 +24,18 @@ from redrive.outbox.compare import (
     Kind,
     Looked,
     behind,
-    close_all,
     count_of_differences,
-    look_again,
-    merge_keys,
     result_words,
     scan_ranges,
-    with_bases,
 )
 from redrive.outbox.event import MOST_VERSION, split_key
-from redrive.outbox.index_job import VERIFY, IndexJob, job_of
+from redrive.outbox.index_job import VERIFY, IndexJob
 from redrive.outbox.index_watch import note_verified
-from redrive.outbox.operations import Driver, count_of, is_over, rebuildable, state_of
+from redrive.outbox.lives import ERASED_KEYS, later_lives, with_lives
+from redrive.outbox.operations import Driver, state_of
 from redrive.outbox.publish_event import event_task
-from redrive.outbox.relay.lives import ERASED_KEYS, later_lives, with_lives
-from redrive.outbox.sink import Divisible, Rebuildable
-from redrive.outbox.source import WHOLE, Range, Source
-from redrive.outbox.table_source import source_for
+from redrive.outbox.sink import Divisible
+from redrive.outbox.source import WHOLE, Range
 
 if TYPE_CHECKING:
     from redrive.kernel.task import NewTask
@@ -57,40 +52,22 @@ PATIENCE_S = 60.0  # for events that are on their way
 LOOK_AGAIN_S = 0.5
 
 
-class Verify:
+class Verify(Driver):
     """One worker's part of the comparison of a projection."""
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        self._store = driver.store
-        self._projection = driver.projection
-        self._opened: tuple[Source, Rebuildable] | None = None
+    kind = VERIFY
 
-    async def step(self) -> float | None:
-        """Does what comes next. Returns after how many seconds there is more to do; None: nothing of ours."""
-        job = await job_of(self._store, VERIFY, self._projection.name)
-        found = await self._driver.operation(job)
-        if job.operation is None:
-            return None
-        if found is None or is_over(found[0]):
-            await self._driver.write(replace(job, operation=None))
-            return None
-        operation, record = found
-        wait = await self._driver.waits(operation, record)
-        if wait != 0.0:
-            return wait
-        return await self._driver.carefully(operation, lambda: self._next(operation, job))
+    async def clean_up(self, job: IndexJob) -> None:
+        await self.write(replace(job, operation=None))
 
-    async def _next(self, operation: Operation, job: IndexJob) -> float:
+    async def advance(self, operation: Operation, job: IndexJob) -> float | None:
         step = state_of(operation).get("step", BEGIN)
         if step == BEGIN:
-            source, sink = await self._open()
-            await sink.refresh()
-            total = await count_of(source)
-            await self._driver.save(replace(operation, total=total), step=DIGESTS)
+            await self.sink().refresh()
+            await self.save(replace(operation, total=await self.count()), step=DIGESTS)
         elif step == DIGESTS:
             ranges, same = await self._differing_ranges()
-            await self._driver.save(operation, done=same, step=COMPARE, ranges=ranges)
+            await self.save(operation, done=same, step=COMPARE, ranges=ranges)
         elif step == COMPARE:
             await self._compare(operation)
         elif step == AGAIN:
@@ -104,7 +81,7 @@ class Verify:
     async def _differing_ranges(self) -> tuple[Sequence[Range], int]:
         """Returns the ranges whose digests differ, and how many documents the others have; everything, where source or
         sink have no digests."""
-        source, sink = await self._open()
+        source, sink = await self.source(), self.sink()
         if not isinstance(sink, Divisible):
             return WHOLE, 0
         bounds = await sink.bounds(PIECES, LEAST_IN_A_PIECE)
@@ -112,7 +89,7 @@ class Verify:
         if ours is None:
             return WHOLE, 0
         theirs, ranges = await sink.digests(bounds), cast("list[Range]", list(pairwise(["", *bounds, None])))
-        later = await later_lives(self._store, self._projection.name, [*ranges, ERASED_KEYS])
+        later = await later_lives(self.store, self.projection.name, [*ranges, ERASED_KEYS])
         if len(ranges) in later:
             return WHOLE, 0
         same = [at not in later and one == other for at, (one, other) in enumerate(zip(ours, theirs, strict=True))]
@@ -123,15 +100,10 @@ class Verify:
         """Compares the keys of the next ranges, or of a part of them."""
         ranges: list[Range] = [(after, before) for after, before in state_of(operation)["ranges"]]
         if not ranges:
-            await self._driver.save(operation, step=AGAIN, since=moment(await self._store.now()))
+            await self.save(operation, step=AGAIN, since=moment(await self.store.now()))
             return
-        (source, sink), some = await self._open(), ranges[:RANGES_AT_ONCE]
-        ours = with_bases(self._store, self._projection.name, source.versions(some))
-        theirs = scan_ranges(sink, some)
-        try:
-            found = await merge_keys(ours, theirs, KEYS_AT_ONCE, DIFFERING_AT_ONCE)
-        finally:
-            await close_all(ours, theirs)
+        some = ranges[:RANGES_AT_ONCE]
+        found = await self.compare_keys(some, scan_ranges(self.sink(), some), KEYS_AT_ONCE, DIFFERING_AT_ONCE)
         left = ranges[RANGES_AT_ONCE:] if found.end else behind(found.last, ranges)
         await self._judge(operation, found.differing, done=found.keys, ranges=left)
 
@@ -139,7 +111,7 @@ class Verify:
 
     async def _judge(self, operation: Operation, keys: Sequence[str], *, done: int, ranges: Sequence[Range]) -> None:
         """Looks at what differs again, counts what does so still, and mends it where that is wanted."""
-        looked = await self._look(keys)
+        looked = await self.look_again(keys)
         moving = [*state_of(operation).get("moving", ()), *looked.moving]
         await self._count_and_mend(operation, looked, done, {"moving": moving, "ranges": ranges})
 
@@ -156,17 +128,15 @@ class Verify:
             result[kind] = int(result.get(kind) or 0) + number
             result[f"{kind}_keys"] = [*result.get(f"{kind}_keys", ()), *shown][:MOST_SHOWN]
         if any(len(after.get(name, ())) >= MOST_REMEMBERED for name in ("moving", "mended")):
-            after = {"step": AGAIN, "since": moment(await self._store.now()), **after}
-        await self._driver.save(
-            operation, done=done, note=result_words(result) or None, result=result, events=events, **after
-        )
+            after = {"step": AGAIN, "since": moment(await self.store.now()), **after}
+        await self.save(operation, done=done, note=result_words(result) or None, result=result, events=events, **after)
 
     async def _events(self, differences: Sequence[Difference]) -> list[NewTask]:
         """Returns the events that repair documents. They are fenced by their order: what happens meanwhile is newer. A
         new life begins where something is missing because its key was deleted once, and nobody said that it was created
         again; and where the index has something that is not older, though it is not what the source has."""
-        name, own = self._projection.name, self._driver.settings.max_attempts
-        source, sink = await self._open()
+        name, own = self.projection.name, self.settings.max_attempts
+        source, sink = await self.source(), self.sink()
         found: list[NewTask] = []
         for one in differences:
             if one.record is None and (stored := one.stored) is not None:
@@ -176,7 +146,7 @@ class Verify:
                 found.append(event_task(name, *event, base=base, max_attempts=own))
         records = [one.record for one in differences if one.record is not None]
         ahead = {one.key: one.stored.order for one in differences if one.kind is Kind.AHEAD and one.stored is not None}
-        for record, life in await with_lives(self._store, name, source, sink, records, floors=ahead):
+        for record, life in await with_lives(self.store, name, source, sink, records, floors=ahead):
             wanted = record.entity_type, record.entity_id, "upsert", record.version, record.payload, record.routing
             found.append(event_task(name, *wanted, base=life.base, max_attempts=own))
         return found
@@ -186,12 +156,12 @@ class Verify:
     async def _again(self, operation: Operation) -> float:
         """Looks at what was on its way until it has arrived, or patience is at its end."""
         state = state_of(operation)
-        looked = await self._look(list(state.get("moving", ())))
+        looked = await self.look_again(list(state.get("moving", ())))
         if looked.moving and await self._has_patience(state):
             if looked.differences:
                 await self._count_and_mend(operation, looked, 0, {"moving": looked.moving, **_still(state)})
             return LOOK_AGAIN_S
-        after = {"moving": [], "step": MENDED, "since": moment(await self._store.now())}
+        after = {"moving": [], "step": MENDED, "since": moment(await self.store.now())}
         await self._count_and_mend(operation, looked, 0, {**after, **_given_up(state, looked)})
         return 0.0
 
@@ -199,7 +169,7 @@ class Verify:
         """Goes on, or ends it, after what was mended has arrived; counts what did not."""
         assert operation.work is not None
         state, result = state_of(operation), dict(operation.work.result)
-        looked = await self._look(list(state.get("mended", ())))
+        looked = await self.look_again(list(state.get("mended", ())))
         if looked.moving and await self._has_patience(state):
             return LOOK_AGAIN_S
         if state.get("repair"):
@@ -207,31 +177,20 @@ class Verify:
             result["left_keys"] = [*result.get("left_keys", ()), *(one.key for one in looked.differences)][:MOST_SHOWN]
         after = _given_up(state, looked)
         if state["ranges"]:
-            await self._driver.save(operation, result=result, step=COMPARE, mended=[], **after)
+            await self.save(operation, result=result, step=COMPARE, mended=[], **after)
             return 0.0
         result["on_their_way"] = after["on_their_way"]
         kept = {"repair": state["repair"]} if "repair" in state else {}
         over = replace(operation, what=replace(operation.work, result=result, state=kept))
         note = result_words(result) or "ids and versions are those of the source"
-        await note_verified(self._store, self._projection.name, count_of_differences(result))
-        await self._driver.end(over, Status.COMPLETED, replace(job, operation=None), note)
+        await note_verified(self.store, self.projection.name, count_of_differences(result))
+        await self.end(over, Status.COMPLETED, replace(job, operation=None), note)
         return 0.0
 
     async def _has_patience(self, state: dict[str, Any]) -> bool:
         """Returns whether events on their way are waited for: a minute, and once it was too short, never again."""
-        waited = (moment(await self._store.now()) - int(state["since"])) / 1_000_000
+        waited = (moment(await self.store.now()) - int(state["since"])) / 1_000_000
         return waited < PATIENCE_S and not state.get("on_their_way")
-
-    async def _look(self, keys: Sequence[str]) -> Looked:
-        if not keys:
-            return Looked()
-        source, sink = await self._open()
-        return await look_again(self._store, self._projection, source, sink, keys)
-
-    async def _open(self) -> tuple[Source, Rebuildable]:
-        if self._opened is None:
-            self._opened = await source_for(self._store, self._projection), rebuildable(self._projection)
-        return self._opened
 
 
 def _still(state: dict[str, Any]) -> dict[str, Any]:

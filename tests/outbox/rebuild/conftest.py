@@ -23,7 +23,6 @@ from redrive.outbox.index_job import REBUILD, IndexJob, job_of
 from redrive.outbox.service import OutboxService
 from redrive.outbox.sinks import sink_from_url
 from redrive.outbox.table_source import source_for
-from redrive.outbox.triggers.service import TriggerService
 from tests.outbox.conftest import make_app
 from tests.outbox.search.servers import server_of_run
 
@@ -55,7 +54,7 @@ class Notes:
     async def begin(self) -> None:
         self.run("create table notes (id integer primary key, title text)")
         operator = await self.app.operator(Caller("ann", Role.OPERATOR))
-        text = await operator.of(TriggerService).script("notes", "notes")
+        text = await operator.of(OutboxService).trigger("notes", "notes")
         if self.url.startswith("postgres"):
             with psycopg.connect(self.url, autocommit=True) as connection:
                 connection.execute(text.encode())
@@ -69,6 +68,12 @@ class Notes:
 
     async def service(self, role: Role = Role.ADMIN) -> OutboxService:
         return (await self.app.operator(Caller("ann", role))).of(OutboxService)
+
+    async def rebuild(self, **options: Any) -> Operation:
+        return await self.app.outbox.rebuild("notes", actor="ann", **options)
+
+    async def verify(self, **options: Any) -> Operation:
+        return await self.app.outbox.verify("notes", actor="ann", **options)
 
     async def work(self, operation: Operation | None = None) -> Operation | None:
         """Runs workers until nothing waits, and the operation is over."""

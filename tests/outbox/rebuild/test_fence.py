@@ -73,7 +73,7 @@ async def test_a_frozen_relay(notes: Notes, end: str, tmp_path: Path, monkeypatc
             return await page(self, after, limit)
 
         monkeypatch.setattr(TableSource, "page", read)
-        begun = await (await notes.service()).rebuild("notes")
+        begun = await notes.rebuild()
         driver = asyncio.create_task(app.worker(queues="nothing").run())
         await until(lambda: _seen(notes, begun.id), LONGEST)
         if "waits for" in str((await notes.operation(begun.id)).note):

@@ -48,7 +48,7 @@ async def test_a_rebuild_goes_on(notes: Notes, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(operations, "DRIVER_GONE_AFTER_S", 0.5)
     notes.add(1, 20)
     await notes.work()
-    begun = await (await notes.service()).rebuild("notes")
+    begun = await notes.rebuild()
     index = (await notes.job()).index
     done: list[int] = []
     for number, step in enumerate(STEPS):
@@ -74,7 +74,7 @@ async def test_a_comparison_goes_on(notes: Notes, tmp_path: Path, monkeypatch: p
     await notes.work()
     version = (await notes.source())["notes:5"][0]
     await notes.sink.write([delete_of("notes:5", version - 1)])  # older: nothing happens
-    begun = await (await notes.service()).verify("notes", repair=True)
+    begun = await notes.verify(repair=True)
     notes.run("update notes set title = 'new' where id = 1")
     await killed_at(notes, tmp_path / "worker.log", "compare")
     assert (await notes.operation(begun.id)).status is Status.RUNNING

@@ -18,9 +18,9 @@ from redrive.kernel.operation import Operation, Status
 from redrive.ops.access import Caller, Role
 from redrive.outbox import rebuild as rebuild_module
 from redrive.outbox import verify as verify_module
-from redrive.outbox.compare import still_differs
+from redrive.outbox.compare import count_of_differences
 from redrive.outbox.event import Event, Op, split_key
-from redrive.outbox.triggers.service import TriggerService
+from redrive.outbox.service import OutboxService
 from tests.effort import tries
 from tests.outbox.conftest import erase_scope
 from tests.outbox.rebuild.conftest import Notes
@@ -33,7 +33,7 @@ async def begin(notes: Notes) -> None:
     """Makes a table whose versions begin anew with each row."""
     notes.run("create table items (id integer primary key, title text, version integer)")
     operator = await notes.app.operator(Caller("ann", Role.OPERATOR))
-    text = await operator.of(TriggerService).script("items", "notes", version="version")
+    text = await operator.of(OutboxService).trigger("items", "notes", version="version")
     if notes.url.startswith("postgres"):
         with psycopg.connect(notes.url, autocommit=True) as connection:
             connection.execute(text.encode())
@@ -53,9 +53,8 @@ async def test_a_row_that_is_there_again_is_projected_and_rebuilt(notes: Notes) 
     notes.run("insert into items values (1, 'again', 1)")
     await notes.work()
     await notes.check_same()
-    service = await notes.service()
-    assert not still_differs(result_of(await notes.work(await service.verify("notes"))))
-    done = await notes.work(await service.rebuild("notes", reason="look"))
+    assert not count_of_differences(result_of(await notes.work(await notes.verify())))
+    done = await notes.work(await notes.rebuild(reason="look"))
     assert done is not None and (done.status, done.done, done.total) == (Status.COMPLETED, 7, 7)
     await notes.check_same()
     notes.run("update items set title = 'changed', version = 2 where id = 1")
@@ -77,10 +76,9 @@ async def lose(notes: Notes) -> None:
 async def test_repair_brings_back_what_nobody_said_was_created(notes: Notes) -> None:
     await begin(notes)
     await lose(notes)
-    service = await notes.service()
-    found = result_of(await notes.work(await service.verify("notes")))
+    found = result_of(await notes.work(await notes.verify()))
     assert found["missing_keys"] == ["items:1"]
-    mended = result_of(await notes.work(await service.verify("notes", repair=True)))
+    mended = result_of(await notes.work(await notes.verify(repair=True)))
     assert (mended["repaired"], mended["left"]) == (1, 0)
     await notes.check_same()
     notes.run("delete from items where id = 1")
@@ -91,7 +89,6 @@ async def test_repair_brings_back_what_nobody_said_was_created(notes: Notes) -> 
 async def test_a_rebuild_brings_it_back_or_fails(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     await begin(notes)
     await lose(notes)
-    service = await notes.service()
 
     async def forgets(self: rebuild_module.Rebuild, job: object, records: list[object]) -> tuple[int, list[str]]:
         return await write(self, job, [one for one in records if one.key != "items:1"])  # type: ignore[attr-defined]
@@ -99,10 +96,10 @@ async def test_a_rebuild_brings_it_back_or_fails(notes: Notes, monkeypatch: pyte
     write = rebuild_module.Rebuild._write
     with monkeypatch.context() as patched:
         patched.setattr(rebuild_module.Rebuild, "_write", forgets)
-        failed = await notes.work(await service.rebuild("notes", reason="look"))
+        failed = await notes.work(await notes.rebuild(reason="look"))
     assert failed is not None and failed.status is Status.STOPPED and failed.done == 6
     assert failed.note == "the new index differs from the source in 1 document: items:1 (missing)"
-    done = await notes.work(await service.rebuild("notes", reason="look"))
+    done = await notes.work(await notes.rebuild(reason="look"))
     assert done is not None and (done.status, done.done) == (Status.COMPLETED, 7)
     await notes.check_same()
 
@@ -138,16 +135,15 @@ async def test_an_index_from_an_earlier_life_is_found_and_repaired(
     notes.run("update items set version = 2 where id = 2")
     await notes.work()
     await notes.check_same()
-    service = await notes.service()
-    assert not still_differs(result_of(await notes.work(await service.verify("notes")))), "two live in later lives"
+    assert not count_of_differences(result_of(await notes.work(await notes.verify()))), "two live in later lives"
 
     await restore(notes, taken)
-    found = result_of(await notes.work(await service.verify("notes")))
+    found = result_of(await notes.work(await notes.verify()))
     assert (found["stale"], found["stale_keys"], len(found)) == (1, ["items:2"], 3)
-    mended = result_of(await notes.work(await service.verify("notes", repair=True)))
-    assert (mended["repaired"], mended["left"], still_differs(mended)) == (1, 0, False)
+    mended = result_of(await notes.work(await notes.verify(repair=True)))
+    assert (mended["repaired"], mended["left"], count_of_differences(mended)) == (1, 0, False)
     await notes.check_same()
-    assert not still_differs(result_of(await notes.work(await service.verify("notes"))))
+    assert not count_of_differences(result_of(await notes.work(await notes.verify())))
 
 
 async def test_an_index_of_a_life_that_the_store_does_not_know_is_repaired(notes: Notes) -> None:
@@ -158,11 +154,10 @@ async def test_an_index_of_a_life_that_the_store_does_not_know_is_repaired(notes
     notes.run(f"delete from {'redrive.' if notes.url.startswith('postgres') else 'redrive_'}outbox_life")
     notes.run("update items set title = 'dropped', version = 2 where id = 1")
     await notes.work()
-    service = await notes.service()
-    found = result_of(await notes.work(await service.verify("notes")))
+    found = result_of(await notes.work(await notes.verify()))
     assert found["ahead_keys"] == ["items:1"]
-    mended = result_of(await notes.work(await service.verify("notes", repair=True)))
-    assert (mended["repaired"], mended["left"], still_differs(mended)) == (1, 0, False)
+    mended = result_of(await notes.work(await notes.verify(repair=True)))
+    assert (mended["repaired"], mended["left"], count_of_differences(mended)) == (1, 0, False)
     await notes.check_same()
     notes.run("update items set title = 'arrives', version = 3 where id = 1")
     await notes.work()
@@ -183,14 +178,13 @@ async def test_repair_after_an_erasure_ends_without_differences(notes: Notes) ->
     notes.run("insert into items values (2, 'there again', 1)")
     await notes.work()
     await notes.check_same()
-    service = await notes.service()
-    assert not still_differs(result_of(await notes.work(await service.verify("notes"))))
+    assert not count_of_differences(result_of(await notes.work(await notes.verify())))
     await restore(notes, taken)
-    mended = result_of(await notes.work(await service.verify("notes", repair=True)))
+    mended = result_of(await notes.work(await notes.verify(repair=True)))
     assert sorted(mended["stale_keys"]) == ["items:1", "items:2"]
-    assert (mended["repaired"], mended["left"], still_differs(mended)) == (2, 0, False)
+    assert (mended["repaired"], mended["left"], count_of_differences(mended)) == (2, 0, False)
     await notes.check_same()
-    done = await notes.work(await service.rebuild("notes", reason="look"))
+    done = await notes.work(await notes.rebuild(reason="look"))
     assert done is not None and done.status is Status.COMPLETED
     await notes.check_same()
     notes.run("update items set title = 'newer', version = version + 1 where id < 3")
@@ -199,7 +193,7 @@ async def test_repair_after_an_erasure_ends_without_differences(notes: Notes) ->
     notes.run("delete from items")
     await notes.work()
     await notes.check_same()
-    assert not still_differs(result_of(await notes.work(await service.verify("notes"))))
+    assert not count_of_differences(result_of(await notes.work(await notes.verify())))
 
 
 STEPS = ("turn", "turn", "turn", "update", "work", "rebuild", "repair")  # a turn deletes a row, or inserts it again
@@ -228,7 +222,7 @@ async def test_any_run_of_lives_ends_as_the_table_is(notes: Notes) -> None:
 
 async def run_program(notes: Notes, first: int, program: list[tuple[str, int]]) -> None:
     """Runs one on rows of its own; what it leaves is part of what the next is compared with."""
-    service, alive = await notes.service(), dict[int, int]()
+    alive = dict[int, int]()
     begun: Operation | None = None
     for at, (step, row) in enumerate(program):
         key = first + row
@@ -237,7 +231,7 @@ async def run_program(notes: Notes, first: int, program: list[tuple[str, int]]) 
             begun = None
             await notes.check_same()
         elif step in ("rebuild", "repair") and begun is None:  # a second one is refused
-            asked = service.rebuild("notes", reason="x") if step == "rebuild" else service.verify("notes", repair=True)
+            asked = notes.rebuild(reason="x") if step == "rebuild" else notes.verify(repair=True)
             begun = await asked
             await notes.app.worker(queues="nothing", max_time=0.2, stop_when_empty=True).run()  # a part of it
         elif step == "turn" and key in alive:
@@ -255,5 +249,5 @@ async def run_program(notes: Notes, first: int, program: list[tuple[str, int]]) 
     done = await notes.work(begun)
     assert done is None or done.status is Status.COMPLETED, done.note
     await notes.check_same()
-    result = result_of(await notes.work(await service.verify("notes")))
-    assert not still_differs(result), result
+    result = result_of(await notes.work(await notes.verify()))
+    assert not count_of_differences(result), result

@@ -14,9 +14,9 @@ import pytest
 from redrive.ids import new_id
 from redrive.kernel.diagnosis import Dependency
 from redrive.kernel.operation import Status
-from redrive.outbox.doctor import dependencies, drift, examine, lost
 from redrive.outbox.duties import duties_of
 from redrive.outbox.event import Event, Op
+from redrive.outbox.health import dependencies, drift, examine, lost
 from redrive.outbox.index_job import REBUILD, VERIFY, job_of
 from redrive.outbox.index_watch import IndexState, change_state, index_state, is_due, watch_index
 from redrive.outbox.settings import OutboxSettings
@@ -64,8 +64,8 @@ async def test_a_lost_index_is_told_of_until_it_is_rebuilt(notes: Notes) -> None
     [one] = [one for one in await dependencies(store, settings) if one.name == "index of notes"]
     assert not one.ok and not one.blocks and str(one.detail).endswith("redrive outbox rebuild notes")
     shown = await (await notes.service()).show("notes")
-    assert shown["index_problem"] == state.problem and shown["index_lost_at"] is not None
-    done = await notes.work(await (await notes.service()).rebuild("notes", reason="lost"))
+    assert shown.index_problem == state.problem and shown.index_lost_at is not None
+    done = await notes.work(await notes.rebuild(reason="lost"))
     assert done is not None and done.status is Status.COMPLETED
     assert (await look(notes)).problem is None and await lost(store, settings) == 0.0
     await notes.check_same()
@@ -155,7 +155,7 @@ async def test_an_index_that_is_emptied_in_place_is_told_of(notes: Notes) -> Non
     store, settings = await notes.app.store(), notes.app.settings
     assert "outbox_index_lost" in [one.code for one in await examine(store, settings)]
     assert await lost(store, settings) == 1.0
-    done = await notes.work(await (await notes.service()).rebuild("notes", reason="emptied"))
+    done = await notes.work(await notes.rebuild(reason="emptied"))
     assert done is not None and done.status is Status.COMPLETED
     assert (await look(notes)).problem is None and await lost(store, settings) == 0.0
     await notes.check_same()

@@ -17,9 +17,9 @@ from redrive.kernel.operation import Status
 from redrive.ops import views
 from redrive.ops.access import Caller, Role
 from redrive.outbox import rebuild as rebuild_module
-from redrive.outbox.index_job import Phase
-from redrive.outbox.operations import Driver
-from redrive.outbox.rebuild import delete_of, event_of_record
+from redrive.outbox.index_job import REBUILD, Phase, job_of
+from redrive.outbox.rebuild import Rebuild, delete_of, event_of_record
+from redrive.outbox.service import OutboxService
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.source import Page, Record
 from redrive.outbox.table_source import TableSource
@@ -46,8 +46,7 @@ async def test_what_was_lost_is_there_afterwards(notes: Notes, monkeypatch: pyte
     lost = [delete_of("notes:3", version + 10), delete_of("notes:99", 7)]
     await notes.sink.write(lost)  # by accident
     assert len(await notes.versions()) == 9
-    service = await notes.service()
-    begun = await service.rebuild("notes", reason="a document is missing")
+    begun = await notes.rebuild(reason="a document is missing")
     over = await notes.work(begun)
     assert over is not None and (over.status, over.done, over.total, over.skipped) == (Status.COMPLETED, 10, 10, 0)
     assert asked and set(asked) == {4}, "a page at a time"
@@ -77,7 +76,7 @@ async def test_changes_during_a_rebuild(notes: Notes, monkeypatch: pytest.Monkey
         return found
 
     monkeypatch.setattr(TableSource, "page", changing)
-    begun = await (await notes.service()).rebuild("notes")
+    begun = await notes.rebuild()
     over = await notes.work(begun)
     assert over is not None and over.status is Status.COMPLETED
     monkeypatch.undo()
@@ -103,7 +102,7 @@ async def test_a_late_older_event_brings_nothing_back(notes: Notes) -> None:
     old = (await notes.source())["notes:2"][0]
     notes.run("delete from notes where id = 2")
     await notes.work()
-    await notes.work(await (await notes.service()).rebuild("notes"))
+    await notes.work(await notes.rebuild())
     await notes.app.outbox.publish(None, "notes", "notes", 2, "upsert", old, {"title": "late"})
     await notes.work()
     await notes.check_same()
@@ -112,19 +111,18 @@ async def test_a_late_older_event_brings_nothing_back(notes: Notes) -> None:
 async def test_pause_and_resume(notes: Notes) -> None:
     notes.add(1, 5)
     await notes.work()
-    service = await notes.service()
     operations = (await notes.app.operator(Caller("ann", Role.OPERATOR))).operations
-    begun = await service.rebuild("notes")
+    begun = await notes.rebuild()
     await operations.pause(begun.id)
     await notes.work()
     assert (await notes.operation(begun.id)).done == 0
     with pytest.raises(Conflict, match="a rebuild of notes is under way"):
-        await service.rebuild("notes")
-    assert (await service.work_of("notes"))["rebuild"] is not None
+        await notes.rebuild()
+    assert (await notes.job()).operation is not None
     await operations.resume(begun.id)
     over = await notes.work(begun)
     assert over is not None and (over.status, over.done) == (Status.COMPLETED, 5)
-    assert (await service.work_of("notes"))["rebuild"] is None
+    assert (await notes.job()).operation is None
 
 
 async def test_a_cancelled_rebuild_leaves_nothing(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +130,7 @@ async def test_a_cancelled_rebuild_leaves_nothing(notes: Notes, monkeypatch: pyt
     await notes.work()
     live = await notes.versions()
     operations = (await notes.app.operator(Caller("ann", Role.OPERATOR))).operations
-    begun = await (await notes.service()).rebuild("notes")
+    begun = await notes.rebuild()
     page, index = TableSource.page, (await notes.job()).index
     assert index is not None
     seen: list[Any] = []
@@ -167,15 +165,14 @@ async def test_an_empty_source_replaces_nothing_unasked(notes: Notes) -> None:
     await notes.work()
     notes.run("delete from notes where id > 0")
     await notes.work()
-    service = await notes.service()
-    over = await notes.work(await service.rebuild("notes"))
+    over = await notes.work(await notes.rebuild())
     assert over is not None and over.status is Status.COMPLETED, "the index is empty, too"
     await notes.sink.write([_stray(notes)])
-    over = await notes.work(await service.rebuild("notes"))
+    over = await notes.work(await notes.rebuild())
     assert over is not None and over.status is Status.STOPPED and "the source is empty" in str(over.note)
     assert await notes.versions() == {"notes:77": 5}
     await until(lambda: _closed(notes), 60)
-    over = await notes.work(await service.rebuild("notes", allow_empty=True))
+    over = await notes.work(await notes.rebuild(allow_empty=True))
     assert over is not None and over.status is Status.COMPLETED and await notes.versions() == {}
 
 
@@ -184,7 +181,7 @@ def _stray(notes: Notes) -> Any:
 
 
 async def test_what_cannot_be_rebuilt_is_refused(world: World, tmp_path: Path) -> None:
-    service = (await world.app.operator(Caller("ann", Role.ADMIN))).of(_service())
+    service = (await world.app.operator(Caller("ann", Role.ADMIN))).of(OutboxService)
     with pytest.raises(InvalidInput, match="cannot be rebuilt"):
         await service.rebuild("notes")  # the sink of this world only writes
     world.app.outbox.projection("others", sink=f"fts5:///{tmp_path}/other.db")
@@ -193,13 +190,7 @@ async def test_what_cannot_be_rebuilt_is_refused(world: World, tmp_path: Path) -
     with pytest.raises(InvalidInput, match="no projection 'nothing'"):
         await service.rebuild("nothing")
     with pytest.raises(NotAllowed):
-        await (await world.app.operator(Caller("vic", Role.OPERATOR))).of(_service()).rebuild("others")
-
-
-def _service() -> Any:
-    from redrive.outbox.service import OutboxService
-
-    return OutboxService
+        await (await world.app.operator(Caller("vic", Role.OPERATOR))).of(OutboxService).rebuild("others")
 
 
 async def test_refused_documents_stop_it(url: str, tmp_path: Path) -> None:
@@ -222,16 +213,15 @@ async def test_refused_documents_stop_it(url: str, tmp_path: Path) -> None:
             return [one for one in records if one.key in keys]
 
     await app.migrate()
-    service = (await app.operator(Caller("ann", Role.ADMIN))).of(_service())
     operations = (await app.operator(Caller("ann", Role.ADMIN))).operations
-    begun = await service.rebuild("notes")
+    begun = await app.outbox.rebuild("notes")
     await _until_over(app, operations, begun.id)
     over = await operations.get(begun.id)
     assert over.status is Status.STOPPED and "the new index does not take a document" in str(over.note)
     assert over.work is not None and over.work.result["refused"] == ["note:2: ValueError: two is not a document"]
     assert await _shown(app, begun.id, Role.OPERATOR) == dict(over.work.result)
     assert await _shown(app, begun.id, Role.VIEWER) == {}, "what errors quote is for those who may act"
-    begun = await service.rebuild("notes", allow_refused=1)
+    begun = await app.outbox.rebuild("notes", allow_refused=1)
     await _until_over(app, operations, begun.id)
     over = await operations.get(begun.id)
     assert (over.status, over.done, over.skipped) == (Status.COMPLETED, 3, 1)
@@ -266,7 +256,7 @@ async def test_what_an_error_of_the_source_quotes_is_for_those_who_may_act(tmp_p
 
     await app.migrate()
     admin = await app.operator(Caller("ann", Role.ADMIN))
-    begun = await admin.of(_service()).rebuild("notes")
+    begun = await app.outbox.rebuild("notes")
     async with asyncio.timeout(60):
         while "RuntimeError" not in str((await admin.operations.get(begun.id)).note):
             await app.worker(queues="nothing", stop_when_empty=True).run()
@@ -280,8 +270,7 @@ async def test_what_an_error_of_the_source_quotes_is_for_those_who_may_act(tmp_p
 
 async def _until_over(app: Any, operations: Any, operation_id: str) -> None:
     async with asyncio.timeout(120):
-        service = (await app.operator(Caller("ann", Role.ADMIN))).of(_service())
-        while (await service.work_of("notes"))["rebuild"] is not None:
+        while (await job_of(await app.store(), REBUILD, "notes")).operation is not None:
             await app.worker(stop_when_empty=True).run()
 
 
@@ -289,13 +278,13 @@ async def test_an_index_that_was_made_late_is_removed_by_the_next_rebuild(notes:
     """A driver was frozen before it made the index; the rebuild was cancelled; then it made it, and died."""
     notes.add(1, 4)
     await notes.work()
-    begun = await (await notes.service()).rebuild("notes")
+    begun = await notes.rebuild()
     await (await notes.app.operator(Caller("ann", Role.ADMIN))).operations.cancel(begun.id)
     await notes.work(begun)
     late = (await notes.job()).dropped
     assert late is not None
     await notes.sink.create(late)
-    over = await notes.work(await (await notes.service()).rebuild("notes"))
+    over = await notes.work(await notes.rebuild())
     assert over is not None and over.status is Status.COMPLETED
     with pytest.raises(Exception, match="there is no index"):
         await notes.sink.swap(late)
@@ -303,11 +292,11 @@ async def test_an_index_that_was_made_late_is_removed_by_the_next_rebuild(notes:
 
 
 async def test_a_clock_that_is_set_back_keeps_nobody_waiting(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = await (await notes.service()).rebuild("notes")
+    begun = await notes.rebuild()
     store = await notes.app.store()
     record = await store.record("operation", begun.id)
     assert record is not None
-    driver = Driver(store, notes.app.outbox.projections["notes"], OutboxSettings(), "me", lambda: False)
+    driver = Rebuild(store, notes.app.outbox.projections["notes"], OutboxSettings(), "me", lambda: False)
     theirs = replace(begun, driver="another")
     assert await driver.waits(theirs, record) is None, "it has just moved"
     now = await store.now()
@@ -323,13 +312,13 @@ async def test_two_drivers_switch_once(notes: Notes) -> None:
     """A driver that comes late to each step does nothing that another has not done."""
     notes.add(1, 4)
     await notes.work()
-    begun = await (await notes.service()).rebuild("notes")
+    begun = await notes.rebuild()
     index = (await notes.job()).index
     over = await notes.work(begun)
     assert over is not None and over.status is Status.COMPLETED and index is not None
     await notes.sink.swap(index)  # it is live: nothing happens
     await notes.check_same()
-    again = await notes.work(await (await notes.service()).rebuild("notes"))
+    again = await notes.work(await notes.rebuild())
     assert again is not None and again.status is Status.COMPLETED
     with pytest.raises(Exception, match="there is no index"):
         await notes.sink.swap(index)

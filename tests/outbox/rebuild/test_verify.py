@@ -17,7 +17,7 @@ from redrive.kernel.ports.store import Store
 from redrive.ops.access import Caller, Role
 from redrive.outbox import compare, operations, table_source
 from redrive.outbox import verify as verify_module
-from redrive.outbox.compare import behind, merge_keys, still_differs
+from redrive.outbox.compare import behind, count_of_differences, merge_keys
 from redrive.outbox.event import Event
 from redrive.outbox.index_job import IndexJob
 from redrive.outbox.rebuild import delete_of, event_of_record
@@ -59,12 +59,11 @@ async def test_planted_differences_are_found_and_mended(notes: Notes, monkeypatc
     monkeypatch.setattr(compare, "FETCHED_AT_ONCE", 2)
     notes.add(1, 20)
     await notes.work()
-    service = await notes.service(Role.OPERATOR)
-    first = await notes.work(await service.verify("notes"))
-    assert not still_differs(result_of(first)) and first is not None and (first.done, first.total) == (20, 20)
+    first = await notes.work(await notes.verify())
+    assert not count_of_differences(result_of(first)) and first is not None and (first.done, first.total) == (20, 20)
     await plant(notes)
 
-    found = result_of(await notes.work(await service.verify("notes")))
+    found = result_of(await notes.work(await notes.verify()))
     assert {kind: found.get(kind, 0) for kind in ("missing", "stale", "extra", "ahead", "on_their_way")} == {
         "missing": 2,
         "stale": 1,
@@ -74,12 +73,12 @@ async def test_planted_differences_are_found_and_mended(notes: Notes, monkeypatc
     }
     assert sorted(found["missing_keys"]) == ["notes:13", "notes:3"]
     assert (found["stale_keys"], found["extra_keys"]) == (["notes:7"], ["ghost:9", "notes:88"])
-    assert still_differs(found) and "repaired" not in found
+    assert count_of_differences(found) and "repaired" not in found
 
-    mended = result_of(await notes.work(await service.verify("notes", repair=True)))
-    assert (mended["repaired"], mended["left"], still_differs(mended)) == (5, 0, False)
+    mended = result_of(await notes.work(await notes.verify(repair=True)))
+    assert (mended["repaired"], mended["left"], count_of_differences(mended)) == (5, 0, False)
     await notes.check_same()
-    assert not still_differs(result_of(await notes.work(await service.verify("notes"))))
+    assert not count_of_differences(result_of(await notes.work(await notes.verify())))
 
 
 async def test_events_on_their_way_are_no_differences(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,12 +87,12 @@ async def test_events_on_their_way_are_no_differences(notes: Notes, monkeypatch:
     await notes.work()
     notes.run("update notes set title = 'new' where id < 3", "delete from notes where id = 5")
     notes.add(7, 8)
-    app, service = notes.app, await notes.service()
-    begun = await service.verify("notes")
+    app = notes.app
+    begun = await notes.verify()
     over = await notes.work_without_relay(begun)
-    assert result_of(over) == {"on_their_way": 5} and not still_differs(result_of(over))
+    assert result_of(over) == {"on_their_way": 5} and not count_of_differences(result_of(over))
     monkeypatch.undo()
-    begun = await service.verify("notes")
+    begun = await notes.verify()
     assert result_of(await notes.work(begun)) == {"on_their_way": 0}, "it waits for them"
     assert app.outbox.projections["notes"].name == "notes"
 
@@ -115,8 +114,8 @@ async def test_more_keys_on_their_way_than_are_remembered(notes: Notes, monkeypa
             notes.run(f"delete from {table} where queue = 'outbox:notes'")
         return found
 
-    monkeypatch.setattr(verify_module, "look_again", lost_after_the_third)
-    found = result_of(await notes.work_without_relay(await (await notes.service()).verify("notes")))
+    monkeypatch.setattr(operations, "look_again", lost_after_the_third)
+    found = result_of(await notes.work_without_relay(await notes.verify()))
     assert looks[:3] == [2, 2, 4]
     assert (found["missing"], found["on_their_way"]) == (11, 0)
 
@@ -128,7 +127,7 @@ async def test_more_keys_that_are_mended_than_are_remembered(notes: Notes, monke
     notes.add(1, 11)
     await notes.work()
     await notes.sink.write([delete_of(f"notes:{n}", 2**60) for n in range(1, 10)])
-    over = await notes.work(await (await notes.service()).verify("notes", repair=True))
+    over = await notes.work(await notes.verify(repair=True))
     found = result_of(over)
     left = 0 if isinstance(notes.sink, Remembering) else 9
     assert (found["missing"], found["repaired"], found["left"], len(found["left_keys"])) == (9, 9, left, left)
@@ -154,7 +153,7 @@ async def test_a_table_is_read_as_often_for_many_differences(notes: Notes, monke
         await notes.sink.write(kept, f"without{missing}")
         await notes.sink.swap(f"without{missing}")
         read.clear()
-        found = result_of(await notes.work(await (await notes.service()).verify("notes")))
+        found = result_of(await notes.work(await notes.verify()))
         assert found.get("missing", 0) == missing
         whole = [one for one in read if " in (" not in one]  # those by keys are by an index
         assert len(whole) == (2 + bool(missing) if notes.url.startswith("postgres") else 2), whole
@@ -164,12 +163,12 @@ async def test_what_cannot_be_mended_is_said(notes: Notes) -> None:
     notes.add(1, 3)
     await notes.work()
     await notes.sink.write([delete_of("notes:2", 2**60)])
-    found = result_of(await notes.work(await (await notes.service()).verify("notes", repair=True)))
+    found = result_of(await notes.work(await notes.verify(repair=True)))
     # Somebody deleted it past redrive, with a version newer than all to come. A sink that remembers it can tell, and
     # a new life begins behind it; else only a rebuild mends that.
     left = 0 if isinstance(notes.sink, Remembering) else 1
-    assert (found["missing"], found["left"], still_differs(found)) == (1, left, bool(left))
-    await notes.work(await (await notes.service()).rebuild("notes"))
+    assert (found["missing"], found["left"], count_of_differences(found)) == (1, left, bool(left))
+    await notes.work(await notes.rebuild())
     await notes.check_same()
 
 
@@ -177,9 +176,9 @@ async def test_versions_that_went_back(notes: Notes) -> None:
     notes.add(1, 3)
     await notes.work()
     await notes.sink.write([document(notes, 2, 2**60)])
-    found = result_of(await notes.work(await (await notes.service()).verify("notes", repair=True)))
+    found = result_of(await notes.work(await notes.verify(repair=True)))
     assert (found["ahead"], found["ahead_keys"], found["repaired"], found["left"]) == (1, ["notes:2"], 1, 0)
-    assert not still_differs(found)
+    assert not count_of_differences(found)
     await notes.check_same()
     notes.run("update notes set title = 'newer' where id = 2")
     await notes.work()
@@ -234,7 +233,7 @@ async def test_no_more_than_a_page_is_in_memory(notes: Notes, monkeypatch: pytes
     notes.add(1, 23)
     await notes.work()
     most.clear()
-    assert result_of(await notes.work(await (await notes.service()).verify("notes"))) == {"on_their_way": 0}
+    assert result_of(await notes.work(await notes.verify())) == {"on_their_way": 0}
     assert len(most) >= 5 and max(most) == 5
 
 
@@ -273,8 +272,7 @@ async def test_one_begins_while_a_worker_clears_a_cancelled_one_away(
     notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever loses that race looks again by itself."""
-    service = await notes.service()
-    first = await service.verify("notes")
+    first = await notes.verify()
     await (await notes.app.operator(Caller("ann", Role.ADMIN))).operations.cancel(first.id)
     look = operations._refuse_second
     meanwhile = [notes.work]
@@ -285,5 +283,5 @@ async def test_one_begins_while_a_worker_clears_a_cancelled_one_away(
             await meanwhile.pop(0)()
 
     monkeypatch.setattr(operations, "_refuse_second", and_then)
-    second = await service.verify("notes")
+    second = await notes.verify()
     assert second.id != first.id and not meanwhile

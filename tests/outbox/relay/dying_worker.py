@@ -16,7 +16,7 @@ from typing import Any
 from redrive import App
 from redrive.kernel.commit import Commit
 from redrive.observe.logs import configure
-from redrive.outbox.relay import sink_writer
+from redrive.outbox import sink_writer
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.sinks.fts5 import Fts5Indexes
 from redrive.settings import load_settings

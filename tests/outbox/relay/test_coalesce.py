@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from redrive.outbox.event import Event, Op
-from redrive.outbox.relay.policy import by_entity, worst
+from redrive.outbox.sink_writer import by_entity, worst
 from redrive.outbox.verdict import Done, Failed, Retry, Superseded
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from redrive import State
-from redrive.outbox.event_counts import event_counts
+from redrive.outbox.health import event_counts
 from tests.commands import Forked, start_module
 from tests.outbox.conftest import World, make_app
 from tests.outbox.faulty import Faulty

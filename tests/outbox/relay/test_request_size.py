@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redrive.kernel.backoff import Backoff
 from redrive.outbox.projection import RequestSize
-from redrive.outbox.relay.policy import SinkBackoff
+from redrive.outbox.relay import SinkBackoff
 
 
 def test_requests_shrink_and_grow_back() -> None:

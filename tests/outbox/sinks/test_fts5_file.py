@@ -10,7 +10,7 @@ import pytest
 
 from redrive.ids import new_id
 from redrive.outbox.event import Event, Op
-from redrive.outbox.relay.relay import AT_ONCE, EVERY_S, SinkPruner
+from redrive.outbox.relay import PRUNE_EVERY_S, PRUNED_AT_ONCE, SinkPruner
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.verdict import Superseded
 from tests.outbox.conftest import make_app
@@ -126,12 +126,12 @@ class Counted:
 
 
 async def test_whoever_writes_prunes_now_and_then_in_pieces() -> None:
-    now, sink = 1_000.0, Counted(2 * AT_ONCE + 5)
+    now, sink = 1_000.0, Counted(2 * PRUNED_AT_ONCE + 5)
     pruner = SinkPruner("notes", 90, lambda: now)
     for _ in range(5):
         await pruner.before_request(sink)  # type: ignore[arg-type]
     assert (sink.left, sink.asked) == (0, 3)
-    now += EVERY_S
+    now += PRUNE_EVERY_S
     sink.left = -1
     for _ in range(2):
         await pruner.before_request(sink)  # type: ignore[arg-type]

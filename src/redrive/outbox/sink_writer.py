@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from uuid import UUID
 
+from redrive.errors import RedriveError
+from redrive.kernel.classify import FailureType, classify
 from redrive.outbox.event import Event, Op
-from redrive.outbox.projection import RequestSize
-from redrive.outbox.relay.lives import buried, bury
-from redrive.outbox.relay.policy import Entity, by_entity, is_of_the_sink, worst
-from redrive.outbox.sink import Sink, TooLarge
+from redrive.outbox.lives import buried, bury
+from redrive.outbox.sink import TooLarge
 from redrive.outbox.verdict import Done, Failed, Retry, Superseded, Verdict
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
+    from redrive.outbox.projection import Projection, RequestSize
 
 MOST_TOLD = 200  # characters of why a document was refused
 PICKED = 10  # events that are tried alone before the others are
@@ -30,41 +32,77 @@ class TurnedAway(Exception):
         self.verdict = verdict
 
 
-class Target(Protocol):
-    """What a writer needs of a projection."""
+@dataclass(slots=True)
+class Entity:
+    """The events of one entity that have no verdict yet, the newest first."""
+
+    events: list[Event]
 
     @property
-    def name(self) -> str: ...
-    @property
-    def document(self) -> Callable[[Event], Any] | None: ...
+    def newest(self) -> Event:
+        return self.events[0]
 
-    def sink(self) -> Sink:
-        """Returns the sink of the running event loop."""
-        ...
+    def told(self, verdict: Verdict) -> Mapping[UUID, Verdict]:
+        """Takes the sink's verdict on the newest; returns what follows, by event. Older ones are superseded by a newest
+        that arrived, and wait with one that has to; one that never will arrive leaves its place to the next."""
+        if len(self.events) == 1:
+            (newest,), self.events = self.events, []
+            return {newest.id: verdict}
+        newest, *older = self.events
+        if isinstance(verdict, Failed):
+            self.events = older
+            return {newest.id: verdict}
+        self.events = []
+        follows: Verdict = Superseded() if isinstance(verdict, Done | Superseded) else verdict
+        return {newest.id: verdict, **{event.id: follows for event in older}}
 
-    async def indexes(self, store: Store) -> Sequence[str | None]:
-        """Returns where events go: the live index (None), and one that a rebuild fills."""
-        ...
 
-    def arrived(self) -> None:
-        """Notes that the sink has taken events just now."""
-        ...
+def by_entity(events: Iterable[Event]) -> list[Entity]:
+    """Returns the events by entity. Of two with one order the one that was published last comes first: ids are in the
+    order of their time."""
+    found: dict[str, list[Event]] = {}
+    for event in events:
+        found.setdefault(event.key, []).append(event)
+    for one in found.values():
+        if len(one) > 1:
+            one.sort(key=lambda event: (event.order, event.id), reverse=True)
+    return [Entity(one) for one in found.values()]
 
-    async def given_up(self, store: Store, index: str) -> bool:
-        """Returns whether the index of a rebuild was dropped: what could not be written there is no loss."""
-        ...
 
-    async def refused(self, store: Store, index: str, found: Mapping[str, str]) -> bool:
-        """Tells a rebuild which documents its index does not take, and why; returns False where it is too late."""
-        ...
+def worst(verdicts: Sequence[Verdict]) -> Verdict:
+    """Returns what several indexes together say of one event: it is done when all of them have it."""
+    if len(verdicts) == 1:
+        return verdicts[0]
+    for kind in (Failed, Retry, Done):
+        for verdict in verdicts:
+            if isinstance(verdict, kind):
+                return verdict
+    return verdicts[0]
+
+
+def is_of_the_sink(error: Exception) -> bool:
+    """Returns whether an error is the sink's own trouble: it cannot be reached, is too slow, or turns everybody away.
+    Any other may be due to one event."""
+    found = classify(error)
+    outage = found.failure_type in (FailureType.NETWORK, FailureType.TIMEOUT) or found.reason.startswith("http_")
+    return outage or isinstance(error, OSError | RedriveError)
 
 
 class SinkWriter:
-    """Writes the events of one call: ``verdicts`` has what the sink said so far, also when it fails in between."""
+    """Writes the events of one call: ``verdicts`` has what the sink said so far, also when it fails in between.
+    ``index``: the one that a rebuild fills, and nowhere else; else the live one, and one that a rebuild fills."""
 
-    def __init__(self, target: Target, size: RequestSize, store: Store, stopping: Callable[[], bool]) -> None:
-        self._target = target
-        self._sink = target.sink()
+    def __init__(
+        self,
+        projection: Projection,
+        size: RequestSize,
+        store: Store,
+        stopping: Callable[[], bool],
+        index: str | None = None,
+    ) -> None:
+        self._projection = projection
+        self._index = index
+        self._sink = projection.sink()
         self._size = size
         self._store = store
         self._stopping = stopping
@@ -101,8 +139,8 @@ class SinkWriter:
                 self.verdicts.update(one.told(verdict))
                 if type(verdict) is Retry and verdict.whole:
                     away = verdict
-                elif type(verdict) is Done:
-                    self._target.arrived()
+                elif type(verdict) is Done and self._index is None:
+                    self._projection.arrived()
             if away is not None:
                 raise TurnedAway(away)
             at += len(chunk)
@@ -151,7 +189,7 @@ class SinkWriter:
         verdicts: dict[UUID, Verdict] = {}
         if live:
             began = time.monotonic()
-            indexes = await self._target.indexes(self._store)
+            indexes = (self._index,) if self._index is not None else await self._projection.indexes(self._store)
             first, *others = indexes
             said = await self._written(live, first) or ()
             for index in others:
@@ -171,7 +209,7 @@ class SinkWriter:
             for event, old, new in zip(events, said, found, strict=True)
             if isinstance(new, Failed) and isinstance(old, Done | Superseded)
         }
-        its_own = refused if refused and await self._target.refused(self._store, index, refused) else ()
+        its_own = refused if refused and await self._projection.refused(self._store, index, refused) else ()
         both = zip(events, said, found, strict=True)
         return [old if event.key in its_own else worst((old, new)) for event, old, new in both]
 
@@ -180,16 +218,22 @@ class SinkWriter:
         try:
             found = await self._sink.write(events, index)
         except Exception:
-            if index is None or not await self._target.given_up(self._store, index):
+            if not await self._given_up(index):
                 raise
             return None
-        if index is None or all(isinstance(one, Done | Superseded) for one in found):
+        if all(isinstance(one, Done | Superseded) for one in found):
             return found
-        return None if await self._target.given_up(self._store, index) else found
+        return None if await self._given_up(index) else found
+
+    async def _given_up(self, index: str | None) -> bool:
+        """Returns whether what cannot be written to an index is no loss, for a rebuild beside was given up. Who drives
+        the rebuild is told of all that goes wrong."""
+        beside = index is not None and self._index is None
+        return beside and await self._projection.given_up(self._store, str(index))
 
     async def _deleted(self, events: Sequence[Event]) -> Mapping[str, int]:
         """Notes what these events delete, and returns at which orders their documents were deleted before."""
         if not self._sink.compares_versions:
             return {}  # whoever reads it gets versions, and has to remember them
-        await bury(self._store, self._target.name, events)
-        return await buried(self._store, self._target.name, [one.key for one in events if one.op is Op.UPSERT])
+        await bury(self._store, self._projection.name, events)
+        return await buried(self._store, self._projection.name, [one.key for one in events if one.op is Op.UPSERT])

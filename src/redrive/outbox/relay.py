@@ -11,43 +11,99 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from redrive.kernel.backoff import Backoff
+from redrive.kernel.classify import Classification, FailureType, classify
 from redrive.kernel.outcome import Completed
 from redrive.kernel.payload import encode
 from redrive.outbox.event import Event, Op, UnfitEvent, event_of
-from redrive.outbox.projection import RequestSize
-from redrive.outbox.relay.policy import EventRefused, SinkBackoff, SinkFailed
-from redrive.outbox.relay.sink_writer import SinkWriter, Target, TurnedAway
-from redrive.outbox.settings import DAY_S
+from redrive.outbox.lives import resolve_lives
+from redrive.outbox.settings import DAY_S, OutboxSettings
 from redrive.outbox.sink import Pruned, Sink
-from redrive.outbox.verdict import DETERMINISTIC, Done, Failed, Superseded, Verdict
+from redrive.outbox.sink_writer import SinkWriter, TurnedAway
+from redrive.outbox.verdict import DETERMINISTIC, Done, Failed, Retry, Superseded, Verdict
 
 if TYPE_CHECKING:
     from redrive.handlers.bulk import Bulk, Item
-    from redrive.kernel.ports.store import Store
+    from redrive.outbox.projection import Projection
 
 logger = logging.getLogger("redrive.outbox")
 LOOK_EVERY_S = 0.2  # whether the worker stops
-Resolve = Callable[["Store", Sequence[Event]], Awaitable[Sequence[Event]]]
-EVERY_S = 600.0
-AT_ONCE = 1_000  # so that no request waits for long
+PRUNE_EVERY_S = 600.0
+PRUNED_AT_ONCE = 1_000  # so that no request waits for long
+_TYPES: Mapping[str, FailureType] = {
+    "connect": FailureType.NETWORK,
+    "tls": FailureType.NETWORK,
+    "http_429": FailureType.NETWORK,
+    "timeout": FailureType.TIMEOUT,
+    "http_408": FailureType.TIMEOUT,
+    "http_5xx": FailureType.MODEL_ERROR,
+    "unavailable": FailureType.MODEL_ERROR,
+    "http_4xx": FailureType.PARAM_ERROR,
+    DETERMINISTIC: FailureType.PARAM_ERROR,
+}
+
+
+@dataclass(slots=True)
+class SinkBackoff:
+    """Keeps a worker from asking a sink again and again that is down, however many events wait: after a request that
+    failed as a whole the next one waits as an event would, longer each time."""
+
+    backoff: Backoff
+    failures: int = 0
+    until: float = 0.0
+
+    def failed(self, now: float, jitter: float, wish: float | None = None) -> None:
+        """Counts a request that failed as a whole, at a time of a steady clock; ``wish``: seconds that the sink asks
+        to be left alone. Those that were under way with it say nothing new."""
+        if now >= self.until:
+            self.failures += 1
+            self.until = now + self.backoff.at_least(wish, self.failures, jitter)
+
+    def succeeded(self) -> None:
+        """Counts a request that was answered."""
+        self.failures, self.until = 0, 0.0
+
+    def wait(self, now: float) -> float:
+        """Returns the seconds until the next request may be sent."""
+        return max(0.0, self.until - now)
+
+
+class EventRefused(Exception):
+    """The sink did not take an event."""
+
+    def __init__(self, verdict: Retry | Failed) -> None:
+        super().__init__(verdict.message)
+        retryable = isinstance(verdict, Retry)
+        kind = _TYPES.get(verdict.reason, FailureType.UNKNOWN)
+        self.classification = Classification(verdict.reason, kind, retryable)
+        # The core reads here how long a server asks to be left alone.
+        after = verdict.after if isinstance(verdict, Retry) else None
+        self.headers: Mapping[str, str] = {} if after is None else {"Retry-After": str(after)}
+
+
+class SinkFailed(Exception):
+    """A write failed as a whole. That says nothing about its events, so it is tried again, whatever it was: a wrong
+    password does not fail everything that waits."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        found = classify(error)
+        self.classification = Classification(found.reason, found.failure_type, True)
 
 
 class Relay:
     """Projects the events of one projection. The size of its requests adapts to what the sink takes."""
 
-    def __init__(
-        self, projection: Target, size: RequestSize, backoff: SinkBackoff, resolve: Resolve | None = None
-    ) -> None:
-        """``resolve`` replaces events of which only the source knows whether their entity is there."""
+    def __init__(self, projection: Projection, settings: OutboxSettings) -> None:
         self._projection = projection
-        self._resolve = resolve
-        self._size = size
-        self._backoff = backoff
+        self._size = projection.request_size(settings)
+        self._backoff = SinkBackoff(settings.backoff)
+        self._pruner = SinkPruner(projection.name, settings.tombstone_days)
 
     async def project(self, bulk: Bulk) -> None:
         """Sends the newest version of each entity, and answers each event. While the sink is down it waits first, with
@@ -56,6 +112,8 @@ class Relay:
             await asyncio.sleep(min(wait, LOOK_EVERY_S))
         if bulk.cancelled:
             return
+        # Before the events: what is old enough to be forgotten must not refuse what comes now.
+        await self._pruner.before_request(self._projection.sink())
         events: list[Event] = []
         outcomes: dict[UUID, Any] = {}
         for item in bulk:
@@ -78,11 +136,11 @@ class Relay:
         """Returns what became of each event; of those that were not sent because the worker stops, nothing."""
         tasks = [(item.context.task, item.payload) for item in bulk]
         sizes = {task.id: len(task.payload or "") for task, _ in tasks}
-        writer = SinkWriter(self._projection, self._size, bulk[0].context.store, lambda: bulk.cancelled)
+        store = bulk[0].context.store
+        writer = SinkWriter(self._projection, self._size, store, lambda: bulk.cancelled)
         failed: SinkFailed | EventRefused | None = None
         try:
-            store = bulk[0].context.store
-            await writer.write(events if self._resolve is None else await self._resolve(store, events), sizes)
+            await writer.write(await resolve_lives(self._projection, store, events), sizes)
             self._backoff.succeeded()
         except TurnedAway as error:  # it answers, and is down all the same: a proxy says 503 for it
             self._backoff.failed(time.monotonic(), random.random(), error.verdict.after)  # noqa: S311 (jitter)
@@ -160,9 +218,9 @@ class SinkPruner:
         now = self._clock()
         if now < self._next or not isinstance(sink, Pruned):
             return
-        self._next = now + EVERY_S
+        self._next = now + PRUNE_EVERY_S
         try:
-            if await sink.prune(self._keep_s, AT_ONCE) >= AT_ONCE:
+            if await sink.prune(self._keep_s, PRUNED_AT_ONCE) >= PRUNED_AT_ONCE:
                 self._next = now  # there may be more: before the next request
         except Exception as error:
             text = "%s: versions of deleted documents could not be pruned: %r"

@@ -1,10 +1,11 @@
-"""What is wrong with projections: for doctor, for alerts, and for whoever asks whether this process is ready."""
+"""How projections stand: counts of their events, and what is wrong, for doctor, for alerts, and for whoever asks
+whether this process is ready."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from redrive.kernel.alerts.brought import AlertRule
 from redrive.kernel.alerts.rules import Unit
 from redrive.kernel.diagnosis import Dependency, Finding, Level
 from redrive.outbox.event import queue_of
-from redrive.outbox.event_counts import EventCounts, event_counts
 from redrive.outbox.index_watch import index_states
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.sink import PAIRS_MISSING, PairIndex
@@ -26,6 +26,33 @@ if TYPE_CHECKING:
 
 SINK_PATIENCE_S = 2.0
 PATIENCE_S = 1.5  # less than that of whoever asks all features: a sink that hangs is told of, and it alone
+
+
+@dataclass(slots=True, frozen=True)
+class EventCounts:
+    """The events of a projection, in the words of the outbox. ``stuck``: processing, and its lease is over or it takes
+    longer than ``OUTBOX_MAX_PROCESSING_SECONDS``. ``retries``: of the pending ones, those that
+    wait for another attempt. ``oldest_age``: seconds since the oldest that is not done was published."""
+
+    projection: str
+    pending: int = 0
+    processing: int = 0
+    failed: int = 0
+    done: int = 0
+    inflight: int = 0
+    stuck: int = 0
+    retries: int = 0
+    oldest_age: float | None = None
+
+    @property
+    def lag(self) -> int:
+        return self.pending + self.processing
+
+
+async def event_counts(store: Store, settings: Settings) -> list[EventCounts]:
+    """Returns the counts of each projection that ever had an event, by one statement."""
+    longest = settings.of(OutboxSettings).max_processing_seconds
+    return [EventCounts(**row) for row in await store.sql.feature_rows("outbox", "event_counts", longest)]
 
 
 async def stuck(store: Store, settings: Settings) -> float | None:

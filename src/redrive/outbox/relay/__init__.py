@@ -1,1 +1,0 @@
-"""The relay: takes claimed events to a sink, and gives each its own outcome."""
