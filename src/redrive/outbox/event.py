@@ -54,6 +54,19 @@ class Event:
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", key_of(self.entity_type, self.entity_id))
 
+    def fields(self) -> dict[str, Any]:
+        """Returns what a receiver gets of it, who compares ``order`` himself."""
+        found: dict[str, Any] = {
+            "id": str(self.id),
+            "entity_type": self.entity_type,
+            "entity_id": self.entity_id,
+            "op": self.op.value,
+            "version": self.version,
+            "order": self.order,
+            "payload": self.payload,
+        }
+        return found if self.routing is None else {**found, "routing": self.routing}
+
     @property
     def order(self) -> int:
         """What sinks compare: of two events of a key the one with the larger number is the newer one."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +14,7 @@ from redrive.errors import ChangedMeanwhile, RedriveError
 from redrive.kernel.commit import Commit
 from redrive.outbox.event import Event, kind_of, queue_of
 from redrive.outbox.index_job import REBUILD, Phase, job_of
-from redrive.outbox.sink import Sink
+from redrive.outbox.sink import PerLoop, Sink
 
 if TYPE_CHECKING:
     from redrive.kernel.circuit import Circuit
@@ -34,41 +32,37 @@ class LoopSinks:
     """The sinks of one projection, by event loop: made at first use, closed when the loop ends in order."""
 
     def __init__(self, make: Callable[[], Sink]) -> None:
-        self._make = make
-        self._sinks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[int, Sink, Any]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._open = PerLoop(lambda: _OpenSink(make()))
 
     def get(self) -> Sink:
         """Returns the sink of the running event loop."""
-        if (known := self.known()) is not None:
-            return known
-        sink = self._make()
-        keeper = _keep(sink)
-        self._sinks[asyncio.get_running_loop()] = (os.getpid(), sink, keeper)
-        with suppress(StopIteration):  # it waits at its yield, known to the loop from here on
-            keeper.__anext__().send(None)
-        return sink
+        return self._open.get().sink
 
     def known(self) -> Sink | None:
-        """Returns the sink of the running event loop, if it has one by now; a forked process makes its own."""
-        found = self._sinks.get(asyncio.get_running_loop())
-        return found[1] if found is not None and found[0] == os.getpid() else None
+        """Returns the sink of the running event loop, if it has one by now."""
+        found = self._open.known()
+        return None if found is None else found.sink
 
     async def close(self) -> None:
         """Closes the sink of the running event loop."""
-        found = self._sinks.pop(asyncio.get_running_loop(), None)
-        if found is not None and found[0] == os.getpid():
-            await found[2].aclose()
+        if (found := self._open.take()) is not None:
+            await found.end.aclose()
 
 
-async def _keep(sink: Sink) -> AsyncGenerator[None, None]:
-    """Closes the sink at the end of the loop: open generators get their end first."""
-    try:
-        yield
-    finally:
-        with suppress(Exception):  # nobody waits for this
-            await sink.close()
+class _OpenSink:
+    """A sink, and a generator that closes it at the end of the loop: open generators get their end first."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink, self.end = sink, self._until_end()
+        with suppress(StopIteration):  # it waits at its yield, known to the loop from here on
+            self.end.__anext__().send(None)
+
+    async def _until_end(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            with suppress(Exception):  # nobody waits for this
+                await self.sink.close()
 
 
 @dataclass(slots=True, frozen=True)

@@ -34,7 +34,7 @@ from redrive.outbox.projections import projection_in, projections_of
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.sink import PAIRS_MISSING, PairIndex, Rebuildable, Searchable
 from redrive.outbox.sinks import sink_words
-from redrive.outbox.sinks.text_words import query_of
+from redrive.outbox.sinks.full_text import query_of
 from redrive.outbox.triggers import postgres, sqlite
 from redrive.outbox.triggers.table_mapping import SEQUENCE, map_table, shape_of
 

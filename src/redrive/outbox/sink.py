@@ -1,14 +1,19 @@
-"""The protocols of sinks: where a projection writes to. Adding one is one file in ``sinks/``."""
+"""The protocols of sinks, where a projection writes to, and what those who write one need. Adding one is one file in
+``sinks/``."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from redrive.errors import RedriveError
 from redrive.outbox.event import Event
-from redrive.outbox.verdict import Verdict
+from redrive.outbox.verdict import DETERMINISTIC, Failed, Verdict
+
+T = TypeVar("T")
 
 
 class TooLarge(Exception):
@@ -183,3 +188,48 @@ class Pruned(Protocol):
     async def prune(self, seconds: float, limit: int) -> int:
         """Forgets those that were deleted longer ago than this, so many at once; returns how many."""
         ...
+
+
+class PerLoop(Generic[T]):
+    """One of something for each event loop, since connections belong to one; a forked process has its own."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._made: dict[tuple[int, asyncio.AbstractEventLoop], T] = {}
+
+    def get(self) -> T:
+        """Returns the one of the running loop."""
+        here = (os.getpid(), asyncio.get_running_loop())
+        if here not in self._made:
+            self._made = {place: one for place, one in self._made.items() if not place[1].is_closed()}
+            self._made[here] = self._make()
+        return self._made[here]
+
+    def known(self) -> T | None:
+        """Returns the one of the running loop, if it has one by now."""
+        return self._made.get((os.getpid(), asyncio.get_running_loop()))
+
+    def take(self) -> T | None:
+        """Returns the one of the running loop to be closed, if it has one."""
+        return self._made.pop((os.getpid(), asyncio.get_running_loop()), None)
+
+
+class Unfit(Exception):
+    """Something in these events was refused. ``reason`` is kept as ``error_reason`` of the one that it is."""
+
+    def __init__(self, message: str, reason: str = DETERMINISTIC) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+async def find_refused(
+    events: Sequence[T], send: Callable[[Sequence[T]], Awaitable[Sequence[Verdict]]]
+) -> list[Verdict]:
+    """Returns the verdicts of ``send``; where it raises Unfit, of both halves, until the culprit is alone."""
+    try:
+        return list(await send(events))
+    except Unfit as error:
+        if len(events) == 1:
+            return [Failed(error.reason, str(error))]
+    middle = len(events) // 2
+    return [*await find_refused(events[:middle], send), *await find_refused(events[middle:], send)]

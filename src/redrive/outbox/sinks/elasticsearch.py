@@ -9,8 +9,9 @@ from elastic_transport import ConnectionTimeout, TlsError, TransportError
 from elasticsearch import ApiError, AsyncElasticsearch, UnsupportedProductError
 
 from redrive.errors import ConfigError
+from redrive.outbox.sink import PerLoop
 from redrive.outbox.sinks.search_index import SearchIndex
-from redrive.outbox.sinks.search_server import Access, Clients, access_of, content_type, not_trusted, refused
+from redrive.outbox.sinks.search_server import Access, access_of, content_type, not_trusted, refused
 
 
 def from_url(url: str) -> Elasticsearch:
@@ -34,7 +35,7 @@ class ElasticsearchServer:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._clients = Clients(lambda: _client(access))
+        self._clients = PerLoop(lambda: _client(access))
 
     async def ask(
         self, method: str, path: str, body: Any = None, params: Mapping[str, str] | None = None

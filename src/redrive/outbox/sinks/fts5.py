@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -21,8 +21,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from redrive.errors import ConfigError
 from redrive.files import create_private
 from redrive.outbox.event import Event, Op
-from redrive.outbox.sink import Digest, Hit, NoSuchIndex, Stored
-from redrive.outbox.sinks.text_words import Query, indexed_text, pairs_of, query_of
+from redrive.outbox.sink import Digest, Hit, NoSuchIndex
+from redrive.outbox.sinks.full_text import FullText, Query, indexed_text, pairs_of, query_of
 from redrive.outbox.source import digests_of
 from redrive.outbox.verdict import Done, Superseded, Verdict
 from redrive.stores.sql import statements
@@ -32,7 +32,6 @@ BUSY_S = 30.0
 _encode = json.JSONEncoder(ensure_ascii=False).encode  # one, not one for each document
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 FIRST = "live"
-PAGE = 1000
 
 
 class Fts5File:
@@ -251,11 +250,8 @@ def from_url(url: str) -> Fts5:
     return Fts5(path, name=parse_qs(where.query).get("name", ["documents"])[0])
 
 
-class Fts5:
+class Fts5(FullText):
     """Full text in one file: indexes of one name, of which one is live."""
-
-    remembers_deletes = True
-    compares_versions = True
 
     def __init__(self, path: str | Path, *, name: str = "documents") -> None:
         self._indexes = Fts5Indexes(name)
@@ -294,45 +290,12 @@ class Fts5:
     async def create(self, index: str) -> None:
         await self._file.run(lambda db: self._indexes.make(db, checked(index)))
 
-    async def refresh(self, index: str | None = None) -> None:
-        """Nothing to do: what is committed is visible."""
-
-    async def scan(self, index: str | None = None, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
-        while rows := await self._page(index, after, before):
-            for row in rows:
-                yield Stored(*row)
-            after = rows[-1][0]
-
-    async def find(self, keys: Sequence[str], index: str | None = None) -> Sequence[Stored]:
-        def read(db: sqlite3.Connection) -> list[Stored]:
-            return [Stored(*row) for row in self._indexes.execute(db, "find", index, json.dumps(list(keys)))]
-
-        return await self._file.run(read)
-
-    async def bounds(self, pieces: int, least: int) -> Sequence[str]:
-        def read(db: sqlite3.Connection) -> list[str]:
-            return [row[0] for row in self._indexes.execute(db, "bounds", None, pieces, least)]
-
-        return await self._file.run(read)
-
     async def digests(self, bounds: Sequence[str]) -> Sequence[Digest]:
         def compute(db: sqlite3.Connection) -> list[Digest]:
             rows = self._indexes.execute(db, "scan", None, "", None, -1)
             return digests_of(rows, bounds)
 
         return await self._file.run(compute)
-
-    async def deleted(self, after: str, limit: int) -> Sequence[Stored]:
-        def read(db: sqlite3.Connection) -> list[Stored]:
-            return [Stored(*row) for row in self._indexes.execute(db, "deleted", None, after, limit)]
-
-        return await self._file.run(read)
-
-    async def deletions(self, keys: Sequence[str]) -> Sequence[Stored]:
-        def read(db: sqlite3.Connection) -> list[Stored]:
-            return [Stored(*row) for row in self._indexes.execute(db, "deletions", None, json.dumps(list(keys)))]
-
-        return await self._file.run(read)
 
     async def swap(self, index: str) -> None:
         await self._file.run(lambda db: self._indexes.switch(db, index))
@@ -346,29 +309,17 @@ class Fts5:
         if not asked or not self._file.is_there():
             return []
 
-        def find(db: sqlite3.Connection) -> list[Hit]:
-            rows = self._indexes.execute(db, "search", None, asked, limit)
-            return [Hit(key, score, json.loads(document)) for key, score, document in rows]
-
-        return await self._file.run(find)
+        rows = await self._rows("search", None, asked, limit)
+        return [Hit(key, score, json.loads(document)) for key, score, document in rows]
 
     async def finds_pairs(self) -> bool:
         return not self._file.is_there() or await self._file.run(self._indexes.has_pairs)
 
-    async def get(self, key: str, index: str | None = None) -> Any:
-        """Returns the document of a key; None where there is none, or it was deleted."""
+    async def _rows(self, statement: str, index: str | None, *arguments: Any) -> Sequence[Any]:
+        return await self._file.run(lambda db: self._indexes.execute(db, statement, index, *arguments).fetchall())
 
-        def read(db: sqlite3.Connection) -> Any:
-            row = self._indexes.execute(db, "get", index, key).fetchone()
-            return None if row is None else json.loads(row[0])
-
-        return await self._file.run(read)
-
-    async def _page(self, index: str | None, after: str, before: str | None) -> list[tuple[str, int, int]]:
-        def read(db: sqlite3.Connection) -> list[tuple[str, int, int]]:
-            return self._indexes.execute(db, "scan", index, after, before, PAGE).fetchall()
-
-        return await self._file.run(read)
+    def _keys(self, keys: Sequence[str]) -> str:
+        return json.dumps(list(keys))
 
 
 def _match(query: Query) -> str:

@@ -21,8 +21,7 @@ from redrive.errors import ConfigError
 from redrive.kernel.classify import by_status
 from redrive.kernel.retry_after import retry_after_of
 from redrive.outbox.event import Event
-from redrive.outbox.sink import TooLarge
-from redrive.outbox.sinks.search_server import Clients, Unfit, find_refused
+from redrive.outbox.sink import PerLoop, TooLarge, Unfit, find_refused
 from redrive.outbox.verdict import Done, Failed, Retry, Superseded, Verdict
 
 TIMEOUT_S = 30.0
@@ -79,7 +78,7 @@ class Http:
         self._compress = compress
         encoding = {"Content-Encoding": "gzip"} if compress else {}
         self._headers = {**(headers or {}), "Content-Type": NDJSON, "Accept": f"{NDJSON}, */*", **encoding}
-        self._clients = Clients(lambda: httpx.AsyncClient(auth=auth, timeout=timeout, verify=verify))
+        self._clients = PerLoop(lambda: httpx.AsyncClient(auth=auth, timeout=timeout, verify=verify))
 
     async def write(self, events: Sequence[Event], index: str | None = None) -> Sequence[Verdict]:
         return await find_refused(events, self._send)
@@ -95,7 +94,7 @@ class Http:
             await client.aclose()
 
     async def _send(self, events: Sequence[Event]) -> Sequence[Verdict]:
-        body = b"".join(_line(event) for event in events)
+        body = "".join(f"{_encode(event.fields())}\n" for event in events).encode("utf-8", "replace")
         content = gzip.compress(body, 1) if self._compress else body
         async with self._clients.get().stream("POST", self._url, content=content, headers=self._headers) as answer:
             told = await _read(answer, len(events))
@@ -111,21 +110,6 @@ class Http:
         # That says nothing about any event: a changed password does not fail what an operator can mend.
         waits = retry_after_of(answer.headers, datetime.now(UTC))
         return [Retry(by_status(status).reason, _said(answer, told), waits, whole=True)] * len(events)
-
-
-def _line(event: Event) -> bytes:
-    found: dict[str, Any] = {
-        "id": str(event.id),
-        "entity_type": event.entity_type,
-        "entity_id": event.entity_id,
-        "op": event.op.value,
-        "version": event.version,
-        "order": event.order,
-        "payload": event.payload,
-    }
-    if event.routing is not None:
-        found["routing"] = event.routing
-    return _encode(found).encode("utf-8", "replace") + b"\n"
 
 
 def _has_lines(answer: httpx.Response) -> bool:

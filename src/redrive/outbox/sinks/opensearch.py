@@ -11,8 +11,9 @@ from opensearchpy import AIOHttpConnection, AsyncOpenSearch
 from opensearchpy.exceptions import ConnectionError as NotReached
 from opensearchpy.exceptions import ConnectionTimeout, OpenSearchException, SSLError, TransportError
 
+from redrive.outbox.sink import PerLoop
 from redrive.outbox.sinks.search_index import SearchIndex
-from redrive.outbox.sinks.search_server import Access, Clients, access_of, content_type, json_of, not_trusted, refused
+from redrive.outbox.sinks.search_server import Access, access_of, content_type, json_of, not_trusted, refused
 
 
 def from_url(url: str) -> OpenSearch:
@@ -65,7 +66,7 @@ class OpenSearchServer:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._clients = Clients(lambda: _client(access))
+        self._clients = PerLoop(lambda: _client(access))
 
     async def ask(
         self, method: str, path: str, body: Any = None, params: Mapping[str, str] | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -17,9 +17,8 @@ import asyncpg
 
 from redrive.errors import ConfigError
 from redrive.outbox.event import Event, Op
-from redrive.outbox.sink import Digest, Hit, NoSuchIndex, Stored
-from redrive.outbox.sinks.search_server import Clients, Unfit, find_refused
-from redrive.outbox.sinks.text_words import indexed_document, pairs_of, query_of
+from redrive.outbox.sink import Digest, Hit, NoSuchIndex, PerLoop, Unfit, find_refused
+from redrive.outbox.sinks.full_text import FullText, indexed_document, pairs_of, query_of
 from redrive.outbox.source import all_ranges, thresholds
 from redrive.outbox.verdict import Done, Superseded, Verdict
 from redrive.stores.sql import statements
@@ -29,7 +28,6 @@ _INDEX = re.compile(r"[a-z0-9_]{1,25}")
 _LANGUAGE = re.compile(r"[a-z_][a-z0-9_.]{0,60}")
 FIRST, MARK = "live", "redrive outbox "
 PAIRS = "runs of CJK as pairs"
-PAGE = 1000
 TIMEOUT_S = 60.0
 DIGESTS_S = 300.0  # all documents are read
 CONNECTIONS = 4
@@ -50,11 +48,8 @@ def _sql(name: str) -> str:
     return statements("redrive.outbox.sinks", "postgres_text.sql")[name]
 
 
-class PostgresText:
+class PostgresText(FullText):
     """Documents in a database. ``language`` is the text search configuration by which words are found."""
-
-    remembers_deletes = True
-    compares_versions = True
 
     def __init__(self, url: str, table: str = "documents", *, language: str = "simple") -> None:
         if not _NAME.fullmatch(table):
@@ -65,7 +60,7 @@ class PostgresText:
         if not _LANGUAGE.fullmatch(language):
             raise ConfigError(f"there is no language {language!r}", hint="a text search configuration: english, simple")
         self._name, self._language = table, language
-        self._pools: Clients[Any] = Clients(lambda: _new_pool(url))
+        self._pools: PerLoop[Any] = PerLoop(lambda: _new_pool(url))
         self._current: set[str | None] = set()  # tables that are known to be as this version makes them
 
     async def write(self, events: Sequence[Event], index: str | None = None) -> Sequence[Verdict]:
@@ -98,36 +93,9 @@ class PostgresText:
             await self._extend(connection, _checked(index))
             await self._create(connection, index)
 
-    async def refresh(self, index: str | None = None) -> None:
-        """Nothing to do: what is committed is visible."""
-
-    async def scan(self, index: str | None = None, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
-        text = _sql("scan").format(table=await self._table(index))
-        while rows := await (await self._pool()).fetch(text, after, before, PAGE):
-            for row in rows:
-                yield Stored(*row)
-            after = rows[-1]["key"]
-
-    async def find(self, keys: Sequence[str], index: str | None = None) -> Sequence[Stored]:
-        text = _sql("find").format(table=await self._table(index))
-        return [Stored(*row) for row in await (await self._pool()).fetch(text, keys)]
-
-    async def bounds(self, pieces: int, least: int) -> Sequence[str]:
-        text = _sql("bounds").format(table=await self._table(None))
-        return [row["key"] for row in await (await self._pool()).fetch(text, pieces, least, timeout=DIGESTS_S)]
-
     async def digests(self, bounds: Sequence[str]) -> Sequence[Digest]:
-        text = _sql("digests").format(table=await self._table(None))
-        rows = await (await self._pool()).fetch(text, thresholds(bounds), timeout=DIGESTS_S)
+        rows = await self._rows("digests", None, thresholds(bounds))
         return all_ranges(((row["place"], row["n"], int(row["total"])) for row in rows), len(bounds))
-
-    async def deleted(self, after: str, limit: int) -> Sequence[Stored]:
-        text = _sql("deleted").format(table=await self._table(None))
-        return [Stored(*row) for row in await (await self._pool()).fetch(text, after, limit)]
-
-    async def deletions(self, keys: Sequence[str]) -> Sequence[Stored]:
-        text = _sql("remembered").format(table=await self._table(None))
-        return [Stored(*row) for row in await (await self._pool()).fetch(text, keys)]
 
     async def swap(self, index: str) -> None:
         async with (await self._pool()).acquire() as connection, connection.transaction():
@@ -149,17 +117,10 @@ class PostgresText:
 
     async def search(self, text: str, limit: int = 10) -> list[Hit]:
         """Returns documents that have all of these words."""
-        statement, query = _sql("search").format(table=await self._table(None)), query_of(text)
+        query = query_of(text)
         runs = [" <-> ".join(pairs_of(run)) if len(run) > 1 else f"{run}:*" for run in query.runs]
-        arguments = (
-            query.text,
-            self._language,
-            limit,
-            " & ".join(runs).replace("<->", "&"),
-            " & ".join(runs),
-            query.runs,
-        )
-        rows = await (await self._pool()).fetch(statement, *arguments)
+        anywhere, in_order = " & ".join(runs).replace("<->", "&"), " & ".join(runs)
+        rows = await self._rows("search", None, query.text, self._language, limit, anywhere, in_order, query.runs)
         return [Hit(row["key"], row["score"], json.loads(row["document"])) for row in rows]
 
     async def finds_pairs(self) -> bool:
@@ -167,16 +128,16 @@ class PostgresText:
             live = await self._live(connection)
             return live is None or await connection.fetchval(_sql("live"), self._of(live)) == PAIRS
 
-    async def get(self, key: str, index: str | None = None) -> Any:
-        """Returns the document of a key; None where there is none, or it was deleted."""
-        query = _sql("get").format(table=await self._table(index))
-        found = await (await self._pool()).fetchval(query, key)
-        return None if found is None else json.loads(found)
-
     # -- its tables ------------------------------------------------------------------------------------------------
 
     async def _pool(self) -> Any:
         return await self._pools.get()
+
+    async def _rows(self, statement: str, index: str | None, *arguments: Any) -> Sequence[Any]:
+        text = _sql(statement).format(table=await self._table(index))
+        seconds = DIGESTS_S if statement in ("bounds", "digests") else TIMEOUT_S
+        found: Sequence[Any] = await (await self._pool()).fetch(text, *arguments, timeout=seconds)
+        return found
 
     async def _table(self, index: str | None) -> str:
         """Returns what is written to and read: the view of the live index, which is made when somebody asks for it."""
@@ -240,9 +201,9 @@ class PostgresText:
         if await connection.fetchval("select to_regclass($1)::text", table) is None:
             await connection.execute(_sql("table").format(table=table))
             await connection.execute(_sql("cut").format(table=table, mark=f"'{PAIRS}'"))
-        for kind in ("words", "deletions"):
-            name = f"{table.rpartition('.')[2]}_{kind}"
-            await connection.execute(_sql(kind).format(table=table, index=name))
+        for statement, ending in (("words", "words"), ("deleted_index", "deletions")):
+            name = f"{table.rpartition('.')[2]}_{ending}"
+            await connection.execute(_sql(statement).format(table=table, index=name))
 
     async def _switch(self, connection: Any, index: str) -> None:
         await connection.execute(_sql("view").format(live=self._name, table=self._of(index)))

@@ -31,7 +31,7 @@ select exists (select from pg_attribute where attrelid = c.oid and attname = 'ba
 alter table {table} add column if not exists written_at timestamptz not null default now(),
   add column if not exists base bigint not null default 0
 
--- deletions: by which old ones are found
+-- deleted_index: by which old deletions are found
 create index if not exists {index} on {table} (written_at) where deleted
 
 -- words: what searches read
@@ -67,7 +67,7 @@ select key, version, base from {table} where key > $1 and ($2::text is null or k
 -- deleted: versions of deleted documents, in the order of their keys
 select key, version, base from {table} where key > $1 and deleted order by key limit $2
 
--- remembered: those of these documents that were deleted
+-- deletions: those of these documents that were deleted
 select key, version, base from {table} where key = any($1::text[]) and deleted
 
 -- prune: forgets deletions from before so many seconds, so many at once

@@ -16,7 +16,7 @@ from redis import exceptions
 
 from redrive.errors import ConfigError
 from redrive.outbox.event import Event
-from redrive.outbox.sinks.search_server import Clients
+from redrive.outbox.sink import PerLoop
 from redrive.outbox.verdict import Done, Retry, Verdict
 
 TIMEOUT_S = 30.0
@@ -45,7 +45,7 @@ class RedisStream:
     def __init__(self, url: str, stream: str, *, maxlen: int | None = None, **options: Any) -> None:
         self._stream, self._maxlen = stream, maxlen
         given = {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, **options}
-        self._clients: Clients[Any] = Clients(lambda: redis.Redis.from_url(url, **given))
+        self._clients: PerLoop[Any] = PerLoop(lambda: redis.Redis.from_url(url, **given))
 
     async def write(self, events: Sequence[Event], index: str | None = None) -> Sequence[Verdict]:
         pipeline = self._clients.get().pipeline(transaction=False)
@@ -62,23 +62,13 @@ class RedisStream:
 
 
 def _entry(event: Event) -> dict[str, str | int]:
-    found: dict[str, str | int] = {
-        "id": str(event.id),
-        "entity_type": event.entity_type,
-        "entity_id": event.entity_id,
-        "op": event.op.value,
-        "version": event.version,
-        "order": event.order,
-        "payload": json.dumps(event.payload, ensure_ascii=False, separators=(",", ":")),
-    }
-    if event.routing is not None:
-        found["routing"] = event.routing
-    return found
+    payload = json.dumps(event.payload, ensure_ascii=False, separators=(",", ":"))
+    return {**event.fields(), "payload": payload}
 
 
 def _verdict(answer: Any) -> Verdict:
     """Returns what the server said of one entry. It refuses none for what is in it: it is full, read-only, loading, or
-    the key is something else, which an operator can mend."""
+    the key is something else, which an operator can fix."""
     if not isinstance(answer, Exception):
         return Done()
     if isinstance(answer, exceptions.ConnectionError | exceptions.TimeoutError):

@@ -15,7 +15,7 @@ from redrive.errors import ConfigError, RedriveError
 from redrive.kernel.classify import by_status
 from redrive.kernel.retry_after import retry_after_of
 from redrive.outbox.event import Event, Op
-from redrive.outbox.sink import Hit, NoSuchIndex, Stored, TooLarge
+from redrive.outbox.sink import Hit, NoSuchIndex, Stored, TooLarge, Unfit, find_refused
 from redrive.outbox.sinks.search_server import Refused, SearchServer
 from redrive.outbox.verdict import DETERMINISTIC, Done, Failed, Retry, Superseded, Verdict
 
@@ -141,7 +141,7 @@ class SearchIndex:
         """Writes what can be sent; the others have their verdicts already."""
         lines = [encoded(event) for event in events]
         sent = [one for one in lines if isinstance(one, bytes)]
-        said = iter(await self._send(sent, index) if sent else ())
+        said = iter(await find_refused(sent, lambda some: self._send(some, index)) if sent else ())
         return [one if isinstance(one, Failed) else next(said) for one in lines]
 
     async def check(self) -> None:
@@ -177,22 +177,15 @@ class SearchIndex:
         try:
             answer = await self._server.ask("POST", path, b"".join(lines), {"filter_path": FILTER, **params})
         except Refused as error:
-            return await self._refused(error, lines, index)
+            if error.status_code == 413:
+                raise TooLarge(str(error)) from error
+            if error.status_code == 400:  # for the sake of one of them
+                raise Unfit(str(error)) from error
+            return [all_of(error)] * len(lines)
         found = verdicts(answer, len(lines))
         if any(isinstance(one, Retry) and one.reason == "unavailable" for one in found):
             self._is_alias = None  # somebody may have removed the index: look again
         return found
-
-    async def _refused(self, error: Refused, lines: Sequence[bytes], index: str | None) -> Sequence[Verdict]:
-        """Finds the one for whose sake a server refuses the whole request as wrong, by halves."""
-        if error.status_code == 413:
-            raise TooLarge(str(error)) from error
-        if error.status_code != 400:
-            return [all_of(error)] * len(lines)
-        if len(lines) == 1:
-            return [Failed(DETERMINISTIC, str(error))]
-        half = len(lines) // 2
-        return [*await self._send(lines[:half], index), *await self._send(lines[half:], index)]
 
     async def _target(self, index: str | None) -> tuple[str, dict[str, str]]:
         """Returns where events go; makes the live index, if nobody has."""

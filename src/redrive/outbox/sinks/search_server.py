@@ -1,25 +1,20 @@
 """What the sinks of Elasticsearch and OpenSearch need of a client, and how a server is reached.
 
 Both servers speak the same HTTP for everything that a sink does. Their clients differ, so each has a file with a
-``SearchServer`` over it; what is written and how answers are read is in ``search_index.py`` and ``bulk_answers.py``."""
+``SearchServer`` over it; what is written and how answers are read is in ``search_index.py``."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from redrive.errors import ConfigError, RedriveError
 from redrive.kernel.classify import by_status
-from redrive.outbox.event import Event
-from redrive.outbox.verdict import DETERMINISTIC, Failed, Verdict
 
-C = TypeVar("C")
 OPTIONS = ("api_key", "ca", "verify", "timeout")
 TIMEOUT_S = 30.0
 
@@ -37,26 +32,6 @@ class SearchServer(Protocol):
     async def close(self) -> None:
         """Closes its connections."""
         ...
-
-
-class Clients(Generic[C]):
-    """A client for each event loop that asks, since its connections belong to one; a forked process has its own."""
-
-    def __init__(self, make: Callable[[], C]) -> None:
-        self._make = make
-        self._made: dict[tuple[int, asyncio.AbstractEventLoop], C] = {}
-
-    def get(self) -> C:
-        """Returns the client of the running loop."""
-        here = (os.getpid(), asyncio.get_running_loop())
-        if here not in self._made:
-            self._made = {place: client for place, client in self._made.items() if not place[1].is_closed()}
-            self._made[here] = self._make()
-        return self._made[here]
-
-    def take(self) -> C | None:
-        """Returns the client of the running loop to be closed, if it has one."""
-        return self._made.pop((os.getpid(), asyncio.get_running_loop()), None)
 
 
 class Refused(RedriveError):
@@ -168,24 +143,3 @@ def _seconds(given: str | None) -> float:
     if not 0 < found <= 3600:
         raise ConfigError("timeout of a search sink is a number of seconds, at most 3600", hint="timeout=10")
     return found
-
-
-class Unfit(Exception):
-    """Something in these events was refused. ``reason`` is kept as ``error_reason`` of the one that it is."""
-
-    def __init__(self, message: str, reason: str = DETERMINISTIC) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-async def find_refused(
-    events: Sequence[Event], send: Callable[[Sequence[Event]], Awaitable[Sequence[Verdict]]]
-) -> list[Verdict]:
-    """Returns the verdicts of ``send``; where it raises Unfit, of both halves, until the culprit is alone."""
-    try:
-        return list(await send(events))
-    except Unfit as error:
-        if len(events) == 1:
-            return [Failed(error.reason, str(error))]
-    middle = len(events) // 2
-    return [*await find_refused(events[:middle], send), *await find_refused(events[middle:], send)]

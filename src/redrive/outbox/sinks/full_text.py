@@ -1,5 +1,6 @@
-"""Cuts texts into words for full-text indexes: Chinese, Japanese and Korean, which put no spaces between words, into
-overlapping pairs of characters.
+"""What full text on SQLite and on PostgreSQL have in common: how texts are cut into words, and how documents are read.
+
+Chinese, Japanese and Korean, which put no spaces between words, are cut into overlapping pairs of characters.
 
 失败管理 is indexed as 失败 败管 管理 理: each character begins one word, so that a single one is found by prefix and a
 longer run as a phrase of its pairs. All other scripts are left to the tokenizer of the index. What that makes of
@@ -8,10 +9,16 @@ capital letters and signs beyond ASCII depends on a database's locale, so letter
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from redrive.outbox.sink import Stored
+
+PAGE = 1000
 
 # Kana, Bopomofo, Hangul and Han with their extensions; 々 〆 〇 are letters in a word, 、 。 ・ are not.
 _CJK = (
@@ -76,3 +83,45 @@ def _sign(found: re.Match[str]) -> str:
 def _cut(found: re.Match[str]) -> str:
     run = found[0]
     return f" {' '.join([*pairs_of(run), run[-1]])} " if len(run) > 1 else f" {run} "
+
+
+class FullText:
+    """A sink of SQL, whose rows are documents with their versions; deleted ones stay as theirs, so the newest wins,
+    whatever comes when. What is read by statements of the same names on both is here."""
+
+    remembers_deletes = True
+    compares_versions = True
+
+    async def _rows(self, statement: str, index: str | None, *arguments: Any) -> Sequence[Any]:
+        """Returns the rows of a statement about an index; None: the live one."""
+        raise NotImplementedError
+
+    def _keys(self, keys: Sequence[str]) -> Any:
+        """Returns keys as its statements take them."""
+        return list(keys)
+
+    async def refresh(self, index: str | None = None) -> None:
+        """Nothing to do: what is committed is visible."""
+
+    async def scan(self, index: str | None = None, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
+        while rows := await self._rows("scan", index, after, before, PAGE):
+            for row in rows:
+                yield Stored(*row)
+            after = rows[-1][0]
+
+    async def find(self, keys: Sequence[str], index: str | None = None) -> Sequence[Stored]:
+        return [Stored(*row) for row in await self._rows("find", index, self._keys(keys))]
+
+    async def bounds(self, pieces: int, least: int) -> Sequence[str]:
+        return [row[0] for row in await self._rows("bounds", None, pieces, least)]
+
+    async def deleted(self, after: str, limit: int) -> Sequence[Stored]:
+        return [Stored(*row) for row in await self._rows("deleted", None, after, limit)]
+
+    async def deletions(self, keys: Sequence[str]) -> Sequence[Stored]:
+        return [Stored(*row) for row in await self._rows("deletions", None, self._keys(keys))]
+
+    async def get(self, key: str, index: str | None = None) -> Any:
+        """Returns the document of a key; None where there is none, or it was deleted."""
+        found = await self._rows("get", index, key)
+        return json.loads(found[0][0]) if found else None
