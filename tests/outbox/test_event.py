@@ -8,8 +8,7 @@ from uuid import UUID
 import pytest
 
 from redrive.errors import InvalidInput
-from redrive.outbox.event import Op, UnfitEvent, event_of, key_of, split_key
-from redrive.outbox.publish_event import event_task
+from redrive.outbox.event import Op, UnfitEvent, event_of, event_task, key_of, split_key
 from redrive.outbox.source import digests_of
 
 DOCUMENT = {"entity_type": "note", "entity_id": "1", "op": "update", "version": 3, "payload": {"a": 1}}

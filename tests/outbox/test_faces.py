@@ -18,10 +18,10 @@ from redrive.errors import InvalidInput, NotAllowed, WrongSetting
 from redrive.observe.samples import Samples
 from redrive.ops.access import Caller, Role
 from redrive.outbox import projection as projection_module
+from redrive.outbox.application import log_reclaimed
 from redrive.outbox.event import Event
 from redrive.outbox.health import dependencies, event_counts, examine, failed, oldest_age, stuck
 from redrive.outbox.metrics import LAST, fleet, process
-from redrive.outbox.projections import log_reclaimed
 from redrive.outbox.service import OutboxService
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.verdict import Verdict
@@ -183,7 +183,7 @@ def test_a_client_that_is_not_installed_ends_a_worker_at_once(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REDRIVE_LOG", "off")
     monkeypatch.setenv("ELASTIC_URL", "http://127.0.0.1:1")
-    monkeypatch.setattr("redrive.outbox.projections.find_spec", lambda name: None)
+    monkeypatch.setattr("redrive.outbox.application.find_spec", lambda name: None)
     monkeypatch.setattr("redrive.outbox.sinks.find_spec", lambda name: None)
     for setting in ("TASK_WORKER_LEASE_MS", "TASK_WORKER_RECOVERY_INTERVAL_MS"):
         monkeypatch.setenv(setting, "30000")

@@ -7,8 +7,8 @@ figures are those of tasks. Every process loads this module; what it names by te
 from typing import Any
 
 from redrive.kernel.feature import Feature
+from redrive.outbox.application import declare
 from redrive.outbox.health import ALERTS, dependencies, examine
-from redrive.outbox.projections import declare
 from redrive.outbox.settings import OutboxSettings, retention
 
 OUTBOX = Feature(

@@ -29,7 +29,7 @@ from redrive.ops.operator import Operator
 from redrive.ops.operator.declared import document
 from redrive.outbox.compare import Kind, count_of_differences
 from redrive.outbox.event import kind_of
-from redrive.outbox.projections import projection_in, projections_of
+from redrive.outbox.projection import projection_in, projections_of
 from redrive.outbox.service import (
     DEFAULT_REPLAY,
     MOST_HITS,

@@ -178,7 +178,7 @@ async def examine(store: Store, settings: Settings) -> list[Finding]:
 async def _sinks(settings: Settings) -> list[Finding]:
     """Returns the sinks that cannot be reached from here, and those whose indexes an earlier version made, of the
     projections that this application declares."""
-    from redrive.outbox.projections import declared
+    from redrive.outbox.application import declared
 
     known = declared(settings.of(OutboxSettings))
     reached = await asyncio.gather(*(one.watch.look(SINK_PATIENCE_S) for one in known))
@@ -223,7 +223,7 @@ async def _finds_pairs(projection: Projection) -> bool:
 async def dependencies(store: Store, settings: Settings) -> list[Dependency]:
     """Returns how the sinks are that this process writes to, from its start on, and whether events arrive there. One of
     several that is down is told of, and makes nobody unready: the others are served."""
-    from redrive.outbox.projections import declared
+    from redrive.outbox.application import declared
 
     own = settings.of(OutboxSettings)
     served = [one for one in declared(own) if one.served]

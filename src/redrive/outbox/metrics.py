@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from redrive.observe.feature_metrics import FeatureMetrics
 from redrive.observe.metrics import Metric, Scope, Type
 from redrive.observe.samples import Samples, put
+from redrive.outbox.application import arrivals, declared, note_arrival
 from redrive.outbox.event import projection_of
 from redrive.outbox.health import EventCounts, event_counts
-from redrive.outbox.projections import arrivals, declared, note_arrival
 from redrive.outbox.settings import OutboxSettings
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from redrive.outbox.event import kind_of, queue_of
 from redrive.outbox.health import EventCounts, event_counts
 from redrive.outbox.index_watch import index_state, index_states
 from redrive.outbox.operations import begin_rebuild, begin_verify
-from redrive.outbox.projection import Projection
-from redrive.outbox.projections import projection_in, projections_of
+from redrive.outbox.projection import Projection, projection_in, projections_of
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.sink import PAIRS_MISSING, PairIndex, Rebuildable, Searchable
 from redrive.outbox.sinks import sink_words

@@ -28,12 +28,11 @@ from redrive.outbox.compare import (
     result_words,
     scan_ranges,
 )
-from redrive.outbox.event import MOST_VERSION, split_key
+from redrive.outbox.event import MOST_VERSION, event_task, split_key
 from redrive.outbox.index_job import VERIFY, IndexJob
 from redrive.outbox.index_watch import note_verified
 from redrive.outbox.lives import ERASED_KEYS, later_lives, with_lives
 from redrive.outbox.operations import Driver, state_of
-from redrive.outbox.publish_event import event_task
 from redrive.outbox.sink import Divisible
 from redrive.outbox.source import WHOLE, Range
 

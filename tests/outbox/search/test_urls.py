@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redrive.errors import ConfigError
-from redrive.outbox.projections import Projections
+from redrive.outbox.application import Outbox
 from redrive.outbox.sinks import sink_from_url
 from redrive.outbox.sinks.elasticsearch import Elasticsearch
 from redrive.outbox.sinks.opensearch import OpenSearch
@@ -95,7 +95,7 @@ def test_a_worker_imports_the_client_before_it_claims(tmp_path: Path) -> None:
 def test_the_built_in_projection_takes_options_of_its_url(tmp_path: Path) -> None:
     app = make_app(f"sqlite:///{tmp_path}/redrive.db", elastic_url="opensearch+http://host:9200/?timeout=5")
     built_in = "search_index_to_elastic"
-    assert app.of(Projections).built_in_url() == "opensearch+http://host:9200/search?timeout=5"
+    assert app.of(Outbox).built_in_url() == "opensearch+http://host:9200/search?timeout=5"
     assert "redrive.outbox.sinks.opensearch" in named(app.registry, [f"outbox:{built_in}"])
 
 

@@ -17,8 +17,9 @@ from django.db import connections
 from django.db.models.signals import post_delete, post_save, pre_save
 
 from redrive.errors import ConfigError, InvalidInput
+from redrive.outbox.event import event_task
 from redrive.outbox.integrations.documents import as_json, check_version, put
-from redrive.outbox.publish_event import configured, event_task
+from redrive.outbox.publish_event import configured
 
 
 @dataclass(slots=True, frozen=True)
