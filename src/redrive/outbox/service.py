@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from redrive.errors import InvalidInput, NotFound
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.microseconds import to_datetime
 from redrive.kernel.operation import Operation
 from redrive.kernel.ports.store import Overview
