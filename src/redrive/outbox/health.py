@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from redrive.kernel.alerts.brought import AlertRule
@@ -144,67 +143,45 @@ ALERTS = (
 
 
 async def examine(store: Store, settings: Settings) -> list[Finding]:
-    """Returns what is wrong: events that are stuck, that wait for too long, or that failed."""
-    found: list[Finding] = []
-    oldest = settings.of(OutboxSettings).oldest_alert_seconds
-    for one in await event_counts(store, settings):
-        name = one.projection
-        told = partial(Finding, about=("queue", queue_of(name)), page=f"/outbox/{name}")
-        work = f"redrive outbox work {name}"
-        if one.stuck:
-            text = f"projection {name}: {one.stuck} stuck in processing; whoever had them is gone or hangs"
-            found.append(told(Level.CRITICAL, "outbox_stuck", text, work))
-        if one.oldest_age is not None and one.oldest_age > oldest:
-            text = f"projection {name} is behind: {one.lag} events, the oldest for {one.oldest_age:.0f} s"
-            found.append(told(Level.WARNING, "outbox_behind", text, work))
-        if one.failed:
-            text = f"projection {name}: {one.failed} failed, and missing in its sink"
-            why = f"redrive failed --queue {queue_of(name)} says why"
-            found.append(
-                told(Level.WARNING, "outbox_failed", text, f"{why}; mend that, then redrive outbox replay {name}")
-            )
-    for state in await index_states(store):
-        if state.problem is not None:
-            level = Level.WARNING if state.lost_at is None else Level.CRITICAL
-            name, (text, _, command) = state.projection, state.problem.partition(": ")
-            code = "outbox_drift" if state.lost_at is None else "outbox_index_lost"
-            about = ("queue", queue_of(name))
-            found.append(
-                Finding(level, code, f"projection {name}: {text}", command, about=about, page=f"/outbox/{name}")
-            )
-    return [*found, *await _sinks(settings)]
-
-
-async def _sinks(settings: Settings) -> list[Finding]:
-    """Returns the sinks that cannot be reached from here, and those whose indexes an earlier version made, of the
-    projections that this application declares."""
+    """Returns what is wrong: events that are stuck, that wait for too long, or that failed; indexes that were lost or
+    differ; sinks that cannot be reached from here, and those whose indexes an earlier version made."""
     from redrive.outbox.application import declared
 
+    found: list[Finding] = []
+
+    def find(name: str, level: Level, code: str, text: str, fix: str) -> None:
+        found.append(Finding(level, code, text, fix, about=("queue", queue_of(name)), page=f"/outbox/{name}"))
+
+    oldest = settings.of(OutboxSettings).oldest_alert_seconds
+    for one in await event_counts(store, settings):
+        name, work = one.projection, f"redrive outbox work {one.projection}"
+        if one.stuck:
+            text = f"projection {name}: {one.stuck} stuck in processing; whoever had them is gone or hangs"
+            find(name, Level.CRITICAL, "outbox_stuck", text, work)
+        if one.oldest_age is not None and one.oldest_age > oldest:
+            text = f"projection {name} is behind: {one.lag} events, the oldest for {one.oldest_age:.0f} s"
+            find(name, Level.WARNING, "outbox_behind", text, work)
+        if one.failed:
+            text = f"projection {name}: {one.failed} failed, and missing in its sink"
+            fix = f"redrive failed --queue {queue_of(name)} says why; mend that, then redrive outbox replay {name}"
+            find(name, Level.WARNING, "outbox_failed", text, fix)
+    for state in await index_states(store):
+        if state.problem is not None:
+            name, (text, _, command) = state.projection, state.problem.partition(": ")
+            level = Level.WARNING if state.lost_at is None else Level.CRITICAL
+            code = "outbox_drift" if state.lost_at is None else "outbox_index_lost"
+            find(name, level, code, f"projection {name}: {text}", command)
     known = declared(settings.of(OutboxSettings))
     reached = await asyncio.gather(*(one.watch.look(SINK_PATIENCE_S) for one in known))
-    older = [one for one, each in zip(known, reached, strict=True) if each.ok and not await _finds_pairs(one)]
-    return [
-        Finding(
-            Level.NOTE,
-            "outbox_index_old",
-            f"projection {one.name}: {PAIRS_MISSING}",
-            f"redrive outbox rebuild {one.name}",
-            about=("queue", queue_of(one.name)),
-            page=f"/outbox/{one.name}",
-        )
-        for one in older
-    ] + [
-        Finding(
-            Level.WARNING,
-            "outbox_sink_down",
-            f"the sink of projection {one.name} cannot be reached from here: {each.detail or 'no answer'}",
-            f"redrive outbox show {one.name}",
-            about=("queue", queue_of(one.name)),
-            page=f"/outbox/{one.name}",
-        )
-        for one, each in zip(known, reached, strict=True)
-        if not each.ok
-    ]
+    for projection, answer in zip(known, reached, strict=True):
+        name = projection.name
+        if not answer.ok:
+            text = f"the sink of projection {name} cannot be reached from here: {answer.detail or 'no answer'}"
+            find(name, Level.WARNING, "outbox_sink_down", text, f"redrive outbox show {name}")
+        elif not await _finds_pairs(projection):
+            text = f"projection {name}: {PAIRS_MISSING}"
+            find(name, Level.NOTE, "outbox_index_old", text, f"redrive outbox rebuild {name}")
+    return found
 
 
 async def _finds_pairs(projection: Projection) -> bool:

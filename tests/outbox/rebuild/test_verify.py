@@ -22,7 +22,7 @@ from redrive.outbox.event import Event
 from redrive.outbox.index_job import IndexJob
 from redrive.outbox.rebuild import delete_of, event_of_record
 from redrive.outbox.sink import Remembering, Stored
-from redrive.outbox.sinks import fts5, postgres_text, search_index
+from redrive.outbox.sinks import full_text, search_index
 from redrive.outbox.source import Record
 from tests.outbox.rebuild.conftest import Notes
 
@@ -217,7 +217,7 @@ async def test_over_http_and_in_code(notes: Notes) -> None:
 
 
 async def test_no_more_than_a_page_is_in_memory(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((fts5, "PAGE"), (postgres_text, "PAGE"), (search_index, "PAGE")):
+    for module, name in ((full_text, "PAGE"), (search_index, "PAGE")):
         monkeypatch.setattr(module, name, 5)
     monkeypatch.setattr(table_source, "VERSIONS_AT_ONCE", 5)
     most: list[int] = []
