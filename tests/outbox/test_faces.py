@@ -18,7 +18,7 @@ from redrive.errors import InvalidInput, NotAllowed, WrongSetting
 from redrive.observe.samples import Samples
 from redrive.ops.access import Caller, Role
 from redrive.outbox import projection as projection_module
-from redrive.outbox.application import log_reclaimed
+from redrive.outbox.duties import log_reclaimed
 from redrive.outbox.event import Event
 from redrive.outbox.health import dependencies, event_counts, examine, failed, oldest_age, stuck
 from redrive.outbox.metrics import LAST, fleet, process

@@ -18,8 +18,7 @@ from redrive.cli.support.options import Yes
 from redrive.cli.support.progress import progress
 from redrive.cli.support.session import insist_on_file, named_connection, refuse_memory
 from redrive.feature.cli import AppName, Json, Url, output
-from redrive.outbox.application import BUILT_IN
-from redrive.outbox.projection import projection_in, projections_of
+from redrive.outbox.application import BUILT_IN, projection_in, projections_of
 from redrive_kit.load.plan import LoadPlan, plan_of
 from redrive_kit.load.runner import Runner
 from redrive_kit.load.targets import HttpTarget, TableTarget, Target

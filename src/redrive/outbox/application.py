@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import difflib
 import weakref
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -16,40 +15,47 @@ from uuid import UUID
 from redrive.errors import ConfigError, InvalidInput, WrongSetting
 from redrive.kernel.circuit import Circuit
 from redrive.kernel.commit import Commit
-from redrive.outbox.duties import duties_of
-from redrive.outbox.event import QUEUE_PREFIX, Event, event_task, kind_of, projection_of
-from redrive.outbox.projection import Projection, ProjectionHandler, projection_in
-from redrive.outbox.settings import OutboxSettings, check_projection
+from redrive.outbox.duties import duties_of, log_reclaimed
+from redrive.outbox.event import QUEUE_PREFIX, Event, check_projection, event_task, kind_of
+from redrive.outbox.index_watch import note_written
+from redrive.outbox.projection import Projection
+from redrive.outbox.settings import OutboxSettings
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from redrive.app import App
+    from redrive.handlers.bulk import Bulk
+    from redrive.handlers.registry import Registry
     from redrive.kernel.operation import Operation
     from redrive.kernel.ports.store import Store
     from redrive.kernel.task import NewTask
+    from redrive.outbox.relay import Relay
     from redrive.outbox.sink import Sink
 
-logger = logging.getLogger("redrive.outbox")
 S = TypeVar("S")
 BUILT_IN = "search_index_to_elastic"
 LOOK_EVERY_S = 0.2
 
 
-def log_reclaimed(taken: Sequence[tuple[str, bool]]) -> None:
-    """Writes one line for each projection. ``taken``: kinds of tasks, and whether each had passed its time limit."""
-    counts = Counter((projection_of(kind), late) for kind, late in taken)
-    for name in sorted({name for name, _ in counts if name is not None}):
-        lease, late = counts[name, False], counts[name, True]
-        extra = {
-            "event": "outbox.reclaimed",
-            "projection": name,
-            "reclaimed": lease + late,
-            "lease": lease,
-            "max_processing": late,
-        }
-        text = "%s: took back %d events: %d of leases that ran out, %d that took longer than the maximum"
-        logger.warning(text, name, lease + late, lease, late, extra=extra)
+class ProjectionHandler:
+    """The handler of a projection's kind. By it the projection is found wherever the application's kinds are known."""
+
+    def __init__(self, projection: Projection, settings: OutboxSettings) -> None:
+        self.projection = projection
+        self._settings = settings
+        self._relay: Relay | None = None
+        self._noted = False  # which index this process writes to
+
+    async def relay(self, bulk: Bulk) -> None:
+        """Projects events."""
+        if self._relay is None:
+            from redrive.outbox.relay import Relay
+
+            self._relay = Relay(self.projection, self._settings)
+        await self._relay.project(bulk)
+        if not self._noted and self.projection.projected_at is not None:
+            self._noted = await note_written(bulk[0].context.store, self.projection, self._settings)
 
 
 class Outbox:
@@ -345,6 +351,30 @@ def _shown(sink: Any) -> str:
         return type(sink).__name__
     scheme, _, rest = sink.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+
+
+def projections_of(registry: Registry) -> dict[str, Projection]:
+    """Returns the projections of an application, by name."""
+    handlers = [getattr(one.function, "__self__", None) for one in registry.handlers.values()]
+    return {one.projection.name: one.projection for one in handlers if isinstance(one, ProjectionHandler)}
+
+
+def projection_in(registry: Registry, name: str | None) -> Projection:
+    """Returns a projection by its name, or the only one; refused where there is none."""
+    known = projections_of(registry)
+    if name is None and len(known) == 1:
+        return next(iter(known.values()))
+    if name is None:
+        raise InvalidInput("which projection?", hint=f"there are: {', '.join(known) or 'none'}")
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 1)
+        guess = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known) or 'none'}"
+        raise InvalidInput(
+            f"this application has no projection {name!r}",
+            hint=f"{guess}; another application may declare it (--app, or REDRIVE_APP): "
+            f"app.outbox.projection({name!r}, sink=…), or [outbox.projections.{name}]",
+        )
+    return known[name]
 
 
 _known: weakref.WeakSet[Outbox] = weakref.WeakSet()

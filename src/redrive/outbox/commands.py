@@ -27,9 +27,9 @@ from redrive.kernel.operation import Operation, Status
 from redrive.ops.operations.retry import RetryResult
 from redrive.ops.operator import Operator
 from redrive.ops.operator.declared import document
+from redrive.outbox.application import projection_in, projections_of
 from redrive.outbox.compare import Kind, count_of_differences
 from redrive.outbox.event import kind_of
-from redrive.outbox.projection import projection_in, projections_of
 from redrive.outbox.service import (
     DEFAULT_REPLAY,
     MOST_HITS,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from redrive.errors import ChangedMeanwhile, StoreUnavailable, StoreUnusable
 from redrive.kernel.duty import Duty
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import Status
+from redrive.outbox.event import projection_of
 from redrive.outbox.index_job import COLLECTION, REBUILD, VERIFY, job_of
 from redrive.outbox.index_watch import COLLECTION as INDEXES
 from redrive.outbox.index_watch import watch_index
@@ -76,3 +78,19 @@ async def _moving(store: Store, projection: str) -> tuple[tuple[str, int], ...]:
         if record is not None and record.state != Status.PAUSED:
             found.append((record.id, record.version + job.version))
     return tuple(found)
+
+
+def log_reclaimed(taken: Sequence[tuple[str, bool]]) -> None:
+    """Writes one line for each projection. ``taken``: kinds of tasks, and whether each had passed its time limit."""
+    counts = Counter((projection_of(kind), late) for kind, late in taken)
+    for name in sorted({name for name, _ in counts if name is not None}):
+        lease, late = counts[name, False], counts[name, True]
+        extra = {
+            "event": "outbox.reclaimed",
+            "projection": name,
+            "reclaimed": lease + late,
+            "lease": lease,
+            "max_processing": late,
+        }
+        text = "%s: took back %d events: %d of leases that ran out, %d that took longer than the maximum"
+        logger.warning(text, name, lease + late, lease, late, extra=extra)

@@ -11,13 +11,14 @@ from uuid import UUID
 from redrive.errors import InvalidInput
 from redrive.ids import new_id
 from redrive.kernel.payload import encode
-from redrive.kernel.task import NewTask, check_int, check_text
-from redrive.outbox.settings import DEFAULT_MAX_ATTEMPTS, check_projection
+from redrive.kernel.task import NewTask, check_int, check_name, check_text
 
 # Kinds and queues are made of the projection's name: pauses, circuits, causes and quotas are per projection.
 KIND_PREFIX = "OUTBOX:"
 QUEUE_PREFIX = "outbox:"
 MOST_VERSION = 2**63 - 1
+MOST_NAME = 100  # characters of a projection's
+DEFAULT_MAX_ATTEMPTS = 10
 
 
 class Op(StrEnum):
@@ -92,6 +93,13 @@ def split_key(key: str) -> tuple[str, str]:
     """Returns the entity type and the entity id of a key."""
     entity_type, _, entity_id = key.partition(":")
     return entity_type, entity_id
+
+
+def check_projection(name: Any) -> str:
+    """Returns the name of a projection, if it can be one."""
+    if not isinstance(name, str) or len(name) > MOST_NAME:
+        raise ValueError(f"the name of a projection has at most {MOST_NAME} characters")
+    return check_name(name, "projection")
 
 
 def kind_of(projection: str) -> str:

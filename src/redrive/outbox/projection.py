@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -11,18 +10,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from redrive.errors import ChangedMeanwhile, InvalidInput, RedriveError
+from redrive.errors import ChangedMeanwhile, RedriveError
 from redrive.kernel.commit import Commit
 from redrive.outbox.event import Event, kind_of, queue_of
 from redrive.outbox.index_job import REBUILD, Phase, job_of
 from redrive.outbox.sink import PerLoop, Sink
 
 if TYPE_CHECKING:
-    from redrive.handlers.bulk import Bulk
-    from redrive.handlers.registry import Registry
     from redrive.kernel.circuit import Circuit
     from redrive.kernel.ports.store import Store
-    from redrive.outbox.relay import Relay
     from redrive.outbox.settings import OutboxSettings
 
 GROWTH = 1.5
@@ -245,49 +241,3 @@ class Projection:
         """Closes the sinks of the running event loop."""
         await self._written.close()
         await self._looked_at.close()
-
-
-class ProjectionHandler:
-    """The handler of a projection's kind. By it the projection is found wherever the application's kinds are known."""
-
-    def __init__(self, projection: Projection, settings: OutboxSettings) -> None:
-        self.projection = projection
-        self._settings = settings
-        self._relay: Relay | None = None
-        self._noted = False  # which index this process writes to
-
-    async def relay(self, bulk: Bulk) -> None:
-        """Projects events."""
-        if self._relay is None:
-            from redrive.outbox.relay import Relay
-
-            self._relay = Relay(self.projection, self._settings)
-        await self._relay.project(bulk)
-        if not self._noted and self.projection.projected_at is not None:
-            from redrive.outbox.index_watch import note_written
-
-            self._noted = await note_written(bulk[0].context.store, self.projection, self._settings)
-
-
-def projections_of(registry: Registry) -> dict[str, Projection]:
-    """Returns the projections of an application, by name."""
-    handlers = [getattr(one.function, "__self__", None) for one in registry.handlers.values()]
-    return {one.projection.name: one.projection for one in handlers if isinstance(one, ProjectionHandler)}
-
-
-def projection_in(registry: Registry, name: str | None) -> Projection:
-    """Returns a projection by its name, or the only one; refused where there is none."""
-    known = projections_of(registry)
-    if name is None and len(known) == 1:
-        return next(iter(known.values()))
-    if name is None:
-        raise InvalidInput("which projection?", hint=f"there are: {', '.join(known) or 'none'}")
-    if name not in known:
-        close = difflib.get_close_matches(name, known, 1)
-        guess = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known) or 'none'}"
-        raise InvalidInput(
-            f"this application has no projection {name!r}",
-            hint=f"{guess}; another application may declare it (--app, or REDRIVE_APP): "
-            f"app.outbox.projection({name!r}, sink=…), or [outbox.projections.{name}]",
-        )
-    return known[name]

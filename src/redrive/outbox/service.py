@@ -25,11 +25,12 @@ from redrive.ops.operator.failures import FailureService
 from redrive.ops.operator.operations import OperationService
 from redrive.ops.operator.session import Service
 from redrive.ops.workers import live_workers
+from redrive.outbox.application import projection_in, projections_of
 from redrive.outbox.event import kind_of, queue_of
 from redrive.outbox.health import EventCounts, event_counts
 from redrive.outbox.index_watch import index_state, index_states
 from redrive.outbox.operations import begin_rebuild, begin_verify
-from redrive.outbox.projection import Projection, projection_in, projections_of
+from redrive.outbox.projection import Projection
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.sink import PAIRS_MISSING, PairIndex, Rebuildable, Searchable
 from redrive.outbox.sinks import sink_words

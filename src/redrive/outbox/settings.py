@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from redrive.kernel.backoff import Backoff
-from redrive.kernel.task import check_name
+from redrive.outbox.event import DEFAULT_MAX_ATTEMPTS, check_projection
 from redrive.settings import FeatureSettings, Settings, setting
 
 PROJECTIONS_EXAMPLE = '{"notes": {"sink": "fts5:///search.db"}}'
 DAY_S = 86_400.0
-MOST_NAME = 100
-DEFAULT_MAX_ATTEMPTS = 10
 LIVES_LONGER_DAYS = 7.0
 
 
@@ -52,13 +50,6 @@ def _window(value: Any) -> tuple[int, int] | None:
         raise ValueError("a window is two times of the day (UTC), such as 01:00-05:00")
     hour, minute, until, more = map(int, found.groups())
     return hour * 60 + minute, until * 60 + more
-
-
-def check_projection(name: Any) -> str:
-    """Returns the name of a projection, if it can be one."""
-    if not isinstance(name, str) or len(name) > MOST_NAME:
-        raise ValueError(f"the name of a projection has at most {MOST_NAME} characters")
-    return check_name(name, "projection")
 
 
 class OutboxSettings(FeatureSettings):

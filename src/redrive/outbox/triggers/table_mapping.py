@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.errors import InvalidInput, NotFound
 from redrive.kernel.task import check_text
-from redrive.outbox.settings import DEFAULT_MAX_ATTEMPTS, check_projection
+from redrive.outbox.event import DEFAULT_MAX_ATTEMPTS, check_projection
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
