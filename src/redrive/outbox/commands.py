@@ -34,10 +34,10 @@ from redrive.outbox.service import (
     DEFAULT_REPLAY,
     MOST_HITS,
     MOST_REPLAYED,
-    Begun,
     EventsByReason,
     EventView,
     OutboxService,
+    ProjectionOperation,
     ProjectionView,
     ReplayPlan,
     age,
@@ -302,7 +302,7 @@ def verify(
 
 def _begin(
     projection: str,
-    begin: Callable[[OutboxService], Awaitable[Begun]],
+    begin: Callable[[OutboxService], Awaitable[ProjectionOperation]],
     by: str | None,
     url: str | None,
     app: str | None,
@@ -311,7 +311,7 @@ def _begin(
 
     async def act(own: Operator) -> Operation:
         begun = await begin(own.of(OutboxService))
-        return await own.operations.show(begun.operation["id"])
+        return await own.operations.get(begun.operation.id)
 
     return operate(url, app, act, by=by, on=lambda one: one.connection_of(kind_of(projection)))
 

@@ -15,7 +15,6 @@ from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.microseconds import to_datetime
 from redrive.kernel.operation import Operation
 from redrive.kernel.ports.store import Overview
-from redrive.ops import views
 from redrive.ops.access import Role
 from redrive.ops.circuits import told
 from redrive.ops.operations.retry import RetryResult
@@ -24,6 +23,7 @@ from redrive.ops.operator.declared import Closed, Given, Open, Page, Reason, act
 from redrive.ops.operator.failures import FailureService
 from redrive.ops.operator.operations import OperationService
 from redrive.ops.operator.session import Service
+from redrive.ops.views import OperationView
 from redrive.ops.workers import live_workers
 from redrive.outbox.application import projection_in, projections_of
 from redrive.outbox.event import kind_of, queue_of
@@ -207,10 +207,10 @@ class Replayed:
 
 
 @dataclass(slots=True, frozen=True)
-class Begun:
+class ProjectionOperation:
     """What workers carry out from now on; ``GET /api/operations/{id}`` shows, pauses, resumes and cancels it."""
 
-    operation: Annotated[dict[str, Any], Open("As GET /api/operations/{id} shows it.")]
+    operation: Annotated[OperationView, Open("As GET /api/operations/{id} shows it.")]
 
 
 @dataclass(slots=True, frozen=True)
@@ -335,7 +335,7 @@ class OutboxService(Service):
         allow_refused: AllowRefused = 0,
         allow_empty: AllowEmpty = False,
         reason: Reason = None,
-    ) -> Begun:
+    ) -> ProjectionOperation:
         """Begin to rebuild a projection from its source into a new index, which becomes the live one. Workers carry it
         out."""
         begun = await begin_rebuild(
@@ -353,7 +353,7 @@ class OutboxService(Service):
         said="it is compared with its source; below is how far that has come",
         status=202,
     )
-    async def verify(self, projection: Name, repair: Repair = False, reason: Reason = None) -> Begun:
+    async def verify(self, projection: Name, repair: Repair = False, reason: Reason = None) -> ProjectionOperation:
         """Begin to compare the index of a projection with its source. Workers carry it out; ``work.result`` of the
         operation has what differs."""
         one = projection_in(self._session.registry, projection)
@@ -390,9 +390,8 @@ class OutboxService(Service):
         wrong = {one.projection for one in found if one.failed or one.stuck or (one.oldest_age or 0.0) > oldest}
         return len(wrong | {one.projection for one in await index_states(self._store) if one.problem is not None})
 
-    async def _begun(self, operation: Operation) -> Begun:
-        record = await OperationService(self._session).record(operation.id)
-        return Begun(views.operation(record, sight=self._session.sight))
+    async def _begun(self, operation: Operation) -> ProjectionOperation:
+        return ProjectionOperation(await OperationService(self._session).show(operation.id))
 
     async def _named(self, projections: Sequence[str]) -> builtins.list[str]:
         """Returns these projections, or all; refuses one that nobody declared and nothing was published to."""
