@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from redrive.ops.access import Caller, Role
     from redrive.ops.allowance import PlannedAction
     from redrive.ops.operator import Operator
-    from redrive.ops.operator.declared import Closed, Given, Open, Page, Reason, action, look, view_of
+    from redrive.ops.operator.declared import Closed, Given, Limit, Open, Page, Reason, action, look, view_of
     from redrive.ops.operator.session import Service
     from redrive.settings import FeatureSettings, Settings, setting
 
@@ -83,6 +83,7 @@ __all__ = [
     "Land",
     "Landed",
     "Level",
+    "Limit",
     "Members",
     "Need",
     "NewJoin",
@@ -213,7 +214,7 @@ _HOMES = {
     ),
     "ops.allowance": ("PlannedAction",),
     "ops.operator": ("Operator",),
-    "ops.operator.declared": ("Closed", "Given", "Open", "Page", "Reason", "action", "look", "view_of"),
+    "ops.operator.declared": ("Closed", "Given", "Limit", "Open", "Page", "Reason", "action", "look", "view_of"),
     "ops.operator.session": ("Service",),
     "settings": (
         "FeatureSettings",

@@ -18,6 +18,7 @@ from redrive.feature import (
     Given,
     InvalidInput,
     Land,
+    Limit,
     PlannedAction,
     RedriveError,
     Request,
@@ -59,7 +60,7 @@ from redrive.ledger.views import (
     freeze_of,
 )
 from redrive.ops.filters import parse_moment, parse_span
-from redrive.ops.operator.declared import Limit, declared_by
+from redrive.ops.operator.declared import declared_by
 
 _NEVER_NEGATIVE = "ledger_freeze_never_negative"  # the constraint of a freeze
 _OPENED_BY = "opened_by"  # what the statement must_be_open leaves out
