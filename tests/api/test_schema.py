@@ -17,11 +17,13 @@ from redrive import App, Context, Fail
 from redrive.api import make_api
 from redrive.observe.logs import TaskLog
 from redrive.settings import Options
-from tests.effort import tries
+from tests.effort import THOROUGH, tries
 
 # Each takes its share of the routes. Cases are made when a part runs: made when tests are collected, each process would
 # make and keep those of all routes.
 PARTS = 16
+# Besides what a fuzzer thinks of, each bound of each field is tried: seventy requests a route.
+CONFIG = schemathesis.Config.from_dict({"phases": {"coverage": {"enabled": THOROUGH}}})
 CHECKS = [
     checks.not_a_server_error,
     checks.status_code_conformance,
@@ -57,7 +59,7 @@ def part_of_the_routes(request: pytest.FixtureRequest, tmp_path: Path) -> BaseSc
     whole = document()
     own = {path: whole["paths"][path] for path in sorted(whole["paths"])[request.param :: PARTS]}
     api.openapi = lambda: {**whole, "paths": own}  # type: ignore[method-assign]
-    return schemathesis.openapi.from_asgi("/openapi.json", api)
+    return schemathesis.openapi.from_asgi("/openapi.json", api, config=CONFIG)
 
 
 @cache
@@ -68,6 +70,6 @@ def document() -> dict[str, Any]:
 
 @pytest.mark.timeout(300)
 @schemathesis.pytest.from_fixture("part_of_the_routes").parametrize()
-@settings(max_examples=tries(3, 10, 10), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(3, 3, 10), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_every_route_keeps_to_its_description(case: Any) -> None:
     case.call_and_validate(checks=CHECKS)
