@@ -26,23 +26,41 @@ _run = pytest.StashKey[Any]()
 _search_node = pytest.StashKey[Node]()
 _failed = pytest.StashKey[bool]()
 
-# Folders that see a store through its port alone. Conformance shows that stores are alike, so these run on SQLite, and
-# besides on PostgreSQL what shows that both are put together: the files named here. What kills and cuts is run on
-# PostgreSQL, and on SQLite too in CI.
+# Conformance shows that stores are alike, so what sees a store through its port alone runs on SQLite, and besides on
+# PostgreSQL what shows that both are put together: the files named here. Features with statements of their own run both
+# where a file is about those statements. A test on PostgreSQL costs three times as much: its connections are new, and
+# plan every function again. What kills and cuts is run on PostgreSQL, and on SQLite too in CI where SQLite does it in a
+# way of its own.
 ALSO_ON_POSTGRES = {
     "alerts": ("test_slo.py", "test_standby.py"),
+    "batches": ("test_batches.py",),
+    "batches_remote": ("test_books.py", "test_flow.py", "test_in_flight.py", "test_killed.py", "test_plans.py"),
     "console": ("test_filters.py",),
     "features": ("test_orders.py", "test_reserved.py", "test_broken.py"),
+    "ledger": ("test_money.py", "test_concurrent.py", "test_waiting_money.py"),
     "metrics": ("test_fleet.py",),
     "ops": ("test_operator.py", "test_audit_chain.py", "test_erase_everywhere.py"),
     "tracing": ("test_ways_in.py",),
+    "webhooks": ("test_deliveries.py", "test_crash.py"),
     "worker": ("test_outcomes.py", "test_transaction_errors.py", "test_transaction_block.py", "test_bad_rows.py"),
 }
 # In CI, too: statements of PostgreSQL were wrong that nothing else showed.
 IN_CI_ON_POSTGRES = {
     "alerts": ("test_evaluate.py",),
+    "batches": ("test_given_again.py", "test_keeping.py", "test_following.py"),
+    "batches_remote": (
+        *("test_batch_service.py", "test_lost_answers.py", "test_members.py", "test_model.py", "test_once.py"),
+        *("test_outage.py", "test_overdue.py", "test_passes.py", "test_retries.py", "test_starts.py"),
+        *("test_unknown.py", "test_unstuck.py", "test_wait_reasons.py"),
+    ),
     "features": ("test_erase.py",),
+    "ledger": ("test_accounts.py", "test_reversals.py", "test_bounds.py"),
     "ops": ("test_erase.py", "test_causes.py", "test_retention.py", "test_retry_log.py"),
+    "webhooks": ("test_endpoints.py", "test_together.py"),
+}
+FAULTS_IN_CI_ON_SQLITE = {
+    "batches_remote": ("test_killed.py",),
+    "faults": ("test_erase.py", "test_forks.py", "test_killed_worker.py", "test_lease.py", "test_wakeups.py"),
 }
 
 
@@ -92,7 +110,7 @@ def _mark_of_other_store(item: pytest.Item, everything: set[str]) -> str | None:
     """Returns which runs a test is for, if the same one on another store is for every run."""
     folder, file = item.path.parent.name, item.path.name
     if item.get_closest_marker("faults") and _other_store(item, "sqlite", "postgres") in everything:
-        return "thorough"
+        return "thorough" if file in FAULTS_IN_CI_ON_SQLITE.get(folder, (file,)) else "repeats"
     here_too = file in ALSO_ON_POSTGRES.get(folder, (file,))
     if here_too or _other_store(item, "postgres", "sqlite") not in everything:
         return None

@@ -41,7 +41,9 @@ class Spent:
         self.largest.append(getattr(node, "workeroutput", {}).get(LARGEST, 0))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        reports = [one for listed in terminalreporter.stats.values() for one in listed if hasattr(one, "duration")]
+        # Without those of subtests: their seconds are in those of their test.
+        listed = [ones for kind, ones in terminalreporter.stats.items() if not kind.startswith("subtests")]
+        reports = [one for ones in listed for one in ones if hasattr(one, "duration")]
         folders, files = Counter[str](), Counter[str]()
         for one in reports:
             path = one.nodeid.partition("::")[0]

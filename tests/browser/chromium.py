@@ -19,6 +19,8 @@ INSTEAD = f"""One of these helps:
 - the system's own: apt install chromium (or another name on PATH), or {CHOSEN}=/path/to/chromium
 - behind a proxy: HTTPS_PROXY=http://…; with a mirror of cdn.playwright.dev: PLAYWRIGHT_DOWNLOAD_HOST=https://…
 - without a network: copy {FOLDER} from a machine on which ./dev browser works, of the same kind and Playwright"""
+# There is no GPU to draw with: one that is made up costs more than to draw without.
+PLAIN = ["--disable-gpu", "--disable-gpu-rasterization", "--disable-software-rasterizer"]
 NONE = f"no Chromium was found: ./dev browser gets one, or name one with {CHOSEN}=/path/to/chromium"
 
 
@@ -40,7 +42,7 @@ def _own() -> str | None:
 
 def switches() -> list[str]:
     """Returns what it is started with: no name but this machine's leads anywhere; root has no sandbox."""
-    alone = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"]
+    alone = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost", *PLAIN]
     return [*alone, "--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else alone
 
 

@@ -18,9 +18,10 @@ from tests import cluster
 # Storms beside storms would only disturb each other: one after the other, in one process of the test run.
 pytestmark = [pytest.mark.storms, pytest.mark.xdist_group("storms"), pytest.mark.timeout(300)]
 # Kin of others that are here; a full run has them, and so has ./dev storm.
-KIN = {"idle-fleet", "idle-connections", "repeatable-readers", "network-slow", "burst", "kill-repeatedly"} | {
-    "backends-terminated",
-    "sqlite-poison",
+KIN = {
+    *("idle", "idle-fleet", "idle-connections", "repeatable-readers", "network-slow", "burst", "backends-terminated"),
+    *("kill-one", "kill-repeatedly", "dead-3-of-4", "sqlite-poison"),
+    *("sqlite-disk-full", "sqlite-lock-held"),  # tests/faults/test_sqlite.py has them as well
 }
 # One of each sort, in every run; the others are for CI.
 ALWAYS = {"kill-everything", "postgres-restarts", "network-cut", "sqlite-power-cut"}
