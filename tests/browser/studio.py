@@ -96,7 +96,7 @@ async def furnish(made: App, file: Path, size: int = 20) -> None:
     await _work(made, seconds=3)
     await operator.control.pause("kind", "VIDEO_GEN", "the model is overloaded until Monday")
     await operator.schedules.pause("invoices", "the customer table moves")
-    await operator.control.set_limit("SHOT_RENDER", concurrency=2, rate_ms=None)
+    await operator.control.set_limit("SHOT_RENDER", concurrency=2)
     for cause in (await operator.causes.list(limit=1)).causes:
         await operator.causes.annotate(
             cause.row.fingerprint, None, note="the bucket's key was rotated", owner="storage"
@@ -110,9 +110,7 @@ async def furnish(made: App, file: Path, size: int = 20) -> None:
     await furnish_catalogue(made, size)
     _past(file)
     await Evaluator(Limits(Thresholds(failed_for=0, no_worker_for=0)), {}).run(await made.store(), "w1")
-    await operator.alerts.silence(
-        "failed", datetime.now(UTC) + timedelta(hours=8), "default", "the bucket is moved tonight"
-    )
+    await operator.alerts.silence("failed", "default", span="8h", reason="the bucket is moved tonight")
 
 
 async def _work(made: App, seconds: float | None = None) -> None:

@@ -142,7 +142,7 @@ async def test_a_mistake_leads_back_to_where_it_was_made_and_nowhere_else(app: A
 async def test_a_queue_waits_for_the_pause_of_its_kind(app: App) -> None:
     async with console(app) as client:
         await app.enqueue("SEND", {"to": "a"})
-        paused = await done(client, "/queues/pause", {"target": "kind", "name": "SEND", "reason": "x"}, "/queues")
+        paused = await done(client, "/act/control.pause", {"target": "kind", "name": "SEND", "reason": "x"}, "/queues")
         assert "no worker" in text_of(paused)
         await (await app.store()).tick(Heartbeat("w1", "host", 1, ("default",), 4, 0, "0", {}))
         html = text_of(await page(client, "/queues"))

@@ -108,7 +108,7 @@ class TestWithTokens:
                 (f"/tasks/{failed}", {"do": "retry"}),
                 (f"/tasks/{failed}", {"do": "retry", "seen": "failed:999"}),
                 (f"/causes/{cause.row.fingerprint}", {"do": "note", "note": "mine", "was_note": "of before"}),
-                ("/queues/pause", {"target": "queue", "name": "default"}),
+                ("/act/control.pause", {"target": "queue", "name": "default"}),
                 ("/queues/limit", {"name": "SEND", "concurrency": "1"}),
                 ("/failures/retry", {"id": failed}),
                 ("/audit/prune", {"olderThanDays": "0"}),
@@ -151,7 +151,7 @@ class TestWithoutTokens:
     async def test_nor_does_a_cookie_bring_them(self, app: App, name: str) -> None:
         async with console(app) as client:
             client.cookies.set("redrive_name", name)
-            await done(client, "/queues/pause", {"target": "group", "name": "g", "reason": "x"}, "/queues")
+            await done(client, "/act/control.pause", {"target": "group", "name": "g", "reason": "x"}, "/queues")
             [hold] = (await (await app.store()).overview()).holds
             assert hold.actor == "console"
 
@@ -160,7 +160,7 @@ class TestWithoutTokens:
             await page(client)
             fields = {"target": "queue", "name": "default"}
             for given in ({}, {"csrf": ""}, {"csrf": "0" * 64}):
-                assert (await client.post(f"{HOME}/queues/pause", data={**fields, **given})).status_code == 403
+                assert (await client.post(f"{HOME}/act/control.pause", data={**fields, **given})).status_code == 403
             assert not (await (await app.store()).overview()).holds
 
     async def test_pages_of_other_sites_may_not_act(self, app: App) -> None:
@@ -168,20 +168,20 @@ class TestWithoutTokens:
             token = form_token(await page(client))
             fields = {"csrf": token, "target": "queue", "name": "default"}
             for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
-                refused = await client.post(f"{HOME}/queues/pause", data=fields, headers=headers)
+                refused = await client.post(f"{HOME}/act/control.pause", data=fields, headers=headers)
                 assert refused.status_code == 403
 
     async def test_a_form_works_behind_a_proxy_that_names_another_host(self, app: App) -> None:
         async with console(app) as client:
             form = {"csrf": form_token(await page(client)), "target": "queue", "name": "default"}
             public = {"origin": "https://ops.example"}
-            refused = await client.post(f"{HOME}/queues/pause", data=form, headers=public)
+            refused = await client.post(f"{HOME}/act/control.pause", data=form, headers=public)
             assert refused.status_code == 403
             own = {**public, "sec-fetch-site": "same-origin"}
-            assert (await client.post(f"{HOME}/queues/pause", data=form, headers=own)).status_code == 303
+            assert (await client.post(f"{HOME}/act/control.pause", data=form, headers=own)).status_code == 303
             for site in ("same-site", "cross-site"):
                 other = {**public, "sec-fetch-site": site}
-                assert (await client.post(f"{HOME}/queues/pause", data=form, headers=other)).status_code == 403
+                assert (await client.post(f"{HOME}/act/control.pause", data=form, headers=other)).status_code == 403
 
     async def test_another_name_for_this_machine_is_refused(self, app: App) -> None:
         async with console(app) as client:

@@ -67,7 +67,7 @@ async def test_every_page_shows_it_as_text(any_app: App) -> None:
         task = await planted(any_app)
         await done(client, f"/tasks/{task}", {"do": "retry", "reason": EVIL}, f"/tasks/{task}")
         await work(any_app)
-        await done(client, "/queues/pause", {"target": "group", "name": EVIL, "reason": EVIL}, "/queues")
+        await done(client, "/act/control.pause", {"target": "group", "name": EVIL, "reason": EVIL}, "/queues")
         cause = re.search(r"/causes/([0-9a-f]{16})", await page(client, "/failures"))
         assert cause
         where = f"/causes/{cause[1]}"

@@ -78,7 +78,7 @@ async def test_what_no_page_of_ours_has_sent_is_not_offered(app: App, monkeypatc
             raise StoreUnavailable("the database is away")
 
         monkeypatch.setattr(app.access, "has_tokens", away)
-        path, form = f"{HOME}/queues/pause", {"target": "queue", "name": "default", "reason": "planted"}
+        path, form = f"{HOME}/act/control.pause", {"target": "queue", "name": "default", "reason": "planted"}
         own = await client.post(path, data={"csrf": token, **form})
         assert own.status_code == 503 and "planted" in own.text
         for fields, headers in (

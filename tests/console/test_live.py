@@ -230,7 +230,7 @@ async def test_an_operation_whose_tasks_wait_for_a_pause_is_followed(any_app: Ap
         fields = {"all": "1", "kind": "SEND", "reason": "again"}
         begun = await send(client, "/failures/retry", fields, "/failures/preview?kind=SEND")
         operation = begun.headers["location"].rpartition("/")[2]
-        await send(client, "/queues/pause", {"target": "kind", "name": "SEND", "reason": "x"}, "/queues")
+        await send(client, "/act/control.pause", {"target": "kind", "name": "SEND", "reason": "x"}, "/queues")
         await work(any_app)
         async with listen(client, f"operation:{operation}") as answer:
             message = await anext(told(answer))
@@ -314,7 +314,7 @@ async def test_pages_with_forms_hear_that_they_have_changed(any_app: App) -> Non
     await fail_some(app, 1)  # a worker has been there: it declares the schedule
     async with console(app) as client, asyncio.timeout(150):
         for topic, path, form in (
-            ("queues", "/queues/pause", {"target": "queue", "name": "default"}),
+            ("queues", "/act/control.pause", {"target": "queue", "name": "default"}),
             ("queues", "/queues/limit", {"name": "SEND", "concurrency": "3"}),
             ("schedules", "/act/schedules.pause", {"name": "nightly"}),
         ):

@@ -72,7 +72,7 @@ async def test_what_retried_tasks_would_wait_for_is_ended_where_it_is_told(any_a
         assert "Probe now" in text and "redrive circuits probe" not in text
         probed = text_of(await done(client, "/act/circuits.probe", fields, "/failures/preview"))
         assert "the next probe now: 2 tasks of these would wait." in probed
-        await done(client, "/queues/resume", {"target": "queue", "name": "default"}, "/failures/preview")
+        await done(client, "/act/control.resume", {"target": "queue", "name": "default"}, "/failures/preview")
         assert "is paused" not in text_of(await page(client, "/failures/preview"))
 
 
@@ -215,18 +215,18 @@ async def test_queues_are_paused_resumed_and_limited(any_app: App) -> None:
     async with console(any_app) as client:
         await fail_some(any_app, 1)
         said = await done(
-            client, "/queues/pause", {"target": "queue", "name": "default", "reason": "deploy"}, "/queues"
+            client, "/act/control.pause", {"target": "queue", "name": "default", "reason": "deploy"}, "/queues"
         )
-        assert "Paused queue default." in text_of(said)
+        assert "The queue default is paused." in text_of(said)
         assert "deploy" in said
-        assert "Resumed queue default." in text_of(
-            await done(client, "/queues/resume", {"target": "queue", "name": "default"}, "/queues")
+        assert "The queue default is not paused." in text_of(
+            await done(client, "/act/control.resume", {"target": "queue", "name": "default"}, "/queues")
         )
         limited = await done(client, "/queues/limit", {"name": "SEND", "concurrency": "3"}, "/queues")
         assert "0 of 3 at once" in text_of(limited)
         await any_app.enqueue("SEND", {"to": "t"}, queue="nobody")
         assert "no worker of queue nobody" in text_of(await page(client, "/queues"))
-        unknown = await send(client, "/queues/pause", {"target": "queue", "name": "defualt"}, "/queues")
+        unknown = await send(client, "/act/control.pause", {"target": "queue", "name": "defualt"}, "/queues")
         assert unknown.status_code == 422
         assert "known queues: " in text_of(unknown.text) and "default, nobody" in text_of(unknown.text)
 
@@ -255,13 +255,13 @@ async def test_circuits_are_shown_opened_probed_and_closed(any_app: App) -> None
 async def test_a_task_that_is_held_leads_to_what_ends_it(any_app: App) -> None:
     async with console(any_app) as client:
         await fail_some(any_app, 1)
-        await done(client, "/queues/pause", {"target": "kind", "name": "SEND", "reason": "deploy"}, "/queues")
+        await done(client, "/act/control.pause", {"target": "kind", "name": "SEND", "reason": "deploy"}, "/queues")
         where = f"/tasks/{(await any_app.enqueue('SEND', {'to': 't'})).id}"
         held = await page(client, where)
         assert "Kind SEND is paused since 2" in text_of(held) and f'href="{HOME}/queues?q=SEND"' in held
         assert ">Resume kind SEND</button>" in held
-        said = text_of(await done(client, "/queues/resume", {"target": "kind", "name": "SEND"}, where))
-        assert "Resumed kind SEND." in said and "is paused since" not in said
+        said = text_of(await done(client, "/act/control.resume", {"target": "kind", "name": "SEND"}, where))
+        assert "The kind SEND is not paused." in said and "is paused since" not in said
 
 
 async def test_causes_are_annotated(any_app: App) -> None:

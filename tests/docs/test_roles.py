@@ -10,6 +10,7 @@ from pathlib import Path
 
 import redrive.ops.operator as package
 from redrive.ops.access import Role
+from redrive.ops.operator.declared import declared_by
 from redrive.ops.operator.session import Service
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
@@ -40,6 +41,10 @@ WORDS = {
     "enqueue": "enqueue",
     "pause": "pause",
     "drain": "drain workers",
+    "drain_all": "drain workers",
+    "CircuitService.open": "open, close and probe circuits",
+    "CircuitService.close": "open, close and probe circuits",
+    "CircuitService.probe": "open, close and probe circuits",
     "resume": "resume",
     "run_now": "run schedules now",
     "SettingService.list": "see settings",
@@ -76,6 +81,8 @@ def needed() -> dict[str, Role]:
             text = inspect.getsource(method)
             if name.startswith("_"):
                 continue
+            if name in declared_by(service):
+                found[f"{service.__name__}.{name}"] = declared_by(service)[name].role
             for role in re.findall(r"\bmay\(Role\.(\w+)\)", text):
                 found[f"{service.__name__}.{name}"] = Role[role]
             if "may(self._role(action))" in text:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from tests.api.conftest import served
 from tests.console.conftest import console, page
 from tests.features.conftest import ANN, placed
 
-HOUR = timedelta(hours=1)
 LATE = OrderSettings(late_hours=0, frozen_limit=0)
 
 
@@ -54,45 +52,44 @@ def brought(*rules: AlertRule, **more: Any) -> Feature:
 
 
 async def test_a_number_and_findings_become_alerts(late: App) -> None:
-    shown = await (await evaluate(late)).alerts.look()
-    [fires] = [one.alert for one in shown.firing if one.alert.rule.startswith("orders_")]
+    shown = await (await evaluate(late)).alerts.current()
+    [fires] = [one for one in shown.firing if one.rule.startswith("orders_")]
     assert (fires.rule, fires.level, fires.value) == ("orders_frozen", Level.CRITICAL, 1.0)
     assert fires.text == "money of customers that is held by orders that do not move: 1 (> 0)"
     assert fires.fix.startswith("redrive orders show")
-    [waits] = [one.alert for one in shown.pending if one.alert.rule.startswith("orders_")]
+    [waits] = [one for one in shown.pending if one.rule.startswith("orders_")]
     assert (waits.rule, waits.value) == ("orders_late", 1.0), "of findings, and it has to hold for a while"
 
 
 async def test_it_ends_by_the_features_own_threshold(app: App) -> None:
     await placed(app)
-    shown = await (await evaluate(app)).alerts.look()
-    assert not [one for one in (*shown.firing, *shown.pending) if one.alert.rule.startswith("orders_")]
+    shown = await (await evaluate(app)).alerts.current()
+    assert not [one for one in (*shown.firing, *shown.pending) if one.rule.startswith("orders_")]
 
 
 async def test_it_is_silenced_by_name_before_it_fires(late: App) -> None:
     operator = await late.operator(ANN)
     assert {"orders_late", "orders_frozen"} <= {*operator.alerts.rules}
-    await operator.alerts.silence("orders_frozen", await operator.health.now() + HOUR, reason="known")
-    shown = await (await evaluate(late)).alerts.look()
-    assert [one.silence is not None for one in shown.firing if one.alert.rule == "orders_frozen"] == [True]
+    await operator.alerts.silence("orders_frozen", span="1h", reason="known")
+    shown = await (await evaluate(late)).alerts.current()
+    assert [one.silence is not None for one in shown.firing if one.rule == "orders_frozen"] == [True]
     with pytest.raises(InvalidInput, match="no rule"):
-        await operator.alerts.silence("orders_lost", await operator.health.now(), reason="known")
+        await operator.alerts.silence("orders_lost", span="1h", reason="known")
 
 
 async def test_who_does_not_know_the_feature_sees_and_silences_it(late: App) -> None:
     await evaluate(late)
     stranger = App(settings=load_settings(url=late.settings.url, log_format="off"))
     operator = await stranger.operator(ANN)
-    until = await operator.health.now() + HOUR
-    assert (await operator.alerts.silence("orders_frozen", until, reason="known")).rule == "orders_frozen"
-    assert "orders_frozen" in [one.alert.rule for one in (await operator.alerts.look()).firing]
+    assert (await operator.alerts.silence("orders_frozen", span="1h", reason="known")).rule == "orders_frozen"
+    assert "orders_frozen" in [one.rule for one in (await operator.alerts.current()).firing]
     await stranger.close()
 
 
 async def test_it_can_be_off(late: App) -> None:
     off = AlertSettings(Limits(Thresholds(off=["orders_frozen"])))
-    shown = await (await evaluate(late, alerts=off)).alerts.look()
-    assert "orders_frozen" not in [one.alert.rule for one in shown.firing]
+    shown = await (await evaluate(late, alerts=off)).alerts.current()
+    assert "orders_frozen" not in [one.rule for one in shown.firing]
     settings = late.settings.with_values(alerts=off)
     assert "RedriveOrdersFrozen" not in rule_file(off.limits, "", ["main"], all_more_rules(settings, late.features))
 
@@ -157,8 +154,8 @@ async def test_one_that_cannot_look_says_so_and_hides_nothing(app: App, fault: A
 
     rules = (AlertRule("shelf_a", "", broken), AlertRule("shelf_b", "", nothing), AlertRule("shelf_c", "c", full))
     own = App(settings=app.settings, features=[brought(*rules)])
-    shown = await (await evaluate(own)).alerts.look()
-    told = {one.alert.rule: one.alert.text for one in shown.firing if one.alert.rule.startswith("shelf")}
+    shown = await (await evaluate(own)).alerts.current()
+    told = {one.rule: one.text for one in shown.firing if one.rule.startswith("shelf")}
     assert told == {"shelf_a": f"shelf_a cannot be watched: {said}", "shelf_c": "c: 1 (> 0)"}
     await own.close()
 

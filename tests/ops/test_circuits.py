@@ -93,8 +93,8 @@ async def test_why_says_since_when_because_of_what_and_when_it_is_tried(harness:
 async def test_kinds_and_doctor_tell_of_it(harness: Harness) -> None:
     await opened(harness)
     await harness.enqueue_many(2, "A")
-    kinds = {one.name: one.circuit for one in await operator(harness).control.kinds()}
-    assert kinds["A"] is not None and kinds["A"].row.name == "pay"
+    kinds = {one.name: one.circuit for one in (await operator(harness).control.kinds()).items}
+    assert kinds["A"] == "pay"
     (found,) = [one for one in await examine(harness.store) if one.code == "circuit_open"]
     assert found.level is Level.NOTE and "2 tasks of A, B waiting" in found.text
     assert [one.code for one in await examine(harness.store, "default") if one.code == "circuit_open"]

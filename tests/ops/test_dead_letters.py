@@ -33,7 +33,7 @@ async def test_they_are_counted_as_records_and_leave_the_total_when_removed(harn
     await fail(harness, 2, kind="B")
     stats = await own.health.stats()
     assert stats.dead_letters() == {"A": 2, "B": 2} and stats.totals()["failed"] == 2
-    assert {kind.name: kind.dead_letters for kind in await own.control.kinds()}["A"] == 2
+    assert {kind.name: kind.dead_letters for kind in (await own.control.kinds()).items}["A"] == 2
     table = "redrive_dead_letter" if isinstance(harness, SqliteHarness) else "redrive.dead_letter"
     await harness.sql(f"delete from {table} where kind = 'A'")
     for _ in range(2):

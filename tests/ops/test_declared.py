@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 from fastapi.routing import APIRoute
+from pydantic.alias_generators import to_camel
 
 from redrive import App, Context
 from redrive.api import make_api
@@ -36,8 +37,16 @@ ALL = {
 }
 NAMES = sorted(ALL)
 GROUPS = {"webhook_deliveries": "webhooks"}  # of services whose commands are among those of another
-# The verb of a command that is written by hand.
-BY_HAND = {"workers.drain_all": "drain", "webhooks.rotate_account": "rotate"}
+# Commands that are written by hand: they name what they are about in their own way.
+BY_HAND = {
+    "workers.drain_all": "workers drain",
+    "webhooks.rotate_account": "webhooks rotate",
+    "control.pause": "pause",
+    "control.resume": "resume",
+    "control.set_limit": "limits",
+}
+# Commands that stand outside the group of their service.
+ALONE = {"control.queues": "queues", "control.kinds": "kinds", "alerts.current": "alerts", "alerts.services": "slo"}
 
 
 @pytest.fixture
@@ -62,28 +71,33 @@ def routes() -> dict[tuple[str, str], APIRoute]:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_has_a_route_with_its_parameters_and_fields(name: str, routes: dict[tuple[str, str], APIRoute]) -> None:
     _, one = ALL[name]
-    route = routes[one.method, one.path]
-    assert one.help in (route.description or "") and one.help
     inside = {given.name for given in flat(one.parameters, inner=False) if not given.in_path}
-    if not one.has_body:
-        assert inside <= {field.name for field in route.dependant.query_params}
-    else:
-        body: Any = route.body_field
-        assert inside | {"actor"} == set(_model(body.field_info.annotation).model_fields)
-    if (shown := _shown(one)) and one.status != 204:
-        answer = _model(route.response_model).model_fields
-        assert list(_model(answer["items"].annotation).model_fields if "items" in answer else answer) == list(shown)
+    for path, _ in one.routes:
+        route = routes[one.method, path]
+        assert one.help in (route.description or "") and one.help
+        if not one.has_body:
+            assert inside <= {field.name for field in route.dependant.query_params}
+        else:
+            body: Any = route.body_field
+            assert inside | {"actor"} == set(_model(body.field_info.annotation).model_fields)
+        if (shown := _shown(one)) and one.status != 204:
+            answer = _model(route.response_model)
+            answer = _model(answer.model_fields[one.items].annotation) if _is_page(one) else answer
+            assert list(answer.model_fields) == list(shown)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_has_a_command_with_its_parameters(name: str) -> None:
     _, one = ALL[name]
     service = name.partition(".")[0]
-    group = root().commands[GROUPS.get(service, service)]
-    alone = name.endswith(".list") and service not in GROUPS
-    command = group if alone else group.commands[BY_HAND.get(name, one.command)]
+    group = GROUPS.get(service, service)
+    usual = group if name.endswith(".list") and service not in GROUPS else f"{group} {one.command}"
+    command = root()
+    for word in (ALONE | BY_HAND).get(name, usual).split():
+        command = command.commands[word]
     taken = {given.name for given in command.params}
-    assert {given.argument for given in flat(one.parameters)} | {"json", "url", "app", "connection"} <= taken
+    assert {"json", "url", "app", "connection"} <= taken
+    assert name in BY_HAND or {given.argument for given in flat(one.parameters)} <= taken
     assert ("by" in taken) is not one.looks
 
 
@@ -114,9 +128,12 @@ async def test_viewers_see_open_fields_alone_in_every_face(app: App) -> None:
             if not one.lists or any(given.required for given in one.parameters):
                 continue
             viewer = await app.operator(Caller("eve", Role.VIEWER))
-            found = _items(document(await getattr(viewer.of(service), one.verb)(), viewer.sight))
+            page = document(await getattr(viewer.of(service), one.verb)(), viewer.sight)
+            answer = (await client.get(one.path)).json()
+            found = page["items"] if isinstance(page, dict) else page
+            wholes = answer[to_camel(one.items)] if _is_page(one) else answer
             closed = {field for field, (_, shown) in _shown(one).items() if not isinstance(shown, Open)}
-            for whole, seen in zip(_items((await client.get(one.path)).json()), found, strict=True):
+            for whole, seen in zip(wholes, found, strict=True):
                 assert {field for field in closed if seen[field] is not None} == set(), name
                 assert len(whole) == len(seen), name
                 assert "s3cret" not in str(seen)
@@ -170,8 +187,9 @@ def _shown(one: Declared) -> dict[str, Any]:
     return shown_fields(one.view) if hasattr(one.view, "__dataclass_fields__") and one.view.__name__ != "Task" else {}
 
 
-def _items(page: Any) -> Any:
-    return page["items"] if isinstance(page, dict) else page
+def _is_page(one: Declared) -> bool:
+    """Whether over HTTP the list is a field of a document."""
+    return issubclass(get_origin(one.result) or object, Page) and one.items != ""
 
 
 def _model(annotation: Any) -> Any:

@@ -98,12 +98,12 @@ async def test_a_backlog_of_a_paused_kind_names_who_paused_it(harness: Harness) 
     assert (found.code, found.about) == ("held_backlog", ("kind", "SHIP"))
     assert found.text.endswith("3 wait: all 3 of kind SHIP, paused by carol 10 min ago")
     assert found.fix == "redrive resume --kind SHIP"
-    queue = next(one for one in await operator(harness).control.queues() if one.name == "default")
-    assert queue.held is not None and queue.held.whole
+    queue = next(one for one in (await operator(harness).control.queues()).items if one.name == "default")
+    assert queue.held and queue.all_held
     await harness.enqueue("B")
     assert (await said(harness, "held_backlog")).endswith("4 wait: 3 of kind SHIP, paused by carol 10 min ago")
-    queue = next(one for one in await operator(harness).control.queues() if one.name == "default")
-    assert queue.held is not None and not queue.held.whole
+    queue = next(one for one in (await operator(harness).control.queues()).items if one.name == "default")
+    assert queue.held and not queue.all_held
 
 
 async def test_an_old_task_in_a_lane_of_its_own_is_seen(harness: Harness) -> None:
@@ -159,7 +159,7 @@ async def test_every_face_calls_a_worker_the_same(harness: Harness) -> None:
         await harness.enqueue(queue="default")
         await harness.advance(len(seen) * 8)
         (worker,) = await own.workers.list()
-        served = [queue.workers for queue in await own.control.queues() if queue.name == "default"]
+        served = [queue.workers for queue in (await own.control.queues()).items if queue.name == "default"]
         found = await codes(harness)
         assert worker.alive == (served == [1]) == ("no_worker" not in found) == ("workers" in found)
         assert worker.alive == await own.operations.has_driver() == ("silent_worker" not in found)

@@ -94,13 +94,13 @@ async def test_what_only_an_administrator_may(harness: Harness) -> None:
 
 async def test_names_are_checked_and_declared_ones_known(harness: Harness) -> None:
     own = operator(harness)
-    assert await own.control.pause("kind", "ELSEWHERE", "not now")
-    assert await own.control.pause("queue", "far", "not now")
+    assert (await own.control.pause("kind", "ELSEWHERE", "not now")).changed
+    assert (await own.control.pause("queue", "far", "not now")).changed
     with pytest.raises(UnknownKind):
         await own.control.pause("kind", "ELSEWERE")
     with pytest.raises(UnknownQueue):
         await own.failures.retry_matching(FailureFilter(queue="fra"))
-    assert {queue.name: queue.paused is not None for queue in await own.control.queues()}["far"]
+    assert {queue.name: queue.paused is not None for queue in (await own.control.queues()).items}["far"]
 
 
 async def test_what_a_pause_holds_back_shows_as_paused(harness: Harness) -> None:
@@ -144,9 +144,9 @@ async def test_what_a_pause_holds_back_shows_as_paused(harness: Harness) -> None
     stats = await own.health.stats()
     # Totals know no groups: those of one count when a claim has met them.
     assert (stats.totals()["queued"], stats.totals()["paused"], stats.totals()["delayed"]) == (3, 5, 1)
-    queues = {queue.name: queue.totals for queue in await own.control.queues()}
+    queues = {queue.name: queue.totals for queue in (await own.control.queues()).items}
     assert (queues["far"]["queued"], queues["far"]["paused"]) == (0, 3)
-    kinds = {kind.name: kind.totals for kind in await own.control.kinds()}
+    kinds = {kind.name: kind.totals for kind in (await own.control.kinds()).items}
     assert (kinds["SHIP"]["queued"], kinds["SHIP"]["paused"], kinds["SHIP"]["delayed"]) == (0, 2, 1)
     refused = await own.tasks.resume([by_kind[0]])
     assert refused.skipped == {by_kind[0]: "its kind SHIP is paused: redrive resume --kind SHIP"}
@@ -172,7 +172,7 @@ async def test_an_executor_is_alive_to_everybody_or_to_nobody(harness: Harness) 
     [worker] = await own.workers.list()
     assert worker.alive
     assert "no_worker" not in {finding.code for finding in await examine(harness.store)}
-    assert {queue.name: queue.workers for queue in await own.control.queues()}["default"] == 1
+    assert {queue.name: queue.workers for queue in (await own.control.queues()).items}["default"] == 1
     await harness.advance(timedelta(hours=1).total_seconds())
     assert [worker.alive for worker in await own.workers.list()] == [False]
     assert "no_worker" in {finding.code for finding in await examine(harness.store)}
@@ -204,7 +204,7 @@ async def test_many_names_are_added_up_beside_the_loop(harness: Harness, monkeyp
     for reads in (postgres_reads, sqlite_reads):
         watch(reads, "counts_of")
     watch(Stats, "by")
-    found = await operator(harness).control.look()
+    found = await operator(harness).control.traffic()
     shown = await overview.look(operator(harness))
     assert len(found.kinds) >= len(found.queues) >= MANY_ROWS and shown.more_kinds >= MANY_ROWS - overview.MOST_KINDS
     assert seen == {"counts_of False", "by False"}

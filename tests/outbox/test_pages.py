@@ -159,12 +159,12 @@ async def test_a_paused_projection_waits_and_says_by_whom(world: World) -> None:
     await world.publish(1, "upsert", 1, {})
     async with console(world.app) as client:
         fields = {"target": "queue", "name": "outbox:notes", "reason": "the index is moved"}
-        told = text_of(await done(client, "/queues/pause", fields, PAGE))
+        told = text_of(await done(client, "/act/control.pause", fields, PAGE))
         assert "the index is moved" in told and "Resume the projection" in told
         await world.app.worker(stop_when_empty=True).run()
         [row] = (await client.get("/api/outbox")).json()["items"]
         assert (row["lag"], row["paused"]["reason"]) == (1, "the index is moved")
-        await done(client, "/queues/resume", fields, PAGE)
+        await done(client, "/act/control.resume", fields, PAGE)
         await world.drain()
         assert figures(await page(client, PAGE))["lag"] == "0"
 

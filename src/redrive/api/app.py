@@ -9,9 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from redrive.api import (
-    alerts,
     audit,
-    control,
     docs_page,
     executors,
     failure_groups,
@@ -49,9 +47,8 @@ ROUTERS = (
     audit.router,
     executors.router,
     tasks.single,
-    alerts.router,
-    control.router,
-    *(router_of(service_of(name), "control") for name in ("circuits", "schedules", "workers")),
+    router_of(service_of("alerts"), "operations"),
+    *(router_of(service_of(name), "control") for name in ("control", "circuits", "schedules", "workers")),
     failure_groups.router,
     operations.router,
     *(router_of(service_of(name), "bulk") for name in ("causes", "operations")),

@@ -216,21 +216,6 @@ class PruneOut(Out):
     batch_id: str | None
 
 
-class HoldOut(Out):
-    target: str
-    name: str
-    actor: str
-    reason: str | None
-    at: datetime
-
-
-class QueueOut(Out):
-    name: str
-    paused: HoldOut | None
-    workers: int
-    totals: dict[str, int]
-
-
 class FindingOut(Out):
     connection: str = Field("default", description="Where it is; left out where there is only one.")
     level: str
@@ -245,19 +230,6 @@ class DoctorOut(Out):
     worst: str
     findings: list[FindingOut]
     triage: dict[str, dict[str, Any]]
-
-
-class KindOut(Out):
-    name: str
-    paused: HoldOut | None
-    concurrency: int | None
-    rate_limit_ms: int | None
-    running: int | None
-    limited_by: str | None
-    circuit: str | None = Field(description="The open circuit that its tasks wait for.")
-    totals: dict[str, int]
-    dead_letters: int
-    forgotten: int = Field(description="Of its cancelled tasks: those that somebody forgot or purged.")
 
 
 class ApprovalOut(Out):
@@ -287,19 +259,6 @@ class ApprovalOut(Out):
 class ApprovalPage(Out):
     approvals: list[ApprovalOut]
     next_before: int | None
-
-
-class HoldChange(Out):
-    target: str
-    name: str
-    paused: bool
-    changed: bool
-
-
-class LimitsIn(In):
-    concurrency: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    rate_limit_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None
-    actor: str | None = None
 
 
 class ReasonIn(In):

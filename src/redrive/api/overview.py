@@ -13,7 +13,6 @@ from pydantic import Field
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import OnConnection, TheApp, TheOperator, the_caller
-from redrive.api.control import PAGE_SIZE
 from redrive.api.encode import json_answer
 from redrive.api.filters import WhichAudit, WhichFailed
 from redrive.api.routers import api_router
@@ -23,6 +22,7 @@ from redrive.ops.connections import ConnectionTotals, totals_of
 from redrive.ops.doctor import worst
 from redrive.ops.doctor_of_all import Told, examine_all
 from redrive.ops.inspect import Stats
+from redrive.ops.operator.control import PAGE_SIZE
 
 router = api_router("/api", "operations")
 RECENT_ROWS = 20

@@ -7,13 +7,11 @@ from uuid import UUID
 
 from redrive.api import models as m
 from redrive.kernel.diagnosis import Finding
-from redrive.kernel.reads import HoldRow
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, Task
 from redrive.ops import views
 from redrive.ops.causes import Cause
 from redrive.ops.operator import Operator
-from redrive.ops.operator.control import Kind, Queue
 from redrive.ops.operator.tasks import Story
 from redrive.ops.views import View
 
@@ -65,10 +63,6 @@ def skipped(found: Mapping[UUID, str]) -> list[View]:
     return [View(task_id=task_id, reason=why) for task_id, why in found.items()]
 
 
-def queue(found: Queue) -> m.QueueOut:
-    return m.QueueOut(name=found.name, paused=_hold(found.paused), workers=found.workers, totals=found.totals)
-
-
 def finding(found: Finding, operator: Operator, connection: str | None) -> m.FindingOut:
     """Returns it with what it quotes of a task only for those who may see tasks whole, and with the connection that it
     is about if there are several."""
@@ -76,23 +70,3 @@ def finding(found: Finding, operator: Operator, connection: str | None) -> m.Fin
     what, name = found.about or (None, None)
     where = {} if connection is None else {"connection": connection}
     return m.FindingOut(level=found.level, code=found.code, text=text, fix=found.fix, about=what, name=name, **where)
-
-
-def kind(found: Kind) -> m.KindOut:
-    limit = found.limit
-    return m.KindOut(
-        name=found.name,
-        paused=_hold(found.paused),
-        totals=found.totals,
-        dead_letters=found.dead_letters,
-        forgotten=found.forgotten,
-        concurrency=None if limit is None else limit.concurrency,
-        rate_limit_ms=None if limit is None else limit.rate_ms,
-        running=limit.running if limit is not None and limit.concurrency is not None else None,
-        limited_by=None if limit is None else limit.actor,
-        circuit=None if found.circuit is None else found.circuit.row.name,
-    )
-
-
-def _hold(found: HoldRow | None) -> m.HoldOut | None:
-    return None if found is None else m.HoldOut.model_validate(found)

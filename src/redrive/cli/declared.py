@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from typing import Any, get_args, get_origin
 
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.connections import Looked, look_at, refuse_place
+from redrive.cli.support.connections import Looked, look_at, on_chosen, refuse_place
 from redrive.cli.support.options import AppName, By, Create, Json, Url, option_of
 from redrive.cli.support.session import operate
 from redrive.ops.connections import having
@@ -38,6 +39,11 @@ def group_of(*services: type[Service], without: Sequence[str] = ()) -> typer.Typ
             if name not in without:
                 made.command(one.command, context_settings=_settings(one))(_command(service, one))
     return made
+
+
+def command_of(service: type[Service], verb: str) -> Callable[..., None]:
+    """Returns the command of one thing that a service declares, where it stands outside a group."""
+    return _command(service, declared_by(service)[verb])
 
 
 def _command(service: type[Service], one: Declared) -> Callable[..., None]:
@@ -71,7 +77,7 @@ def show_list(
     async def look(own: Operator) -> tuple[Page[Any], datetime, Any]:
         found = await getattr(own.of(service), one.verb)(**gathered(one.parameters, given))
         page = found if isinstance(found, Page) else Page(found, None)
-        return page, await own.health.now(), _plain(document(page, own.sight))
+        return page, await own.health.now(), plain_document(page, own)
 
     if any(parameter.in_path for parameter in one.parameters):
         found = operate(url, app, look, has=_finds(service, one, given))
@@ -80,12 +86,12 @@ def show_list(
         if one.continued_by is not None:
             refuse_place(url, app, **{one.continued_by: given[one.continued_by]})
         looked = look_at(url, app, look)
+    rows = _rows(looked, one, given)
     if json:
-        named = [looked.document(name, row) for name, row in looked.rows(lambda answer: answer[2]["items"])]
+        named = [looked.document(name, seen) for name, (_, seen) in rows]
         whole = {"next": None} if looked.everywhere else looked.only[2]
         output.emit({**whole, "items": named, **looked.missing})
         return
-    rows = looked.rows(lambda answer: answer[0].items)
     if not rows:
         text, colon, hint = one.empty.format(**given).partition(":")
         output.say(f"{text}{looked.without}{colon}{hint}")
@@ -95,7 +101,7 @@ def show_list(
         [first[0], *looked.column, *(_heading(one.view, name) for name, _ in others)],
         [
             (_cell(first[1](row, now), now), *looked.cell(name), *(_cell(of(row, now), now) for _, of in others))
-            for name, row in rows
+            for name, (row, _) in rows
             for now in (looked.found[name][1],)
         ],
     )
@@ -105,13 +111,25 @@ def show_list(
         output.say(f"more: --{one.continued_by} {looked.only[0].next}")
 
 
+def _rows(looked: Looked[Any], one: Declared, given: dict[str, Any]) -> list[tuple[str, tuple[Any, Any]]]:
+    """Returns the rows of all connections, each as it is and as it is seen; the latest first where lists begin with
+    it."""
+
+    def rows(answer: tuple[Page[Any], datetime, Any]) -> list[tuple[Any, Any]]:
+        return list(zip(answer[0].items, answer[2]["items"], strict=True))
+
+    if one.continued_by != "before" or "created_at" not in shown_fields(one.view):
+        return looked.rows(rows)
+    return looked.latest(rows, lambda row: row[0].created_at, given.get("limit"))
+
+
 def _show(service: type[Service], one: Declared) -> Callable[..., None]:
     def call(url: str | None, app: str | None, json: bool, **arguments: Any) -> None:
         given = _by_name(one, arguments)
 
         async def look(own: Operator) -> tuple[Any, datetime, Any]:
             found = await getattr(own.of(service), one.verb)(**gathered(one.parameters, given))
-            return found, await own.health.now(), _plain(document(found, own.sight))
+            return found, await own.health.now(), plain_document(found, own)
 
         found, now, seen = operate(url, app, look, has=_finds(service, one, given))
         if json:
@@ -154,7 +172,8 @@ def _views_within(view: type) -> dict[str, type]:
 def _act(service: type[Service], one: Declared) -> Callable[..., None]:
     def call(by: str | None, url: str | None, app: str | None, json: bool, **given: Any) -> None:
         create = given.pop("create") if one.creates else None
-        run(service, one, _by_name(one, given), by, url, app, json, create)
+        act = partial(run, service, one, _by_name(one, given), by, url, app, json, create)
+        on_chosen(url, app, act) if one.whole else act()
 
     return _described(call, one, _options(one, {**ACTS, "create": Create} if one.creates else ACTS))
 
@@ -173,16 +192,18 @@ def run(
 
     async def act(own: Operator) -> tuple[Any, Any]:
         done = await getattr(own.of(service), one.verb)(**gathered(one.parameters, given))
-        return done, _plain(document(done, own.sight))
+        return done, plain_document(done, own)
 
     done, seen = operate(url, app, act, by=by, create=create, has=_finds(service, one, given))
     if json:
         output.emit(seen)
-        return
-    if (secret := getattr(done, "secret", None)) is not None:
-        output.say(secret)
-        typer.echo("This secret is shown only now: hand it over, or keep it safe.", err=True)
-    output.say(*one.sentence(given, done).splitlines())
+    else:
+        if (secret := getattr(done, "secret", None)) is not None:
+            output.say(secret)
+            typer.echo("This secret is shown only now: hand it over, or keep it safe.", err=True)
+        output.say(*one.sentence(given, done).splitlines())
+    if not getattr(done, "ok", True):
+        raise typer.Exit(1)
 
 
 def _by_name(one: Declared, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -215,6 +236,11 @@ def _described(call: Callable[..., None], one: Declared, options: list[inspect.P
     call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     call.__annotations__ = {option.name: option.annotation for option in options}
     return call
+
+
+def plain_document(found: Any, own: Operator) -> Any:
+    """Returns the document of ``--json`` of what is found."""
+    return _plain(document(found, own.sight))
 
 
 def _plain(seen: Any) -> Any:

@@ -58,13 +58,15 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "stats:stats",
             "Totals by queue and kind, pauses, limits, workers, causes of failure, schedules; or how things went.",
         ),
+        "queues": ("queues:queues", "Queues by name, with what is in them and who serves them."),
+        "kinds": ("queues:kinds", "Kinds by name, with their tasks, limits and pauses."),
         "doctor": (
             "doctor:doctor",
             "Look at workers, queues, leases, failures and the store itself; say what is wrong and how to mend it.",
         ),
         "alerts": ("alerts:alerts_cli", "Alerts: what fires, silence, unsilence, test."),
         "slo": (
-            "slo:slo",
+            "alerts:slo",
             "Service levels: which share of a queue's tasks started in time, how much of the error budget is left, and how fast it goes.",
         ),
         "smoke": (
@@ -158,6 +160,8 @@ EXAMPLES: dict[str, list[str]] = {
     "show": ["redrive show 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --stack"],
     "why": ["redrive why 0197f0c2-8d1e-7c3a"],
     "stats": ["redrive stats --causes 20", "redrive stats --json"],
+    "queues": ["redrive queues --json"],
+    "kinds": ["redrive kinds --limit 20"],
     "settings": ["redrive settings --changed", "redrive settings --app reports:app --json"],
     "version": ["redrive version --json"],
     "enqueue": [

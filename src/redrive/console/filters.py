@@ -13,7 +13,7 @@ from redrive.kernel.operation import facts
 from redrive.kernel.reads import HoldRow
 from redrive.ops import failures
 from redrive.ops.filters import FAILURE_FILTERS, Filter, filters_by_name, texts_of
-from redrive.ops.operator.control import Kind, Queue
+from redrive.ops.operator.control import KindView, QueueView
 
 PAGE_SIZE = 50
 FORGOTTEN = "forgotten"  # of a preview and its retry: these are meant, too
@@ -41,7 +41,7 @@ class Held:
     row: HoldRow
 
 
-Named = TypeVar("Named", Queue, Kind, Held)
+Named = TypeVar("Named", QueueView, KindView, Held)
 
 
 def of_failures(given: Mapping[str, str]) -> FailureFilter:

@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from redrive.kernel.circuit import CircuitRow, CircuitState
-from redrive.kernel.reads import Overview
 from redrive.kernel.wording import span
-
-
-@dataclass(slots=True, frozen=True)
-class OpenCircuit:
-    """A circuit that is open at this moment."""
-
-    row: CircuitRow
-    now: datetime
-
-    @property
-    def told(self) -> str:
-        return told(self.row, self.now)
-
-
-def open_circuit(overview: Overview, kind: str) -> OpenCircuit | None:
-    """Returns the open circuit that tasks of a kind wait for."""
-    row = overview.circuit_of(kind)
-    return None if row is None else OpenCircuit(row, overview.now)
 
 
 def told(row: CircuitRow, now: datetime) -> str:

@@ -32,6 +32,8 @@ class Given:
     once: bool = False  # a form brings one of its own, by which it is known where it comes twice
     least: float | None = None
     most: float | None = None
+    paths: Mapping[str, str] = field(default_factory=dict)  # values by their words in a path: each is a route
+    in_form: bool = True
     check: Callable[[Any], Any] | None = None
     of: Mapping[str, Any] = field(default_factory=dict)  # annotations of its fields, for a class that has none itself
 

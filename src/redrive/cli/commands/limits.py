@@ -43,7 +43,7 @@ def limits(
         return
 
     async def work(own: Operator) -> Looked[list[LimitRow]]:
-        await own.control.set_limit(kind, concurrency=concurrency, rate_ms=rate_ms)
+        await own.control.set_limit(kind, concurrency, rate_ms)
         named = own.told_connection is not None
         return Looked({own.connection: await own.control.limits(kind)}, {}, named=named, everywhere=False)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from redrive.cli.support.session import operate, store_named
 from redrive.ops.actions import Result
 from redrive.ops.connections import having
 from redrive.ops.operator import Operator
+from redrive.ops.operator.pauses import PauseChange
 
 MaybeIds = Annotated[
     list[str] | None, typer.Argument(metavar="ID", help="Single tasks, one or more.", show_default=False)
@@ -26,99 +28,69 @@ Schedule = Annotated[str | None, typer.Option("--schedule", metavar="NAME", help
 Force = Annotated[bool, typer.Option("--force", help="Also a queue or kind that nobody has used yet.")]
 
 
-def pause(
-    ids: MaybeIds = None,
-    queue: Queue = None,
-    kind: Kind = None,
-    group: Group = None,
-    schedule: Schedule = None,
-    reason: Reason = None,
-    by: By = None,
-    force: Force = False,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """Stop claiming tasks of a queue, kind or group, or single waiting tasks; or leave out the runs of a schedule. What
-    runs goes on.
+WHERE = """
 
-    Where there are several connections it happens where the queue, kind or group is, by routes and tasks; one that is
-    on several needs --connection NAME, or --connection all.
-    """
-    targets = {"queue": queue, "kind": kind, "group": group, "schedule": schedule}
-    _hold(True, ids or [], targets, reason, by, force, url, app, json)
+Where there are several connections it happens where the queue, kind or group is, by routes and tasks; one that is on
+several needs --connection NAME, or --connection all."""
 
 
-def resume(
-    ids: MaybeIds = None,
-    queue: Queue = None,
-    kind: Kind = None,
-    group: Group = None,
-    schedule: Schedule = None,
-    reason: Reason = None,
-    by: By = None,
-    force: Force = False,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """Let a paused queue, kind, group, schedule or task run again.
+def _command(verb: str, text: str) -> Callable[..., None]:
+    def command(
+        ids: MaybeIds = None,
+        queue: Queue = None,
+        kind: Kind = None,
+        group: Group = None,
+        schedule: Schedule = None,
+        reason: Reason = None,
+        by: By = None,
+        force: Force = False,
+        url: Url = None,
+        app: AppName = None,
+        json: Json = False,
+    ) -> None:
+        targets = {"queue": queue, "kind": kind, "group": group, "schedule": schedule}
+        named = [(target, name) for target, name in targets.items() if name is not None]
+        if len(named) + bool(ids) != 1:
+            raise typer.BadParameter("say what: --queue, --kind, --group or --schedule NAME, or task ids; one of them")
+        if ids:
 
-    Where there are several connections it happens where the queue, kind or group is, by routes and tasks; one that is
-    on several needs --connection NAME, or --connection all.
-    """
-    targets = {"queue": queue, "kind": kind, "group": group, "schedule": schedule}
-    _hold(False, ids or [], targets, reason, by, force, url, app, json)
+            async def act(own: Operator) -> Result:
+                result: Result = await getattr(own.tasks, verb)(await own.tasks.meant(ids), reason)
+                return result
 
-
-def _hold(
-    on: bool,
-    ids: Sequence[str],
-    targets: dict[str, str | None],
-    reason: str | None,
-    by: str | None,
-    force: bool,
-    url: str | None,
-    app: str | None,
-    json: bool,
-) -> None:
-    named = [(target, name) for target, name in targets.items() if name is not None]
-    if len(named) + bool(ids) != 1:
-        raise typer.BadParameter("say what: --queue, --kind, --group or --schedule NAME, or task ids; one of them")
-    if ids:
-        turn = "pause" if on else "resume"
-
-        async def act(own: Operator) -> Result:
-            change = own.tasks.pause if on else own.tasks.resume
-            return await change(await own.tasks.meant(ids), reason)
-
-        report(operate(url, app, act, by=by, ids=ids), f"{turn}d", json, store_named(url, app))
-        return
-    [(target, name)] = named
-
-    async def turn_all(own: Operator) -> tuple[bool, bool, str | None]:
-        changed = await _change(own, on, target, name, reason, force)
-        has_tasks = target == "schedule" or await own.control.has_tasks(target, name)
-        return changed, has_tasks, own.told_connection
-
-    def turn_here() -> None:
-        has = having(name, lambda own: own.schedules.show(name)) if target == "schedule" else None
-        changed, has_tasks, connection = operate(url, app, turn_all, by=by, has=has)
-        where = {} if connection is None else {"connection": connection}
-        if json:
-            output.emit({"target": target, "name": name, "paused": on, "changed": changed, **where})
+            report(operate(url, app, act, by=by, ids=ids), f"{verb}d", json, store_named(url, app))
             return
-        done, already = ("paused", "was already paused") if on else ("resumed", "was not paused")
-        none = "" if has_tasks else "; it has no tasks so far"
-        at = f" on {connection}" if connection else ""
-        output.say(f"{target} {name} {done if changed else already}{at}{none}")
+        [(target, name)] = named
 
-    turn_here() if target == "schedule" else on_holders(url, app, target, name, turn_here)
+        async def turn_all(own: Operator) -> tuple[PauseChange, bool, str | None]:
+            if target == "schedule":
+                return await getattr(own.schedules, verb)(name, reason), True, own.told_connection
+            change = await getattr(own.control, verb)(target, name, reason, force)
+            return change, await own.control.has_tasks(target, name), own.told_connection
+
+        def turn_here() -> None:
+            has = having(name, lambda own: own.schedules.show(name)) if target == "schedule" else None
+            _say(*operate(url, app, turn_all, by=by, has=has), json)
+
+        turn_here() if target == "schedule" else on_holders(url, app, target, name, turn_here)
+
+    command.__doc__ = text
+    return command
 
 
-async def _change(own: Operator, on: bool, target: str, name: str, reason: str | None, force: bool) -> bool:
-    if target == "schedule":
-        turn = own.schedules.pause if on else own.schedules.resume
-        return (await turn(name, reason)).changed
-    change = own.control.pause if on else own.control.resume
-    return await change(target, name, reason, force=force)
+def _say(change: PauseChange, has_tasks: bool, connection: str | None, json: bool) -> None:
+    if json:
+        output.emit(asdict(change) | ({} if connection is None else {"connection": connection}))
+        return
+    done, already = ("paused", "was already paused") if change.paused else ("resumed", "was not paused")
+    none = "" if has_tasks else "; it has no tasks so far"
+    at = f" on {connection}" if connection else ""
+    output.say(f"{change.target} {change.name} {done if change.changed else already}{at}{none}")
+
+
+pause = _command(
+    "pause",
+    "Stop claiming tasks of a queue, kind or group, or single waiting tasks; or leave out the runs of a schedule. What"
+    f" runs goes on.{WHERE}",
+)
+resume = _command("resume", f"Let a paused queue, kind, group, schedule or task run again.{WHERE}")

@@ -48,7 +48,7 @@ async def warn_of_unknown_queues(app: App, queues: Sequence[str], connection: st
     if all(name in own for name in queues):
         return
     operator = await app.operator(LOOKING_CALLER, connection)
-    known = {queue.name for queue in await operator.control.queues()}
+    known = {queue.name for queue in (await operator.control.traffic()).queues}
     for name in queues:
         if name not in known:
             logger.warning(

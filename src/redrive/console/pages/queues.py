@@ -7,19 +7,18 @@ from fastapi import Response
 from redrive.console.filters import Held, by_name, refuse_unknown
 from redrive.console.page import TheForm, ThePage
 from redrive.console.routes import pages_router
-from redrive.errors import ChangedMeanwhile, InvalidInput
+from redrive.errors import ChangedMeanwhile
 from redrive.ops.workers import Standing, alone_at
 
 router = pages_router()
 LIMITS = {"concurrency": "the number at once", "rate_ms": "the spacing"}
 MOST_CIRCUITS = 200
-TARGETS = ("queue", "kind", "group")
 
 
 @router.get("/queues")
 async def queues(page: ThePage) -> Response:
     refuse_unknown(page, "q", "queue", "kind", "pause")
-    found = await page.operator.control.look()
+    found = await page.operator.control.traffic()
     queues, next_queue = by_name(page, found.queues, "queue")
     kinds, next_kind = by_name(page, found.kinds, "kind")
     holds, next_hold = by_name(page, [Held(f"{one.name} {one.target}", one) for one in found.holds], "pause")
@@ -35,20 +34,6 @@ async def queues(page: ThePage) -> Response:
     )
 
 
-@router.post("/queues/pause")
-async def pause(page: TheForm) -> Response:
-    target, name = _target(page), page.form.needed("name", "the name")
-    new = await page.operator.control.pause(target, name, page.form.text("reason"))
-    return page.back(f"Paused {target} {name}." if new else f"{target.capitalize()} {name} was paused already.")
-
-
-@router.post("/queues/resume")
-async def resume(page: TheForm) -> Response:
-    target, name = _target(page), page.form.needed("name", "the name")
-    was = await page.operator.control.resume(target, name, page.form.text("reason"))
-    return page.back(f"Resumed {target} {name}." if was else f"{target.capitalize()} {name} was not paused.")
-
-
 @router.post("/queues/limit")
 async def limit(page: TheForm) -> Response:
     kind = page.form.needed("name", "the kind")
@@ -59,13 +44,6 @@ async def limit(page: TheForm) -> Response:
     except ChangedMeanwhile as error:  # the page anew, as it is now
         return page.back(f"Nothing was set: {error.message}.", "bad")
     return page.back(f"Limits of {kind} are set; they hold for all workers from now on.")
-
-
-def _target(page: TheForm) -> str:
-    found = page.form.needed("target", "what to pause")
-    if found not in TARGETS:
-        raise InvalidInput(f"only {', '.join(TARGETS)} can be paused here, not {found[:50]!r}")
-    return found
 
 
 @router.get("/schedules")

@@ -58,16 +58,16 @@ async def schedules(operator: Operator) -> object:
 
 async def queues(operator: Operator) -> object:
     """Without numbers, which change all the time."""
-    found = await operator.control.look()
-    limits = [(one.limit.kind, one.limit.concurrency, one.limit.rate_ms) for one in found.kinds if one.limit]
+    found = await operator.control.traffic()
+    limits = [(one.name, one.concurrency, one.rate_limit_ms) for one in found.kinds]
     circuits = [one.name for one in found.kinds if one.circuit is not None]
     return limits, found.holds, circuits, [(one.name, one.workers > 0) for one in found.queues]
 
 
 async def alerts(operator: Operator) -> object:
     """Without numbers, which stand in the texts."""
-    found = await operator.alerts.look()
-    shown = [(one.alert.key, one.alert.state) for one in (*found.firing, *found.pending, *found.ended)]
+    found = await operator.alerts.current()
+    shown = [(one.key, one.state) for one in (*found.firing, *found.pending, *found.resolved)]
     return shown, found.silences, found.lost
 
 

@@ -6,90 +6,146 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, TypeVar
 
 from redrive.errors import ChangedMeanwhile
 from redrive.kernel.ports.store import Count, HoldRow, LimitRow, Overview, Query
 from redrive.kernel.task import State, check_name
 from redrive.ops import actions, inspect
 from redrive.ops.access import Role
-from redrive.ops.circuits import OpenCircuit, open_circuit
-from redrive.ops.held import HeldQueue, held_queues
+from redrive.ops.held import HeldKind, held_queues
 from redrive.ops.inspect import Stats
+from redrive.ops.operator.declared import Given, Open, Page, Reason, action, look, view_of
+from redrive.ops.operator.pauses import PauseChange, PauseView
 from redrive.ops.operator.session import Service
 from redrive.ops.workers import live_workers
 
+V = TypeVar("V", "QueueView", "KindView")
 _STATES = [state.value for state in State]
 Change = tuple[int | None, int | None]  # what somebody has seen, and what they want instead
+PAGE_SIZE = 500
+Target = Annotated[
+    str,
+    Given("queue, kind or group.", paths={"queues": "queue", "kinds": "kind", "task-groups": "group"}),
+]
+Name = Annotated[str, Given("Its name.", metavar="NAME")]
+KindName = Annotated[str, Given("The kind.", metavar="KIND")]
+After = Annotated[str, Given("The name after which the page begins.", metavar="NAME")]
+PageSize = Annotated[int, Given("At most so many.", metavar="N", least=1, most=1000)]
+Force = Annotated[bool, Given("Also a queue or kind that nobody has used yet.", in_form=False)]
+AtOnce = Annotated[int | None, Given("At most so many at once; else any number.", metavar="N", least=1, most=1_000_000)]
+Apart = Annotated[
+    int | None,
+    Given("Starts at least so many milliseconds apart.", metavar="N", option="--rate-ms", least=1, most=86_400_000),
+]
+
+
+def _tasks(one: QueueView | KindView, _: datetime) -> str:
+    return ", ".join(f"{n:,} {state}" for state, n in one.totals.items() if n)
+
+
+def _paused(one: QueueView | KindView, _: datetime) -> str:
+    return "" if one.paused is None else f"by {one.paused.actor}"
 
 
 @dataclass(slots=True, frozen=True)
-class Queue:
-    name: str
-    paused: HoldRow | None
-    workers: int
-    totals: dict[str, int]
-    held: HeldQueue | None = None  # back by paused kinds
+class HeldView:
+    """A kind whose tasks wait for its pause to end, or for its circuit to close."""
+
+    kind: Annotated[str, Open()]
+    tasks: Annotated[int, Open("Of one queue.")]
+    pause: Annotated[PauseView | None, Open()]
+    circuit: Annotated[str | None, Open("The open circuit.")]
 
 
 @dataclass(slots=True, frozen=True)
-class Kind:
-    name: str
-    paused: HoldRow | None
-    limit: LimitRow | None
-    totals: dict[str, int]
-    dead_letters: int = 0
-    unserved: tuple[str, ...] = ()  # queues in which tasks of it wait, and that no live worker serves
-    stopped: tuple[str, ...] = ()  # queues in which tasks of it wait, and that are paused
-    circuit: OpenCircuit | None = None  # that its tasks wait for
-    forgotten: int = 0  # of its cancelled tasks
+class QueueView:
+    """A queue: whether it is paused, who serves it, and what is in it."""
+
+    name: Annotated[str, Open(column="queue")]
+    paused: Annotated[PauseView | None, Open(column="paused", cell=_paused)]
+    workers: Annotated[int, Open("Workers that serve it.", column="workers")]
+    totals: Annotated[dict[str, int], Open("Tasks by state.", column="tasks", cell=_tasks)]
+    held: Annotated[list[HeldView], Open("Kinds of its queued tasks that are held back.")]
+    all_held: Annotated[bool, Open("Nothing of it may run, though it is not paused itself.")]
+
+
+@dataclass(slots=True, frozen=True)
+class KindView:
+    """A kind: whether it is paused, its limits across all workers, and its tasks."""
+
+    name: Annotated[str, Open(column="kind")]
+    paused: Annotated[PauseView | None, Open(column="paused", cell=_paused)]
+    concurrency: Annotated[int | None, Open("So many run at once, at most.", column="at once")]
+    rate_limit_ms: Annotated[int | None, Open("Starts are so far apart.", column="ms apart")]
+    running: Annotated[int | None, Open("Of a kind with such a limit.")]
+    limited_by: Annotated[str | None, Open("Who set the limits; null: the settings.")]
+    circuit: Annotated[str | None, Open("The open circuit that its tasks wait for.", column="circuit")]
+    totals: Annotated[dict[str, int], Open("Tasks by state.", column="tasks", cell=_tasks)]
+    dead_letters: Annotated[int, Open()]
+    forgotten: Annotated[int, Open("Of its cancelled tasks: those that somebody forgot or purged.")]
+    unserved: Annotated[list[str], Open("Queues in which tasks of it wait, and that no live worker serves.")]
+    stopped: Annotated[list[str], Open("Queues in which tasks of it wait, and that are paused.")]
 
 
 @dataclass(slots=True, frozen=True)
 class Traffic:
     """Everything that can be paused or limited, by name, and what is paused."""
 
-    queues: list[Queue]
-    kinds: list[Kind]
+    queues: list[QueueView]
+    kinds: list[KindView]
     holds: list[HoldRow]
 
 
 class ControlService(Service):
-    async def look(self) -> Traffic:
+    """Queues and kinds: list them, pause, resume, limit."""
+
+    async def traffic(self) -> Traffic:
         """Returns queues, kinds and pauses together, read once."""
         self._session.may(Role.VIEWER)
         stats = await inspect.stats(self._store, 0)
         queues = await asyncio.to_thread(self._queues, stats.counts, stats.overview)  # there may be many
         return Traffic(queues, await asyncio.to_thread(self._kinds, stats), stats.overview.holds)
 
-    async def queues(self, after: str = "", limit: int | None = None) -> list[Queue]:
-        """Returns every queue that has or had tasks, is served, is paused, or is named by the application; those of
-        features once they are used. By name: ``after`` one, and no more than ``limit``."""
-        self._session.may(Role.VIEWER)
+    @look("GET /api/queues", items="", empty="there is no queue yet")
+    async def queues(self, after: After = "", limit: PageSize = PAGE_SIZE) -> Page[QueueView]:
+        """Queues by name, with what is in them and who serves them. Those that have or had tasks, are served, are
+        paused, or are named by the application; those of features once they are used."""
         overview, counts = await self._store.overview(), await self._store.counts()
-        return await asyncio.to_thread(self._queues, counts, overview, after, limit)  # there may be many
+        found = await asyncio.to_thread(self._queues, counts, overview, after, limit + 1)  # there may be many
+        return _page(found, limit)
 
-    async def kinds(self, after: str = "", limit: int | None = None) -> list[Kind]:
-        """Returns every kind, with its totals, limits and pause; by name, as queues."""
-        self._session.may(Role.VIEWER)
-        return await asyncio.to_thread(self._kinds, await inspect.stats(self._store, 0), after, limit)
+    @look("GET /api/kinds", items="", empty="there is no kind yet")
+    async def kinds(self, after: After = "", limit: PageSize = PAGE_SIZE) -> Page[KindView]:
+        """Kinds by name, with their tasks, limits and pauses."""
+        found = await asyncio.to_thread(self._kinds, await inspect.stats(self._store, 0), after, limit + 1)
+        return _page(found, limit)
 
     def _queues(
         self, counts: Sequence[Count], overview: Overview, after: str = "", limit: int | None = None
-    ) -> list[Queue]:
+    ) -> list[QueueView]:
         totals = Stats(list(counts), overview, []).by("queue")
         served = Counter(queue for row in live_workers(overview) for queue in set(row.queues))
         unused = self._session.registry.feature_queues() - inspect.queues_in_use(counts, overview)
-        names = _page(inspect.queues_of(counts, overview, self._session.queues) - unused, after, limit)
+        names = _after(inspect.queues_of(counts, overview, self._session.queues) - unused, after, limit)
         held = held_queues(counts, overview)
         return [
-            Queue(name, overview.pause_of("queue", name), served[name], totals.get(name) or _none(), held.get(name))
+            QueueView(
+                name,
+                _pause(overview.pause_of("queue", name)),
+                served[name],
+                totals.get(name) or _none(),
+                [_held(one) for one in held[name].kinds] if name in held else [],
+                name in held and held[name].whole,
+            )
             for name in names
         ]
 
-    def _kinds(self, stats: Stats, after: str = "", limit: int | None = None) -> list[Kind]:
+    def _kinds(self, stats: Stats, after: str = "", limit: int | None = None) -> list[KindView]:
         unused = self._session.registry.brought - inspect.kinds_in_use(stats.counts, stats.overview)
         names = inspect.kinds_of(stats.counts, stats.overview, self._session.kinds) - unused
-        return _kinds(_page(names, after, limit), stats)
+        return _kinds(_after(names, after, limit), stats)
 
     async def holds(self) -> list[HoldRow]:
         """Returns everything that is paused, besides single tasks."""
@@ -120,11 +176,11 @@ class ControlService(Service):
         rows = (await self._store.overview()).limits
         return [row for row in rows if (row.limited if kind is None else row.kind == kind)]
 
-    async def set_limit(self, kind: str, *, concurrency: int | None = None, rate_ms: int | None = None) -> Kind:
-        """Sets what the whole fleet may do with a kind, from now on; None is no limit."""
-        who = self._session.may(Role.ADMIN)
+    @action("PUT /api/kinds/{kind}/limits", role=Role.ADMIN, said="limits of {kind} are set for all workers")
+    async def set_limit(self, kind: KindName, concurrency: AtOnce = None, rate_limit_ms: Apart = None) -> KindView:
+        """Say what the whole fleet may do with a kind, from now on; what is left out is unlimited."""
         await self._session.check_kind(kind)
-        await actions.set_limit(self._store, kind, concurrency=concurrency, rate_ms=rate_ms, actor=who)
+        await actions.set_limit(self._store, kind, concurrency=concurrency, rate_ms=rate_limit_ms, actor=self._who)
         return _kinds([kind], await inspect.stats(self._store, 0))[0]
 
     async def change_limit(self, kind: str, **changes: Change) -> None:
@@ -141,34 +197,49 @@ class ControlService(Service):
                 )
         then = found | {name: wanted for name, (_, wanted) in changes.items()}
         if then != found:
-            await self.set_limit(kind, **then)
+            await self.set_limit(kind, then["concurrency"], then["rate_ms"])
 
-    async def pause(self, target: str, name: str, reason: str | None = None, *, force: bool = False) -> bool:
-        """Pauses a ``queue``, ``kind`` or ``group``: nothing of it is claimed any more; what runs goes on. False when
-        it was paused already. ``force``: also a queue or kind that nobody has used yet."""
+    @action("POST /api/{target}/{name}/pause", said="the {target} {name} is paused")
+    async def pause(self, target: Target, name: Name, reason: Reason = None, force: Force = False) -> PauseChange:
+        """Pause a queue, a kind, or a group of tasks of whatever kind: nothing of it is claimed any more, also of what
+        comes later; what runs goes on."""
         return await self._turn(target, name, True, reason, force)
 
-    async def resume(self, target: str, name: str, reason: str | None = None, *, force: bool = False) -> bool:
+    @action("POST /api/{target}/{name}/resume", said="the {target} {name} is not paused")
+    async def resume(self, target: Target, name: Name, reason: Reason = None, force: Force = False) -> PauseChange:
+        """Let a paused queue, kind or group run again."""
         return await self._turn(target, name, False, reason, force)
 
-    async def _turn(self, target: str, name: str, on: bool, reason: str | None, force: bool) -> bool:
-        who = self._session.may(Role.OPERATOR)
+    async def _turn(self, target: str, name: str, on: bool, reason: str | None, force: bool) -> PauseChange:
         if target == "queue" and not force:
             await self._session.check_queue(name)
         if target == "kind" and not force:
             await self._session.check_kind(name)
-        return await actions.hold(self._store, target, name, actor=who, reason=reason, on=on)
+        changed = await actions.hold(self._store, target, name, actor=self._who, reason=reason, on=on)
+        return PauseChange(target, name, on, changed)
 
 
-def _page(names: Iterable[str], after: str, limit: int | None) -> list[str]:
+def _after(names: Iterable[str], after: str, limit: int | None) -> list[str]:
     return sorted(name for name in names if name > after)[:limit]
+
+
+def _page(found: list[V], limit: int) -> Page[V]:
+    return Page(found[:limit], found[limit - 1].name if len(found) > limit else None)
+
+
+def _pause(row: HoldRow | None) -> PauseView | None:
+    return None if row is None else view_of(PauseView, row)
+
+
+def _held(one: HeldKind) -> HeldView:
+    return HeldView(one.kind, one.tasks, _pause(one.pause), None if one.circuit is None else one.circuit.name)
 
 
 def _none() -> dict[str, int]:
     return dict.fromkeys(_STATES, 0)
 
 
-def _kinds(names: Sequence[str], stats: Stats) -> list[Kind]:
+def _kinds(names: Sequence[str], stats: Stats) -> list[KindView]:
     overview = stats.overview
     limits = {limit.kind: limit for limit in overview.limits}
     totals, letters, forgotten = stats.by("kind"), stats.dead_letters(), stats.forgotten()
@@ -177,17 +248,23 @@ def _kinds(names: Sequence[str], stats: Stats) -> list[Kind]:
     for one in stats.counts:
         if one.state is State.QUEUED and one.n:
             waiting.setdefault(one.kind, []).append(one.queue)
-    return [
-        Kind(
-            name,
-            overview.pause_of("kind", name),
-            limits.get(name),
-            totals.get(name) or _none(),
-            letters.get(name, 0),
-            tuple(queue for queue in waiting.get(name, ()) if queue not in served),
-            tuple(queue for queue in waiting.get(name, ()) if overview.pause_of("queue", queue) is not None),
-            open_circuit(overview, name),
-            forgotten.get(name, 0),
+    found = []
+    for name in names:
+        limit, circuit = limits.get(name), overview.circuit_of(name)
+        found.append(
+            KindView(
+                name=name,
+                paused=_pause(overview.pause_of("kind", name)),
+                concurrency=None if limit is None else limit.concurrency,
+                rate_limit_ms=None if limit is None else limit.rate_ms,
+                running=limit.running if limit is not None and limit.concurrency is not None else None,
+                limited_by=None if limit is None else limit.actor,
+                circuit=None if circuit is None else circuit.name,
+                totals=totals.get(name) or _none(),
+                dead_letters=letters.get(name, 0),
+                forgotten=forgotten.get(name, 0),
+                unserved=[queue for queue in waiting.get(name, ()) if queue not in served],
+                stopped=[queue for queue in waiting.get(name, ()) if overview.pause_of("queue", queue) is not None],
+            )
         )
-        for name in names
-    ]
+    return found

@@ -52,7 +52,7 @@ class Page(Generic[V]):
     that a class of its own adds are about the whole list."""
 
     items: Annotated[list[V], Open()]
-    next: Annotated[str | None, Open()]
+    next: Annotated[str | int | None, Open()]
 
     @property
     def note(self) -> str:
@@ -72,7 +72,9 @@ class Declared:
     said: str = ""  # once it is done: ``{done}`` is what came of it, and parameters have their names
     page: str = ""  # of the console, to which it leads
     empty: str = ""  # of a list
+    items: str = "items"  # the field of a page over HTTP that has them; none: they are the document, see ``Link``
     status: int = 200
+    whole: bool = False  # it is about a whole connection: where there are several, a command has to say which
     creates: bool = False  # its command may make the file of a store, with --create
 
     @property
@@ -87,6 +89,19 @@ class Declared:
     def has_body(self) -> bool:
         """Whether what is not in the path comes in a body; else in the query."""
         return self.method not in ("GET", "DELETE")
+
+    @property
+    def routes(self) -> list[tuple[str, dict[str, str]]]:
+        """The paths of its routes, each with the values of parameters that its words stand for."""
+        found: list[tuple[str, dict[str, str]]] = [(self.path, {})]
+        for one in self.parameters:
+            if one.given.paths:
+                found = [
+                    (path.replace(f"{{{one.name}}}", word), fixed | {one.name: value})
+                    for path, fixed in found
+                    for word, value in one.given.paths.items()
+                ]
+        return found
 
     @property
     def looks(self) -> bool:
@@ -119,6 +134,11 @@ class Declared:
         return next((one.name for one in self.parameters if one.name in ("after", "before")), None)
 
     @property
+    def following(self) -> str:
+        """The field of a page over HTTP that continues it."""
+        return "next" if self.items == "items" else f"next_{self.continued_by}"
+
+    @property
     def view(self) -> Any:
         """The type of one thing that it returns."""
         return get_args(self.result)[0] if self.lists else self.result
@@ -135,13 +155,19 @@ class Declared:
 
 
 def look(
-    http: str, *, role: Role = Role.VIEWER, empty: str = "", command: str = "", said: str = ""
+    http: str,
+    *,
+    role: Role = Role.VIEWER,
+    empty: str = "",
+    command: str = "",
+    said: str = "",
+    items: str = "items",
 ) -> Callable[[M], M]:
     """Declares what somebody may look at. ``empty``: what is said where a list has nothing; ``said``: what the command
-    line says of one thing, in place of its fields."""
+    line says of one thing, in place of its fields; ``items``: see ``Declared``."""
 
     def declare(method: M) -> M:
-        return _declare(method, http=http, role=role, empty=empty, command=command, said=said)
+        return _declare(method, http=http, role=role, empty=empty, command=command, said=said, items=items)
 
     return declare
 
@@ -154,14 +180,14 @@ def action(
     command: str = "",
     page: str = "",
     status: int = 200,
+    whole: bool = False,
     creates: bool = False,
 ) -> Callable[[M], M]:
     """Declares what somebody may do."""
 
     def declare(method: M) -> M:
-        return _declare(
-            method, http=http, role=role, said=said, command=command, page=page, status=status, creates=creates
-        )
+        told = {"said": said, "page": page, "status": status, "whole": whole, "creates": creates}
+        return _declare(method, http=http, role=role, command=command, **told)
 
     return declare
 
