@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from redrive import App
-from redrive.batches import BatchCancelled, BatchConflict, BatchState
+from redrive.batches import BatchCancelled, BatchConflict, BatchService, BatchState
 from redrive.batches import task_input as giving
 from redrive.batches.batch_builder import mark_agreed
-from redrive.batches.task_batch_service import TaskBatchService
 from redrive.errors import InvalidInput, RedriveError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.task import State
@@ -25,8 +24,8 @@ from tests.batches.conftest import drain
 ANN = Caller("ann", Role.OPERATOR)
 
 
-async def service(app: App) -> TaskBatchService:
-    return (await app.operator(ANN)).of(TaskBatchService)
+async def service(app: App) -> BatchService:
+    return (await app.operator(ANN)).of(BatchService)
 
 
 def counts(batch: Any) -> tuple[int, int, int, int]:
@@ -60,7 +59,7 @@ async def test_success_comes_after_a_later_retry(app: Any) -> None:
     assert sum(found.by_type.values()) == 1 and [cause.failed for cause in found.causes] == [1]
     app.broken.clear()
     begun = await own.retry_failed(batch.id, "mended")
-    assert begun.operation.total == 1 and begun.approval is None
+    assert begun.matched == 1 and begun.approval is None
     await drive(await app.store(), "w", lambda: False)
     assert (await app.batch.get(batch.id)).state is BatchState.PROCESSING
     await drain(app)
@@ -116,7 +115,7 @@ async def test_an_exception_cancels_it_with_what_was_added(app: Any) -> None:
 async def test_one_that_was_never_begun_leaves_nothing(app: Any) -> None:
     with pytest.raises(InvalidInput, match="task 1 of the batch"):
         await app.batch([("WORK", {"n": 1}), ("NO_SUCH_KIND", {})])
-    assert await (await service(app)).list() == []
+    assert (await (await service(app)).list()).batches == []
 
 
 async def test_an_empty_one_ends_at_once(app: Any) -> None:
@@ -147,7 +146,7 @@ async def test_two_with_one_key_at_the_same_time(app: Any) -> None:
     tasks = [("WORK", {"n": 1})]
     made = await asyncio.gather(*(app.batch(tasks, key="k") for _ in range(5)))
     assert len({batch.id for batch in made}) == 1
-    assert len(await (await service(app)).list()) == 1
+    assert len((await (await service(app)).list()).batches) == 1
 
 
 async def test_an_item_adds_to_its_own(app: Any) -> None:
@@ -172,12 +171,12 @@ async def test_cancel_is_one_operation(app: Any) -> None:
     with pytest.raises(BatchCancelled):  # its maker is told when it seals what is cancelled by now
         async with app.batch(on_complete=("ENDED", {})) as batch:
             await batch.add([{"kind": "WORK", "payload": {"n": n}, "delay": 60.0} for n in range(4)])
-            assert (await own.preview_cancel(batch.id)).number == 4
+            assert (await own.cancel(batch.id, dry_run=True)).matched == 4
             begun = await own.cancel(batch.id, "enough")
             with pytest.raises(BatchCancelled):
                 await batch.add(("WORK", {"n": 9}))
             await drive(await app.store(), "w", lambda: False)
-    found = await own.show(batch.id)
+    found = await own.find(batch.id)
     assert found.state is BatchState.CANCELLED and counts(found) == (4, 0, 0, 4)
     assert (found.cancelled_by, found.cancel_reason, found.cancel_operation) == ("ann", "enough", begun.operation.id)
     with pytest.raises(RedriveError, match="is cancelled"):
@@ -195,17 +194,17 @@ async def test_a_large_cancel_waits_for_a_second_operator(app: Any, monkeypatch:
     monkeypatch.setattr(Policy, "alone", Rule(2))
     begun = await own.cancel(batch.id, "enough")
     assert begun.approval is not None
-    asked = await own.show(batch.id)
+    asked = await own.find(batch.id)
     assert asked.asked and asked.state is BatchState.PROCESSING
     with pytest.raises(RedriveError, match="waits for a second operator"):
         await own.cancel(batch.id)
     store = await app.store()
     await mark_agreed(store)
-    assert (await own.show(batch.id)).state is BatchState.PROCESSING
+    assert (await own.find(batch.id)).state is BatchState.PROCESSING
     await approvals.approve(store, begun.approval.id, actor="bob")
     await mark_agreed(store)
     await drive(store, "w", lambda: False)
-    found = await own.show(batch.id)
+    found = await own.find(batch.id)
     assert found.state is BatchState.CANCELLED and found.cancelled == 3
 
 
@@ -213,12 +212,12 @@ async def test_items_are_listed(app: Any) -> None:
     batch = await app.batch([("WORK", {"n": n}) for n in (1, -1, -2)])
     await drain(app)
     own = await service(app)
-    assert len((await own.items(batch.id)).tasks) == 3
-    failed = await own.items(batch.id, states=[State.FAILED])
+    assert len((await own.tasks(batch.id)).tasks) == 3
+    failed = await own.tasks(batch.id, states=["failed"])
     assert len(failed.tasks) == 2 and {task.state for task in failed.tasks} == {State.FAILED}
-    assert (await own.items(batch.id, kind="ENDED")).tasks == []
-    [only] = (await own.items(batch.id, limit=1)).tasks
-    assert len((await own.items(batch.id, before=only.id)).tasks) == 2
+    assert (await own.tasks(batch.id, kind="ENDED")).tasks == []
+    [only] = (await own.tasks(batch.id, limit=1)).tasks
+    assert len((await own.tasks(batch.id, before=only.id)).tasks) == 2
 
 
 async def test_lists_by_state(app: Any) -> None:
@@ -227,12 +226,12 @@ async def test_lists_by_state(app: Any) -> None:
     await drain(app)
     waits = await app.batch([{"kind": "WORK", "payload": {"n": 1}, "delay": 60.0}])
     own = await service(app)
-    assert [one.id for one in await own.list()] == [waits.id, bad.id, done.id]
-    assert [one.id for one in await own.list(before=waits.id, limit=1)] == [bad.id]
+    assert [one.id for one in (await own.list()).batches] == [waits.id, bad.id, done.id]
+    assert [one.id for one in (await own.list(before=waits.id, limit=1)).batches] == [bad.id]
     for state, batch in (("completed", done), ("failed", bad), ("processing", waits)):
-        found = await own.list(state=state)
+        found = (await own.list(state=state)).batches
         assert [one.id for one in found] == [batch.id] and found[0].state == state
-    assert [one.id for one in await own.unended()] == [waits.id]
+    assert await own.unended(100) == 1
     with pytest.raises(InvalidInput, match="no state"):
         await own.list(state="odd")
 

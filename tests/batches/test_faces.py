@@ -106,8 +106,9 @@ async def test_pages(app: Any) -> None:
         assert task is not None
         assert f'href="{HOME}/batches/{batch.id}"' in await page(client, task[1]), "the task leads to its batch"
         assert "1" in text_of(await page(client, f"/failures/preview?batchId={batch.id}"))
-        said = await done(client, f"/batches/{waits.id}", {"do": "cancel", "reason": "enough"}, f"/batches/{waits.id}")
-        assert "cancelled" in text_of(said)
+        form = {"batch": str(waits.id), "reason": "enough"}
+        said = await done(client, "/act/batches.cancel", form, f"/batches/{waits.id}")
+        assert "Batch later: 1 item is being cancelled" in text_of(said)
         await page(client, "/batches/0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b", 404)
         await page(client, f"/batches/{waits.id}?stat=x", 422)
 

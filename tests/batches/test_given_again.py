@@ -23,7 +23,7 @@ async def test_the_same_list_again_is_the_batch_of_its_key(app: Any) -> None:
     tasks = [make_task(app.registry, "WORK", {"n": n}) for n in range(2)]
     first = await app.batch(tasks, key="k")
     assert (await app.batch(tasks, key="k")).id == first.id
-    assert {task.join_id for task in (await (await service(app)).items(first.id)).tasks} == {first.id}
+    assert {task.join_id for task in (await (await service(app)).tasks(first.id)).tasks} == {first.id}
     assert (await app.get(tasks[0].id)).join_id == first.id  # the caller knows it by the id that it has
     assert [task.join for task in tasks] == [None, None]
 
@@ -59,14 +59,14 @@ async def test_a_key_of_a_task_elsewhere_is_refused(app: Any) -> None:
     there = await app.enqueue("WORK", {"n": 1}, idempotency_key="a", delay=3600)
     with pytest.raises(BatchConflict, match=f"'a' of an item names task {there.id}"):
         await app.batch([("WORK", {"n": 2}), keyed("a")], on_complete=("ENDED", {}))
-    assert await (await service(app)).list() == []
+    assert (await (await service(app)).list()).batches == []
     other = await app.batch([keyed("b")])
     with pytest.raises(BatchConflict, match="no item of this batch"):
         await app.batch([keyed("b")])
     await drain(app)
     with pytest.raises(BatchConflict):  # also when it has ended
         await app.batch([keyed("b")])
-    assert app.told == [] and [one.id for one in await (await service(app)).list()] == [other.id]
+    assert app.told == [] and [one.id for one in (await (await service(app)).list()).batches] == [other.id]
 
 
 async def test_a_key_of_the_same_batch_is_one_item(app: Any) -> None:
@@ -97,7 +97,7 @@ async def test_a_handler_that_runs_again_adds_once(app: Any) -> None:
     await drain(app)
     found = await app.batch.get(batch.id)
     assert len(runs) == 2 and counts(found) == (4, 3, 1, 0) and found.state is BatchState.FAILED
-    [failed] = (await (await service(app)).items(batch.id, kind="STRAY")).tasks
+    [failed] = (await (await service(app)).tasks(batch.id, kind="STRAY")).tasks
     assert "no item of this batch" in failed.error_message
 
 

@@ -11,11 +11,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from redrive.batches import BatchState, metrics
+from redrive.batches import BatchService, BatchState, metrics
 from redrive.batches.doctor import examine_open as examine
 from redrive.batches.duties import duties
 from redrive.batches.settings import BatchSettings
-from redrive.batches.task_batch_service import TaskBatchService
 from redrive.kernel.commit import Commit
 from redrive.kernel.erase import Erase
 from redrive.kernel.reads import Query
@@ -75,7 +74,7 @@ async def test_it_goes_with_its_join(app: Any) -> None:
     await store.upkeep("prune", retention_of(late, app.features))
     await store.upkeep("prune", retention_of(late, app.features))
     own = await service(app)
-    assert [one.id for one in await own.list()] == [waits.id]
+    assert [one.id for one in (await own.list()).batches] == [waits.id]
     assert (await app.batch([("WORK", {"n": 2})], key="k")).id != batch.id
 
 
@@ -120,7 +119,7 @@ async def test_figures(app: Any) -> None:
 async def test_inside_a_transaction_of_the_callers(tmp_path: Path) -> None:
     app: Any = make_app(f"sqlite:///{tmp_path}/own.db")
     await app.migrate()
-    own: TaskBatchService = await service(app)
+    own: BatchService = await service(app)
 
     def plain(*, keep: bool) -> Any:
         connection = sqlite3.connect(tmp_path / "own.db", isolation_level=None)
@@ -131,7 +130,7 @@ async def test_inside_a_transaction_of_the_callers(tmp_path: Path) -> None:
         return batch
 
     assert (await asyncio.to_thread(plain, keep=False)).total == 3
-    assert await own.list() == []
+    assert (await own.list()).batches == []
     batch = await asyncio.to_thread(plain, keep=True)
     await drain(app)
     assert counts(await app.batch.get(batch.id)) == (3, 3, 0, 0)

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from redrive import App, State
-from redrive.batches.batch import BatchConflict, BatchState
+from redrive.batches.batch import BatchConflict
+from redrive.batches.names import BatchState
 from redrive.batches.remote.application import RemoteBatches
 from redrive.errors import InvalidInput
 from redrive.kernel.reads import Query

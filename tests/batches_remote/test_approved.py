@@ -8,7 +8,8 @@ import pytest
 
 from redrive import App
 from redrive.batches import BatchService
-from redrive.batches.batch import BatchConflict, BatchState
+from redrive.batches.batch import BatchConflict
+from redrive.batches.names import BatchState
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.settings import BatchSettings
 from redrive.errors import InvalidTransition, NotAllowed
@@ -49,7 +50,7 @@ async def approve(app: App, record: Record | None, caller: Caller = BOB) -> Reco
 
 async def test_a_large_cancel_waits_for_a_second_operator(app: App, provider: Scripted) -> None:
     batch, own = await made(app, [{}] * 3), await both(app)
-    assert (await own.preview_cancel(batch.id)).approval == "3 tasks are more than 2"
+    assert (await own.cancel(batch.id, dry_run=True)).needs_approval == "3 tasks are more than 2"
     asked = await own.cancel(batch.id, "wrong prices")
     assert asked.approval is not None and asked.batch.state is BatchState.QUEUED
     again = await own.cancel(batch.id, "wrong prices")

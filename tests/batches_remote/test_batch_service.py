@@ -10,7 +10,7 @@ import pytest
 from redrive import App, Context
 from redrive.batches import BatchService, BatchState
 from redrive.batches.app_batch import Batches
-from redrive.batches.batch_service import BatchRequest
+from redrive.batches.task_input import BatchRequest
 from redrive.errors import InvalidInput
 from redrive.ops.access import Caller, Role
 from redrive.webhooks.service import Endpoints
@@ -67,7 +67,7 @@ async def test_counts_are_the_same_before_and_after_the_settlement(app: App, pro
     assert (before.state, before.total, before.pending) == (BatchState.QUEUED, 2, 2)
     await work(app, before)  # type: ignore[arg-type]
     for one in (await own.list()).batches:
-        assert one == await own.show(one.id)
+        assert one == await own.find(one.id)
         assert (one.completed, one.failed, one.pending, one.ended) == (1, 1, 0, True), one.name
     retried = await own.retry_failed(ids[1], "again")
     assert (retried.matched, retried.charge, retried.batch.failed, retried.batch.pending) == (1, 10, 0, 1)
@@ -151,5 +151,5 @@ async def test_viewers_see_numbers_only(app: App, provider: Scripted) -> None:
     batch = await made(app, [{"token": "secret"}], meta={"a": "secret"}, name="secret", key="secret", webhook_url=url)
     own = (await app.operator(Caller("vic", Role.VIEWER))).of(BatchService)
     [seen] = (await own.list()).batches
-    assert seen == await own.show(batch.id) and seen.meta is None and "secret" not in repr(seen)
+    assert seen == await own.find(batch.id) and seen.meta is None and "secret" not in repr(seen)
     assert "secret" not in repr(await own.items(batch.id))

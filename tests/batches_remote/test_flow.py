@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from redrive import App
-from redrive.batches.batch import BatchState
 from redrive.batches.doctor import examine_remote as examine
+from redrive.batches.names import BatchState
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.reads import Query
 from redrive.remote import ProviderError

@@ -11,10 +11,10 @@ import pytest
 
 from redrive import App, State
 from redrive.batches.duties import duties
+from redrive.batches.names import PLACES, WAITED
 from redrive.batches.remote import in_flight
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.in_flight import Start, fill_places, take_places
-from redrive.batches.remote.kinds import PLACES, WAITED
 from redrive.batches.remote.model import RemoteBatch
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event, Transition

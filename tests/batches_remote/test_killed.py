@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from redrive import App
-from redrive.batches.batch import BatchState
+from redrive.batches.names import BatchState
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.in_flight import in_flight
 from redrive.batches.remote.model import RemoteBatch, count_items

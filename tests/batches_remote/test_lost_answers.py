@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from redrive import App
-from redrive.batches.batch import BatchState
+from redrive.batches import BatchService
+from redrive.batches.names import BatchState
 from redrive.batches.remote import commits, step_handlers
 from redrive.batches.remote.model import Counts, RemoteBatch, count_items, find_remote
 from redrive.errors import MayHaveLanded, StoreError
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Store
 from redrive.kernel.reads import Query
-from tests.batches_remote.conftest import Scripted, counts, made, money, service, settled, work
+from tests.batches_remote.conftest import ANN, Scripted, counts, made, money, service, settled, work
 
 
 async def cancelled_without_release(app: App, provider: Scripted) -> RemoteBatch:
@@ -101,7 +102,7 @@ async def test_a_draft_that_is_given_up_while_it_becomes_a_batch_is_one_or_nothi
         making.cancel()
         await asyncio.gather(making, return_exceptions=True)
     own = await service(app)
-    for batch in await own.list():
+    for batch in (await (await app.operator(ANN)).of(BatchService).list()).batches:
         assert len(await own.items(batch.id)) == 3
 
 

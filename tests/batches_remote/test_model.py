@@ -12,9 +12,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from redrive.batches.batch import BatchState
+from redrive.batches.names import DISPATCH, RELEASE, SETTLE, BatchState
 from redrive.batches.remote.application import RemoteBatches
-from redrive.batches.remote.kinds import DISPATCH, RELEASE, SETTLE
 from redrive.batches.remote.model import RemoteBatch, count_items
 from redrive.batches.remote.service import RemoteBatchService
 from redrive.errors import RedriveError

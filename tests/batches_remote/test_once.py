@@ -6,7 +6,7 @@ import asyncio
 from itertools import permutations
 
 from redrive import App
-from redrive.batches.batch import BatchState
+from redrive.batches.names import BatchState
 from redrive.batches.remote import commits
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.model import RemoteBatch, count_items, find_remote

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from redrive import App
-from redrive.batches import results
+from redrive.batches import items
 from tests.batches_remote.conftest import Scripted, made, work
 from tests.batches_remote.test_faces import client_of
 from tests.commands import redrive
@@ -19,12 +19,12 @@ from tests.console.conftest import console
 
 # A command line that reads two items at once, and whose store goes away at the third time.
 BREAKS = """
-from redrive.batches import results
+from redrive.batches import items as module
 from redrive.batches.batch_service import BatchService
 from redrive.cli.entry import main
 from redrive.errors import StoreError
 
-results.PAGE, read, times = 2, BatchService.items, []
+module.PAGE, read, times = 2, BatchService.items, []
 
 async def items(self, *given, **named):
     times.append(1)
@@ -40,7 +40,7 @@ main()
 async def test_three_faces_give_the_same_file(
     app: App, store_url: str, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "PAGE", 2)
+    monkeypatch.setattr(items, "PAGE", 2)
     batch = await made(app, [{"n": n} for n in range(5)])
     await work(app, batch)
     async with console(app) as client:

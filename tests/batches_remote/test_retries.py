@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from redrive import App, Context, State
-from redrive.batches.batch import BatchState
+from redrive.batches.names import BatchState
 from redrive.batches.remote import service as remote_service
 from redrive.batches.remote import step_handlers
 from redrive.batches.remote.model import RemoteBatch

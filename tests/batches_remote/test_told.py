@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from redrive import App
-from redrive.batches.batch import ItemState
+from redrive.batches.names import ItemState
 from redrive.batches.remote.application import RemoteBatches
 from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.reads import Query

@@ -16,10 +16,10 @@ from redrive.batches.batch import BatchPruned
 from redrive.batches.batch_service import BatchService
 from redrive.batches.doctor import examine_remote
 from redrive.batches.metrics import fleet
+from redrive.batches.names import SETTLE
 from redrive.batches.remote import commits, reconcile, step_handlers
 from redrive.batches.remote import service as remote_service
 from redrive.batches.remote.application import RemoteBatches
-from redrive.batches.remote.kinds import SETTLE
 from redrive.batches.remote.model import count_items, find_remote, items_to_retry
 from redrive.batches.remote.reconcile import ask_provider, look_at_late_job
 from redrive.batches.remote.upkeep import end_overdue
@@ -78,7 +78,9 @@ async def ended_without_a_word(app: App, provider: Scripted, items: list[Any]) -
 async def reconciled(app: App, batch: object = None) -> dict[str, Any]:
     """Has a worker ask; returns what came of it."""
     own = (await app.operator(ANN)).of(BatchService)
-    begun = await own.reconcile(str(batch) if batch else None, "the provider is back")
+    why = "the provider is back"
+    begun = await (own.reconcile(str(batch), why) if batch else own.reconcile_all(why))
+    assert begun.task is not None
     await drain(app, queues=app.queues())
     found = await own.reconciled(begun.task)
     assert found is not None
@@ -403,9 +405,9 @@ async def test_a_batch_of_which_a_piece_is_pruned_is_left_alone(
     for act in (
         lambda: own.charge(batch.id, "late"),
         lambda: python.charge(batch.id, "late", [left[0].n]),
-        lambda: people.preview_charge(batch.id),
+        lambda: people.charge(batch.id, dry_run=True),
         lambda: own.retry_failed(batch.id, "late"),
-        lambda: people.preview_retry(batch.id),
+        lambda: people.retry_failed(batch.id, dry_run=True),
         lambda: own.reconcile(batch.id),
         lambda: own.accept_unknown(batch.id, "late"),
     ):

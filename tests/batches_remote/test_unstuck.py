@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from redrive import App
-from redrive.batches.batch import FEATURE, BatchState
 from redrive.batches.doctor import examine_remote as examine
+from redrive.batches.names import FEATURE, SETTLE, BatchState
 from redrive.batches.remote import commits
-from redrive.batches.remote.kinds import SETTLE
 from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
 from redrive.batches.remote.reconcile import accept
 from redrive.batches.remote.upkeep import bring_steps

@@ -46,7 +46,7 @@ async def said_by_all(app: App, batch: RemoteBatch, words: str) -> None:
 
 
 async def _waits(app: App, batch: RemoteBatch) -> list[Any]:
-    return await (await app.operator(ANN)).of(BatchService).waits_for(batch.id)
+    return (await (await app.operator(ANN)).of(BatchService).show(batch.id)).waits_for
 
 
 async def _items(app: App, kind: str = ITEM) -> list[Any]:

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from redrive import App
-from redrive.batches.remote.kinds import RESERVED_KINDS
+from redrive.batches.names import RESERVED_KINDS
 from redrive.errors import InvalidInput
 from redrive.features import features_of
 from redrive.handlers.registry import KindReserved

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.batches.duties import duties
 from redrive.batches.kinds import declare, declare_provider, kinds
+from redrive.batches.names import CALLBACK_PATH, MAX_DEATHS, RESERVED_KINDS
 from redrive.batches.remote.item_task import GUARD, belongs, react
-from redrive.batches.remote.kinds import CALLBACK_PATH, MAX_DEATHS, RESERVED_KINDS
 from redrive.batches.settings import BatchSettings, retention
 from redrive.kernel.alerts.brought import AlertRule
 from redrive.kernel.approved import ApprovedAction
@@ -28,17 +28,18 @@ if TYPE_CHECKING:
     from redrive.batches.batch import Batch as Batch
     from redrive.batches.batch import BatchCancelled as BatchCancelled
     from redrive.batches.batch import BatchConflict as BatchConflict
-    from redrive.batches.batch import BatchState as BatchState
     from redrive.batches.batch import BatchUnknown as BatchUnknown
-    from redrive.batches.batch import ItemState as ItemState
     from redrive.batches.batch_service import BatchService as BatchService
+    from redrive.batches.names import BatchState as BatchState
+    from redrive.batches.names import ItemState as ItemState
     from redrive.kernel.approved import Asked, Land
     from redrive.kernel.diagnosis import Finding
     from redrive.kernel.ports.store import Store
     from redrive.settings import Settings
 
 _PUBLIC = {
-    "batch": ("Batch", "BatchCancelled", "BatchConflict", "BatchState", "BatchUnknown", "ItemState"),
+    "batch": ("Batch", "BatchCancelled", "BatchConflict", "BatchUnknown"),
+    "names": ("BatchState", "ItemState"),
     "app_batch": ("Batches", "NewBatch", "OwnBatch"),
     "batch_service": ("BatchService",),
 }
@@ -62,7 +63,7 @@ def _approved(action: str) -> ApprovedAction:
     """Returns what is done to a remote batch when a second operator has agreed to it."""
 
     async def carry_out(session: Any, asked: Asked, land: Land) -> None:
-        from redrive.batches.remote.service import ApprovedBatches
+        from redrive.batches.remote.approved import ApprovedBatches
 
         await ApprovedBatches(session).carry_out(action, asked, land)
 

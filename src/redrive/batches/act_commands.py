@@ -13,11 +13,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from redrive.batches import cli_output
-from redrive.batches.batch import Batch, BatchState
-from redrive.batches.batch_service import Acted, BatchService, Preview
-from redrive.batches.cli_output import said_charge, say_reconciled
-from redrive.batches.documents import batch_document
-from redrive.batches.remote.reconcile import Reconciling
+from redrive.batches.batch import Batch
+from redrive.batches.batch_service import BatchService
+from redrive.batches.names import BatchState
+from redrive.batches.views import Acted, Reconciling, new_charge, plain_document
 from redrive.cli.support.follow import follow, say_begun
 from redrive.cli.support.operation_words import say_asked
 from redrive.cli.support.options import DryRun, Reason, Yes, confirm
@@ -25,6 +24,7 @@ from redrive.cli.support.progress import bar
 from redrive.cli.support.start_operation import PACE, carried_out, say_approval
 from redrive.feature import InvalidInput, Operator
 from redrive.feature.cli import AppName, By, Json, Url, operate, output
+from redrive.kernel.operation import Operation
 from redrive.ledger.service import Ledger
 from redrive.ops import why
 from redrive.ops.connections import Look, having
@@ -66,14 +66,12 @@ def cancel(
     """Cancel what has not ended. Tasks that wait are cancelled now, those that run are asked to stop. At a provider,
     what was not started is released, the rest polled to its end."""
     at = _Place(batch, by, url, app, json)
-    seen = at.ask(lambda own: own.preview_cancel(batch))
+    seen = at.ask(lambda own: own.cancel(batch, dry_run=True))
     if dry_run:
         _would("cancel", seen, json)
         return
     confirm(f"cancel {_items(seen.matched)} of batch {batch} that {_have(seen.matched)} not ended?", yes)
-    done = at.ask(lambda own: own.cancel(batch, reason))
-    told = "cancelled" if done.batch.ended else "cancelled when what runs has ended"
-    _done(done, "cancel", told, wait, at)
+    _done(at.ask(lambda own: own.cancel(batch, reason)), "cancel", wait, at)
 
 
 @carried_out(*PACE)
@@ -91,17 +89,15 @@ def retry_failed(
 ) -> None:
     """Retry the items that are failed now: tasks as one operation, jobs at a provider as a new charge."""
     at = _Place(batch, by, url, app, json)
-    seen = at.ask(lambda own: own.preview_retry(batch))
+    seen = at.ask(lambda own: own.retry_failed(batch, how=how, dry_run=True))
     if dry_run:
         _would("retry", seen, json)
         return
     if seen.matched or not seen.skipped:  # else it is refused, with the same words
         if not json:
             _say_notes(seen.notes)
-        confirm(f"retry {_items(seen.matched)} of batch {batch} that failed{said_charge(seen.charge, seen.unit)}?", yes)
-    done = at.ask(lambda own: own.retry_failed(batch, reason, how=how))
-    unit = "" if done.batch.remote is None else done.batch.remote.unit
-    _done(done, "retry", f"{_items(done.matched)} are started again{said_charge(done.charge, unit)}", wait, at)
+        confirm(f"retry {_items(seen.matched)} of batch {batch} that failed{new_charge(seen.charge, seen.unit)}?", yes)
+    _done(at.ask(lambda own: own.retry_failed(batch, reason, how=how)), "retry", wait, at)
 
 
 def reconcile(
@@ -129,7 +125,8 @@ def reconcile(
 
     async def ask(own: Operator) -> tuple[Reconciling, dict[str, Any] | None, str]:
         service, until = own.of(BatchService), time.monotonic() + seconds
-        begun = await service.reconcile(batch, reason)
+        begun = await (service.reconcile_all(reason) if batch is None else service.reconcile(batch, reason))
+        assert begun.task is not None
         while True:
             found = await service.reconciled(begun.task)
             if found is not None or time.monotonic() >= until:
@@ -144,7 +141,7 @@ def reconcile(
         output.say(f"a worker asks about {_items(begun.items)}; it has not ended yet")
         output.say(output.suggest(f"what came of it: redrive show {begun.task}"))
         return
-    say_reconciled(found, unit)
+    cli_output.say_reconciled(found, unit)
 
 
 def _one(batch: str | None) -> str:
@@ -154,7 +151,7 @@ def _one(batch: str | None) -> str:
 
 
 def _accept(at: _Place, reason: str | None) -> None:
-    number = at.ask(lambda own: own.accept_unknown(at.batch, reason))
+    number = at.ask(lambda own: own.reconcile(at.batch, reason, accept=True)).items
     if at.json:
         output.emit({"task": None, "items": number, "result": None})
         return
@@ -181,22 +178,14 @@ def charge(
     it was asked (redrive batch reconcile). They are completed from then on, with their results, and the customer is
     told. Each is charged once, however often this is done."""
     at, items = _Place(batch, by, url, app, json), item or []
-    seen = at.ask(lambda own: own.preview_charge(batch, items))
+    seen = at.ask(lambda own: own.charge(batch, items, dry_run=True))
     if dry_run:
         _would("charge for", seen, json)
         return
     if seen.matched:
         told = f", {seen.charge} {seen.unit}" if seen.charge else ""
         confirm(f"charge for {_items(seen.matched)} of batch {batch} that ran all the same{told}?", yes)
-    done = at.ask(lambda own: own.charge(batch, items, reason))
-    unit = "" if done.batch.remote is None else done.batch.remote.unit
-    left = 0 if done.batch.remote is None else done.batch.remote.uncharged
-    told = f"{_items(done.matched)} {'is' if done.matched == 1 else 'are'} completed, {done.charge or 0} {unit} charged"
-    if not done.matched:
-        told = "nothing is to be charged: no item ended here whose job is known to have run"
-    elif left and not items:
-        told += f"; {left} more ran: charge again for the rest"
-    _done(done, "charge", told, False, at)
+    _done(at.ask(lambda own: own.charge(batch, items, reason)), "charge", False, at)
 
 
 def _items(number: int) -> str:
@@ -212,22 +201,22 @@ def _have(number: int) -> str:
     return "has" if number == 1 else "have"
 
 
-def _would(name: str, seen: Preview, json: bool) -> None:
+def _would(name: str, seen: Acted, json: bool) -> None:
     if json:
-        about = {"action": name, "matched": seen.matched, "dry_run": True, "needs_approval": seen.approval}
+        about = {"action": name, "matched": seen.matched, "dry_run": True, "needs_approval": seen.needs_approval}
         output.emit({**about, "charge": seen.charge, "skipped": seen.skipped, "notes": list(seen.notes)})
         return
-    told = said_charge(seen.charge, seen.unit)
+    told = new_charge(seen.charge, seen.unit)
     output.say(f"would {name} {_items(seen.matched)}{told}; nothing was done")
     _say_notes(seen.notes)
-    say_approval(seen.approval)
+    say_approval(seen.needs_approval)
 
 
-def _done(done: Acted, name: str, told: str, wait: bool, at: _Place) -> None:
+def _done(done: Acted, name: str, wait: bool, at: _Place) -> None:
     """Says what was begun, and follows it if that is wanted. With both --wait and --json stdout is one document."""
     if done.operation is not None:
         if not (wait and at.json):
-            say_begun(done.operation, done.approval, at.json, name)
+            say_begun(Operation.of(done.operation), done.approval, at.json, name)
         if wait:
             follow(done.operation.id, at.url, at.app, at.json)
         return
@@ -235,9 +224,9 @@ def _done(done: Acted, name: str, told: str, wait: bool, at: _Place) -> None:
         say_asked(done.approval, at.json)
         return
     if not at.json:
-        output.say(f"batch {done.batch.label}: {told}")
+        output.say(f"batch {done.batch.label}: {done.told}")
     elif not wait:
-        output.emit(batch_document(done.batch))
+        output.emit(plain_document(done.batch))
     if wait:
         to_the_end(at.batch, at.url, at.app, at.json)
 
@@ -255,16 +244,16 @@ def to_the_end(batch: str, url: str | None, app: str | None, json: bool) -> None
         told = Told(print_lines=not (drawn or json))
         with bar(1, draw=drawn or json) as shown:
             line = shown.add_task("batch", total=None)
-            while not (found := await service.show(batch)).ended:
+            while not (found := await service.find(batch)).ended:
                 shown.update(line, completed=found.total - found.pending, total=found.total)
                 if told.has_stood_still(found):
-                    _say_why(await service.waits_for(batch))
+                    _say_why(await service.waits_for(found))
                 await asyncio.sleep(LOOK_EVERY_S)
             return found
 
     found = operate(url, app, look, has=has(batch))
     if json:
-        output.emit(batch_document(found))
+        output.emit(plain_document(found))
     else:
         cli_output.say(found)
     if found.state is not BatchState.COMPLETED:

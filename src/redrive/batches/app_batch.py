@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 from uuid import UUID
 
-from redrive.batches.batch import BATCH, FEATURE, Batch, BatchCancelled, BatchUnknown, of_row
+from redrive.batches.batch import BATCH, Batch, BatchCancelled, BatchUnknown, of_row
 from redrive.batches.batch_builder import BatchBuilder, add_items, check_open, followed_by, plan, way_of
 from redrive.batches.items import Item, items_of
+from redrive.batches.names import FEATURE
 from redrive.batches.remote.application import APP
 from redrive.batches.remote.model import batch_of
 from redrive.batches.remote.service import RemoteBatchService
@@ -177,8 +178,8 @@ class Batches:
 
     async def _service(self, batch: Batch, on: str | None) -> Any:
         """Returns what acts on a batch of its sort, for the application."""
-        tasks = "redrive.batches.task_batch_service:TaskBatchService"  # which makes batches by this module
-        return (await self._app.operator(APP, on)).of(RemoteBatchService if batch.remote is not None else load(tasks))
+        both = "redrive.batches.batch_service:BatchService"  # which makes batches by this module
+        return (await self._app.operator(APP, on)).of(RemoteBatchService if batch.remote is not None else load(both))
 
     def _own(self, batch: Context | OwnBatch) -> OwnBatch:
         return batch if isinstance(batch, OwnBatch) else self.of(batch)

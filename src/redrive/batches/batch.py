@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
+from redrive.batches.names import SETTLED, BatchState
 from redrive.errors import BatchUnknown as BatchUnknown
-from redrive.feature import Conflict, InvalidInput
+from redrive.feature import Closed, Conflict, InvalidInput, Open
 from redrive.kernel.microseconds import to_datetime
 from redrive.kernel.payload import decode
 
-FEATURE = "batches"
 PAGE = 500  # rows that are read at once
 STRETCHES = 30  # in which the time of a batch is told
 BATCH = "a batch"  # what an id should name that is none
@@ -44,28 +43,6 @@ class BadItem(InvalidInput):
     code = "BATCH_ITEM_INVALID"
 
 
-class BatchState(StrEnum):
-    QUEUED = "queued"  # of remote batches: nothing of it was begun
-    PROCESSING = "processing"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-class ItemState(StrEnum):
-    """How far an item is, whether it is a task or a job at a provider."""
-
-    PENDING = "pending"
-    PROCESSING = "processing"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-ENDED_ITEMS = (ItemState.COMPLETED, ItemState.FAILED, ItemState.CANCELLED)
-SETTLED = (BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED)
-
-
 def check_kept(batch: UUID, pruned_at: datetime | None) -> None:
     """Refuses to act on a batch that is being removed."""
     if pruned_at is not None:
@@ -78,27 +55,25 @@ def check_kept(batch: UUID, pruned_at: datetime | None) -> None:
 
 @dataclass(slots=True, frozen=True)
 class RemotePart:
-    """What a batch of jobs at a provider has besides. ``frozen``, ``captured`` and ``released`` are money, as the
-    ledger has it."""
+    """What a batch has whose items are jobs at a provider; money as the ledger has it."""
 
-    provider: str
-    account: str | None
-    price: int
-    state: BatchState
-    round: int
-    processing: int  # items that are with the provider
-    unknown: int  # items that have ended without the provider's word: nobody knows what became of their jobs
-    uncharged: int  # items that ended here, whose jobs ran all the same, and that nobody has paid for
-    max_in_flight: int | None  # so many of its jobs may run at once
-    frozen: int
-    captured: int
-    released: int
-    webhook_url: str | None
-    reason: str | None
-    dispatched_at: datetime | None
-    settled_at: datetime | None
-    pruned_at: datetime | None  # since when it is being removed, as it ended longer ago than batches are kept
-    unit: str = ""  # what its amounts are called (LEDGER_UNIT); empty where nobody looked that up
+    provider: Annotated[str, Open()]
+    account: Annotated[str | None, Open()]
+    price: Annotated[int, Open()]
+    round: Annotated[int, Open()]
+    processing: Annotated[int, Open("Items that are with the provider.")]
+    unknown: Annotated[int, Open("Items that have ended without the provider's word.")]
+    uncharged: Annotated[int, Open("Items that ended here, whose jobs ran all the same: nobody has paid for them.")]
+    max_in_flight: Annotated[int | None, Open("So many of its jobs run at once; null: any number.")]
+    frozen: Annotated[int, Open()]
+    captured: Annotated[int, Open()]
+    released: Annotated[int, Open()]
+    webhook_url: Annotated[str | None, Open()]
+    reason: Annotated[str | None, Open()]
+    dispatched_at: Annotated[datetime | None, Open()]
+    settled_at: Annotated[datetime | None, Open()]
+    pruned_at: Annotated[datetime | None, Open("Since when it is being removed: nobody acts on it any more.")]
+    unit: Annotated[str, Open("What its amounts are called (LEDGER_UNIT).")] = ""
 
     def price_of(self, items: int) -> int:
         """Returns what so many items cost."""
@@ -107,49 +82,31 @@ class RemotePart:
 
 @dataclass(slots=True, frozen=True)
 class Batch:
-    """A batch with the counts of its items; those of a large one may be a second old."""
+    """A batch with the counts of its items; ``pending`` ones wait or run. Those of a large one may be a second old."""
 
-    id: UUID
-    name: str | None
-    key: str | None
-    meta: Any
-    scope: str | None
-    created_at: datetime
-    created_by: str
-    open: bool  # items may still come
-    total: int
-    completed: int
-    failed: int
-    cancelled: int
-    added_at: datetime
-    digest: str | None = None
-    ended_at: datetime | None = None  # when all had ended for the first time
-    succeeded_at: datetime | None = None
-    cancelled_at: datetime | None = None
-    cancelled_by: str | None = None
-    cancel_reason: str | None = None
-    cancel_operation: str | None = None
-    fault: str | None = None  # why what follows could not be enqueued
-    remote: RemotePart | None = None  # where its items are jobs at a provider
-
-    @property
-    def pending(self) -> int:
-        """How many items have not ended: they wait, or run."""
-        return self.total - self.completed - self.failed - self.cancelled
-
-    @property
-    def state(self) -> BatchState:
-        """Follows from the counts, as ``listed`` of the statements has it: an item that is retried after the end makes
-        it processing again. Of a remote batch it is what its row says: money goes with it."""
-        if self.remote is not None:
-            return self.remote.state
-        if self.cancelled_at is not None:
-            return BatchState.CANCELLED
-        if self.open or self.pending:
-            return BatchState.PROCESSING
-        if self.completed == self.total:
-            return BatchState.COMPLETED
-        return BatchState.FAILED if self.failed else BatchState.CANCELLED
+    id: Annotated[UUID, Open()]
+    name: Annotated[str | None, Closed()]
+    key: Annotated[str | None, Closed()]
+    meta: Annotated[Any, Closed()]
+    scope: Annotated[str | None, Open()]
+    state: Annotated[BatchState, Open()]
+    open: Annotated[bool, Open("Items may still come.")]
+    total: Annotated[int, Open()]
+    pending: Annotated[int, Open()]
+    completed: Annotated[int, Open()]
+    failed: Annotated[int, Open()]
+    cancelled: Annotated[int, Open()]
+    created_at: Annotated[datetime, Open()]
+    created_by: Annotated[str, Open()]
+    added_at: Annotated[datetime, Open("When its maker added to it last.")]
+    ended_at: Annotated[datetime | None, Open("When all had ended for the first time.")] = None
+    succeeded_at: Annotated[datetime | None, Open()] = None
+    cancelled_at: Annotated[datetime | None, Open()] = None
+    cancelled_by: Annotated[str | None, Open()] = None
+    cancel_reason: Annotated[str | None, Open()] = None
+    cancel_operation: Annotated[str | None, Open()] = None
+    fault: Annotated[str | None, Open("Why what follows could not be enqueued.")] = None
+    remote: Annotated[RemotePart | None, Open("Null where its items are tasks.")] = None
 
     def check_kept(self) -> None:
         """Refuses to act on a batch that is being removed."""
@@ -177,7 +134,8 @@ class Batch:
         return (self.total - self.pending) / self.total if self.total else float(not self.open)
 
 
-_NAMES = frozenset(one.name for one in fields(Batch))
+_COUNTS = ("total", "completed", "failed", "cancelled")
+_TEXTS = ("name", "key", "scope", "created_by", "cancelled_by", "cancel_reason", "cancel_operation", "fault")
 _TIMES = ("created_at", "added_at", "ended_at", "succeeded_at", "cancelled_at")
 
 
@@ -187,9 +145,19 @@ def without_words(batch: Batch) -> Batch:
 
 
 def of_row(row: Mapping[str, Any]) -> Batch:
-    """Returns the batch of a row, which differs a little between stores: texts and microseconds, or values."""
-    values = {name: value for name, value in row.items() if name in _NAMES}
-    values["id"] = UUID(str(row["id"]))
-    values["open"] = bool(row["open"])
-    values["meta"] = decode(row["meta"])
-    return Batch(**{**values, **{name: to_datetime(row[name]) for name in _TIMES}})
+    """Returns the batch of tasks of a row, which differs a little between stores: texts and microseconds, or values.
+    Its state follows from the counts, as ``listed`` of the statements has it: an item that is retried after the end
+    makes it processing again."""
+    open, (total, completed, failed, cancelled) = bool(row["open"]), (row[name] for name in _COUNTS)
+    pending = total - completed - failed - cancelled
+    if row["cancelled_at"] is not None:
+        state = BatchState.CANCELLED
+    elif open or pending:
+        state = BatchState.PROCESSING
+    elif completed == total:
+        state = BatchState.COMPLETED
+    else:
+        state = BatchState.FAILED if failed else BatchState.CANCELLED
+    values: dict[str, Any] = {name: row[name] for name in (*_COUNTS, *_TEXTS)}
+    values |= {name: to_datetime(row[name]) for name in _TIMES}
+    return Batch(id=UUID(str(row["id"])), meta=decode(row["meta"]), state=state, open=open, pending=pending, **values)

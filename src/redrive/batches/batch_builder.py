@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, Batch, BatchCancelled, BatchConflict, of_row
+from redrive.batches.batch import Batch, BatchCancelled, BatchConflict, of_row
 from redrive.batches.kinds import ended
+from redrive.batches.names import FEATURE, BatchState
 from redrive.batches.task_input import Digest, Given, Many, as_new, in_pieces, members, with_scope
 from redrive.errors import ChangedMeanwhile, InvalidInput, StoreError
 from redrive.feature import App, Applied, Audit, CloseJoin, Commit, NewJoin, NewTask, Rows, Store, encode
@@ -233,6 +234,7 @@ class BatchBuilder:
     def __init__(self, way: Way, batch: UUID, what: Plan) -> None:
         self.id = batch
         self.existing: Batch | None = None  # that has the key already: then nothing is added, only compared
+        self._existing_digest: str | None = None
         self._way = way
         self._plan = what
         self._digest = what.digest()
@@ -252,10 +254,23 @@ class BatchBuilder:
         if not self._way.own:
             [row] = await (await self._way.store()).sql.feature_rows(FEATURE, "by_id", str(self.id))
             return of_row(row)
-        made, now = self._plan, datetime.now(UTC)
-        total = self._digest.count
+        made, now, total = self._plan, datetime.now(UTC), self._digest.count
         return Batch(
-            self.id, made.name, made.key, decode(made.meta), made.scope, now, made.by, False, total, 0, 0, 0, now
+            self.id,
+            made.name,
+            made.key,
+            decode(made.meta),
+            made.scope,
+            BatchState.PROCESSING if total else BatchState.COMPLETED,
+            False,
+            total,
+            total,
+            0,
+            0,
+            0,
+            now,
+            made.by,
+            now,
         )
 
     async def look(self) -> None:
@@ -268,7 +283,8 @@ class BatchBuilder:
         if made.key is None:
             return
         rows = await (await self._way.store()).sql.feature_rows(FEATURE, "by_key", made.key)
-        self.existing = of_row(rows[0]) if rows else None
+        if rows:
+            self.existing, self._existing_digest = of_row(rows[0]), rows[0]["digest"]
 
     async def open(self) -> None:
         """Makes it, without items, so that others may be made that belong to it."""
@@ -352,13 +368,13 @@ class BatchBuilder:
             raise
 
     def _compare(self, there: Batch) -> None:
-        if there.digest is None:
+        if self._existing_digest is None:
             state = "was cancelled while it was filled" if there.cancelled_at else "is still being filled"
             raise BatchConflict(
                 f"the batch of key {there.key!r} {state} (batch {there.id})",
                 hint="let its maker end, or cancel it: redrive batch cancel; then use another key",
             )
-        if there.digest != self._digest.text():
+        if self._existing_digest != self._digest.text():
             raise BatchConflict(
                 f"the key {there.key!r} names a batch of other content (batch {there.id})",
                 hint="one key, one batch: use another key, or give the same tasks in the same order",

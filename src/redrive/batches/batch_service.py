@@ -1,122 +1,71 @@
-"""Batches of both sorts as people with roles see them: of tasks, and of jobs at a provider. Which sort an id is of is
-found out here, and nowhere else."""
+"""Batches of both sorts as people with roles see them and act on them: of tasks, and of jobs at a provider. Which sort
+an id is of is found out here, and nowhere else."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
-from redrive.batches.batch import BATCH, FEATURE, STRETCHES, Batch, BatchUnknown
+from redrive.batches.app_batch import NewBatch, find_batch, find_either
+from redrive.batches.batch import BATCH, STRETCHES, Batch, BatchUnknown, of_row, without_words
+from redrive.batches.batch_builder import BatchBuilder, Way, marking, plan
 from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_states
+from redrive.batches.names import FEATURE, BatchState
+from redrive.batches.remote.approved import CANCEL, CHARGE, RETRY_FAILED, ApprovedBatches
 from redrive.batches.remote.create_batch import Payloads
-from redrive.batches.remote.model import RemoteBatch, ToRetry
-from redrive.batches.remote.reconcile import Reconciling
-from redrive.batches.remote.service import CANCEL, RETRY_FAILED, ApprovedBatches, RemoteBatchService
+from redrive.batches.remote.model import NOTHING_TO_RETRY, RemoteBatch, ToRetry, batch_of
+from redrive.batches.remote.service import RemoteBatchService
 from redrive.batches.remote.wait_reasons import MONEY, tasks_wait_for
-from redrive.batches.task_batch_service import Failures, TaskBatchService, Trend, causes_in, check_listed
-from redrive.batches.task_input import Given, Many
-from redrive.feature import InvalidInput, Role, Service
-from redrive.kernel.operation import Operation
-from redrive.kernel.records import Record
+from redrive.batches.task_input import BatchRequest, Given, Many, as_new
+from redrive.batches.views import (
+    Acted,
+    BatchPage,
+    FailedCause,
+    Failures,
+    Reconciling,
+    ShownBatch,
+    Trend,
+    items_are,
+    new_charge,
+    shown_batch,
+)
+from redrive.errors import InvalidTransition
+from redrive.feature import Commit, Conflict, InvalidInput, Role, Rows, Service, Store, action, look, new_id
+from redrive.kernel.failure_filter import FailureFilter
+from redrive.kernel.operation import Action
+from redrive.kernel.reads import Query
 from redrive.kernel.task import check_int
-from redrive.ops import views
+from redrive.ledger.settings import LedgerSettings
+from redrive.ops import inspect, views
+from redrive.ops.causes import list_causes
 from redrive.ops.inspect import parse_id
 from redrive.ops.operations.lifecycle import AS_EVER, How
-from redrive.ops.why import Reason
+from redrive.ops.operator import declared
+from redrive.ops.operator.declared import Reason
+from redrive.ops.operator.operations import BegunOperation, OperationService
+from redrive.ops.operator.tasks import TaskService
+from redrive.ops.why import Reason as WaitReason
+from redrive.webhooks.address_guard import origin
 
-_OF_JOBS = ("provider", "account", "price", "webhook_url", "max_in_flight")
-_OF_TASKS = ("on_complete", "on_success")
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class BatchRequest:
-    """What was said of a batch, besides its items; None is what was not. ``called``: what a face calls these."""
-
-    name: str | None = None
-    key: str | None = None
-    meta: Any = None
-    scope: str | None = None
-    on_complete: Given | None = None
-    on_success: Given | None = None
-    provider: str | None = None
-    account: str | None = None
-    price: int | None = None
-    webhook_url: str | None = None
-    max_in_flight: int | None = None
-    called: Callable[[str], str] = str
-
-    def check(self, tasks: bool, items: bool) -> None:
-        """Refuses what is of both sorts, or of none, by its name."""
-        if tasks == items:
-            both = "tasks and items do not go together" if tasks else "there are neither tasks nor items"
-            raise InvalidInput(f"{both}: {_SORTS}", hint=self._hint)
-        if items and self.provider is None:
-            raise InvalidInput(f"{self.called('provider')} is missing: {_SORTS}", hint=self._hint)
-        wrong = [self.called(name) for name in (_OF_JOBS if tasks else _OF_TASKS) if getattr(self, name) is not None]
-        if wrong:
-            sort = "jobs at a provider" if tasks else "tasks"
-            raise InvalidInput(f"{', '.join(wrong)}: only for batches of {sort}", hint=self._hint)
-
-    @property
-    def _hint(self) -> str:
-        return f"with {self.called('provider')} the items are jobs there, without it they are tasks"
-
-    def of_tasks(self) -> dict[str, Any]:
-        """Returns the arguments for a batch of tasks."""
-        return {name: value for name, value in self._given().items() if name not in _OF_JOBS}
-
-    def of_jobs(self) -> dict[str, Any]:
-        """Returns the arguments for a batch of jobs."""
-        given = {name: value for name, value in self._given().items() if name not in _OF_TASKS}
-        return {**given, "price": self.price or 0}
-
-    def _given(self) -> dict[str, Any]:
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "called"}
-
-
-_SORTS = "a batch is of tasks, or of items that are jobs at a provider"
-
-
-@dataclass(slots=True, frozen=True)
-class BatchPage:
-    batches: builtins.list[Batch]
-    next_before: UUID | None
-
-
-@dataclass(slots=True, frozen=True)
-class Preview:
-    """What acting on a batch would be about: so many items, and why a second operator would have to agree (None: nobody
-    has to). ``charge``: what is frozen anew for them."""
-
-    matched: int
-    approval: str | None = None
-    charge: int | None = None
-    unit: str = ""  # what the charge is counted in
-    skipped: int = 0  # failed items that a retry leaves out
-    notes: Sequence[str] = ()  # which these are and why, and what else there is to know before
-
-
-@dataclass(slots=True, frozen=True)
-class Acted:
-    """What was begun: of a batch of tasks an operation; a remote one has changed. Either may wait for an approval."""
-
-    batch: Batch
-    matched: int
-    operation: Operation | None = None
-    approval: Record | None = None
-    charge: int | None = None
-    skipped: int = 0
-    notes: Sequence[str] = ()
+MOST_CAUSES = 20
+BatchId = Annotated[UUID | str, declared.Given("The id of a batch.", metavar="BATCH")]
+DryRun = Annotated[bool, declared.Given("Say what it would be about, and do nothing.")]
+Accept = Annotated[bool, declared.Given("Ask nobody: accept that it stays unknown. Needs a reason.")]
+ItemPlaces = Annotated[Sequence[int], declared.Given("Their places, from 1; none: all that ran.")]
+SAID = "batch {done.batch.label}: {done.told}"
 
 
 class BatchService(Service):
+    """Work that belongs together: list, show, items, cancel, retry what failed, charge, reconcile."""
+
+    @look("GET /api/batches")
     async def list(
         self,
-        *,
         state: str | None = None,
         remote: bool | None = None,
         provider: str | None = None,
@@ -124,46 +73,156 @@ class BatchService(Service):
         limit: int = 50,
         before: UUID | str | None = None,
     ) -> BatchPage:
-        """Returns batches of both sorts, the latest first; of one sort by ``remote``, of one provider, of one account.
-        ``before`` continues behind the last id of a page."""
+        """Batches of both sorts, the latest first; ``remote`` says which sort. ``nextBefore`` continues."""
         check_int(limit, "limit", 1, 500)
-        check_listed(state, limit)
+        if state is not None and state not in builtins.list(BatchState):
+            raise InvalidInput(f"{state!r} is no state of a batch", hint=f"one of: {', '.join(BatchState)}")
         paid = provider is not None or account is not None
         if paid and remote is False:
             raise InvalidInput("batches of tasks have no provider and no account", hint="leave one of them out")
-        found = list[Batch]()
+        last = None if before is None else str(parse_id(str(before)))
+        found = builtins.list[Batch]()
         if remote is not True and not paid:
-            found += await self._tasks.list(state=state, limit=limit + 1, before=before)
+            rows = await self._store.sql.feature_rows(FEATURE, "listed", last, state, limit + 1)
+            found += [self._seen(of_row(row)) for row in rows]
         if remote is not False:
-            found += await self._remote.list(
-                state=state, provider=provider, account=account, limit=limit + 1, before=before
-            )
+            query = (last, state, provider, account, limit + 1)
+            rows = await self._store.sql.feature_rows(FEATURE, "remote_listed", *query)
+            found += [self._seen(batch_of(row)) for row in rows]
         found.sort(key=lambda one: one.id, reverse=True)
         return BatchPage(found[:limit], found[limit - 1].id if len(found) > limit else None)
 
-    async def unended(self, most: int) -> int:
-        """Returns how many have not ended, up to so many of each sort."""
-        return len(await self._tasks.unended(most)) + await self._remote.unsettled(most)
+    @look("GET /api/batches/{batch}")
+    async def show(self, batch: BatchId) -> ShownBatch:
+        """How far a batch is, and what it waits for."""
+        found = await self.find(batch)
+        return shown_batch(found, await self.waits_for(found))
+
+    @look("GET /api/batches/{batch}/failures")
+    async def failures(self, batch: BatchId) -> Failures:
+        """What its items are failed by: types, codes, causes."""
+        found = await self.find(batch)
+        if found.remote is not None:
+            return await self._remote_failures(found.id)
+        types, codes = Counter[str](), Counter[str]()
+        for row in await self._store.sql.feature_rows(FEATURE, "failures", str(found.id)):
+            types[row["failure_type"]] += row["n"]
+            codes[row["error_code"]] += row["n"]
+        if not types:
+            return Failures({}, {}, [])
+        return Failures(_largest(types), _largest(codes), await self._causes(found.id), await self._trend(found))
+
+    @action("POST /api/batches/{batch}/cancel", said=SAID, page="{done.page}", status=202)
+    async def cancel(self, batch: BatchId, reason: Reason = None, dry_run: DryRun = False) -> Acted:
+        """Cancel what has not ended. Of tasks: as one operation. At a provider: what was not started is released, what
+        runs is polled to its end."""
+        found = await self.find(batch)
+        if found.remote is None:
+            return await self._cancel_tasks(found, reason, dry_run)
+        return await self._act(CANCEL, found, found.pending, reason, dry_run)
+
+    async def retry_failed(
+        self, batch: BatchId, reason: str | None = None, *, how: How = AS_EVER, dry_run: bool = False
+    ) -> Acted:
+        """Retries the items that are failed now. Of tasks: as one operation. At a provider: as a new charge, when the
+        batch is settled, without those whose jobs ran all the same."""
+        self._session.may(Role.OPERATOR)
+        found = await self.find(batch)
+        if found.remote is None:
+            return await self._retry_tasks(found, reason, how, dry_run)
+        if how.paced:
+            raise InvalidInput(
+                "a rate and canaries are for batches of tasks",
+                hint="how quickly jobs are started is said by BATCH_WORKER_MAX_START_TASKS_PER_BATCH",
+            )
+        if dry_run:
+            found.check_kept()
+        seen = await self.to_retry(found)
+        return await self._act(RETRY_FAILED, found, seen.matched, reason, dry_run, seen=seen)
+
+    @action("POST /api/batches/{batch}/charge", said=SAID, page="{done.page}", status=202)
+    async def charge(
+        self, batch: BatchId, items: ItemPlaces = (), reason: Reason = None, dry_run: DryRun = False
+    ) -> Acted:
+        """Charge for items of a settled batch that ended here, and whose jobs ran all the same, as the provider said
+        when it was asked: these, or all. They are completed from then on, and the customer is told. Each is charged
+        once."""
+        found = await self._remote_one(batch, "which cost nothing", "only jobs at a provider do")
+        number = len(await self._remote.ran(found.id, items))
+        return await self._act(CHARGE, found, number, reason, dry_run, items)
+
+    @action("POST /api/batches/{batch}/reconcile", said="{done.told}", page="/batches/{batch}", status=202)
+    async def reconcile(self, batch: BatchId, reason: Reason = None, accept: Accept = False) -> Reconciling:
+        """Ask the provider about the items of a batch that ended without its word: a worker does. Nothing is charged;
+        jobs that still run are cancelled there, since nobody waits for them. With ``accept`` nobody is asked: where the
+        provider cannot be, it is accepted that nobody will know, and the warning goes."""
+        found = await self._remote_one(batch, "which no provider knows", "only jobs at a provider are reconciled")
+        if accept:
+            return Reconciling(None, await self._remote.accept_unknown(found.id, reason or ""))
+        return await self._remote.reconcile(found.id, reason)
+
+    @action("POST /api/batches/reconcile", said="{done.told}", status=202)
+    async def reconcile_all(self, reason: Reason = None, accept: Accept = False) -> Reconciling:
+        """Ask providers about all items that ended without their word: a worker does."""
+        if accept:
+            raise InvalidInput("accept is for one batch", hint="POST /api/batches/ID/reconcile")
+        return await self._remote.reconcile(None, reason)
+
+    async def reconciled(self, task: UUID) -> dict[str, Any] | None:
+        """Returns what came of it; None while it is not done."""
+        return await self._remote.reconciled(task)
+
+    async def create(
+        self, wanted: BatchRequest, *, tasks: Many | None = None, items: Payloads | None = None
+    ) -> ShownBatch:
+        """Makes a batch of tasks, or of items that are jobs at a provider. Of what it waits for, only that its account
+        cannot pay for it is said."""
+        wanted.check(tasks is not None, items is not None)
+        if tasks is not None:
+            return shown_batch(await self._create_of_tasks(tasks, **wanted.of_tasks()), ())
+        made = await self._remote.create(() if items is None else items, **wanted.of_jobs())
+        waits = await self._remote.waits_for(made.id)
+        return shown_batch(await self.find(made.id), [one for one in waits if one.code == MONEY])
+
+    async def _create_of_tasks(self, tasks: Many, **given: Any) -> Batch:
+        who, batch = self._session.may(Role.OPERATOR), new_id()
+        what = plan(self._session.registry, **given, parent=None, batch=batch, by=who)
+
+        async def own() -> Store:
+            return self._store
+
+        return await NewBatch(BatchBuilder(Way(self._session.registry, self._store.apply, own), batch, what), tasks)
+
+    def check(self, wanted: BatchRequest, tasks: Iterable[tuple[str, Given]]) -> None:
+        """Refuses a task that could not be enqueued, by what it is called; nothing is written."""
+        self._session.may(Role.OPERATOR)
+        wanted.check(tasks=True, items=False)
+        for what, given in tasks:
+            as_new(self._session.registry, given, what)
 
     async def now(self) -> datetime:
         """Returns the time by the store's clock, for whoever says how long something is ago."""
         return await self._store.now()
 
-    async def show(self, batch: UUID | str) -> Batch:
+    async def unended(self, most: int) -> int:
+        """Returns how many have not ended, up to so many of each sort."""
+        self._session.may(Role.VIEWER)
+        [row] = await self._store.sql.feature_rows(FEATURE, "remote_unsettled", most)
+        return len(await self._store.sql.feature_rows(FEATURE, "unended", most)) + int(row["n"])
+
+    async def find(self, batch: UUID | str) -> Batch:
         """Returns a batch with the counts of its items."""
-        return await (self._remote.common(batch) if await self.is_remote(batch) else self._tasks.show(batch))
+        self._session.may(Role.VIEWER)
+        return self._seen(await find_either(self._store, parse_id(str(batch), BATCH)))
 
-    async def waits_for(self, batch: UUID | str) -> builtins.list[Reason]:
-        """Returns what its items wait for: a pause, an open circuit, no worker; at a provider each of them."""
-        if await self.is_remote(batch):
-            return await self._remote.waits_for(batch)
-        found = await self._tasks.show(batch)
-        return await tasks_wait_for(self._store, found.id) if found.pending else []
-
-    async def unpaid(self, batch: Batch) -> builtins.list[Reason]:
-        """Returns that the account of a batch cannot pay for it, if so: to be said when it was created."""
-        waits = [] if batch.remote is None else await self._remote.waits_for(batch.id)
-        return [one for one in waits if one.code == MONEY]
+    def _seen(self, batch: Batch) -> Batch:
+        """Returns what the caller may see of a batch: its name, key and meta are others' words, and the path of its
+        webhook may be a secret."""
+        whole, part = self._session.caller.role >= Role.OPERATOR, batch.remote
+        if part is not None:
+            url = part.webhook_url if whole else part.webhook_url and origin(part.webhook_url)
+            part = replace(part, unit=self._session.settings.of(LedgerSettings).unit, webhook_url=url)
+        return replace(batch if whole else without_words(batch), remote=part)
 
     async def is_remote(self, batch: UUID | str) -> bool:
         """Returns whether the items of a batch are jobs at a provider; refused where there is no such batch."""
@@ -173,6 +232,13 @@ class BatchService(Service):
         if not rows:
             raise BatchUnknown(f"there is no batch {wanted}", hint="redrive batch list names the latest")
         return bool(rows[0]["remote"])
+
+    async def waits_for(self, batch: Batch) -> builtins.list[WaitReason]:
+        """Returns what its items wait for: a pause, an open circuit, no worker; at a provider each of them."""
+        if batch.remote is not None:
+            return await self._remote.waits_for(batch.id)
+        self._session.may(Role.VIEWER)
+        return await tasks_wait_for(self._store, batch.id) if batch.pending else []
 
     async def items(
         self,
@@ -187,20 +253,14 @@ class BatchService(Service):
         """Returns items: those of tasks the latest first, those at a provider in the order in which they were given.
         ``after`` continues behind what a page ended with."""
         check_int(limit, "limit", 1, 1000)
-        if await self.is_remote(batch):
-            if kind is not None:
-                raise InvalidInput("items at a provider are of one kind", hint="leave out the kind")
-            return await self._remote_items(batch, states, failure_type, limit, after)
-        last = None if after is None else parse_id(after)
-        page = await self._tasks.items(
-            batch, states=task_states(states), kind=kind, failure_type=failure_type, limit=limit, before=last
-        )
-        seen = [item_of_task(views.task(task, self._session.sight)) for task in page.tasks]
-        return ItemPage(seen, None if page.next_before is None else str(page.next_before))
-
-    async def _remote_items(
-        self, batch: UUID | str, states: Sequence[str], failure_type: str | None, limit: int, after: str | None
-    ) -> ItemPage:
+        if not await self.is_remote(batch):
+            page = await self.tasks(
+                batch, states=states, kind=kind, failure_type=failure_type, limit=limit, before=after
+            )
+            seen = [item_of_task(views.task(task, self._session.sight)) for task in page.tasks]
+            return ItemPage(seen, None if page.next_before is None else str(page.next_before))
+        if kind is not None:
+            raise InvalidInput("items at a provider are of one kind", hint="leave out the kind")
         if after is not None and not after.isdecimal():
             raise InvalidInput(f"after is the place of an item, not {after!r}", hint="what the last page ended with")
         found = await self._remote.items(
@@ -209,13 +269,119 @@ class BatchService(Service):
         more = str(found[limit - 1].n) if len(found) > limit else None
         return ItemPage([item_of_remote(one) for one in found[:limit]], more)
 
-    async def failures(self, batch: UUID | str) -> Failures:
-        """Returns what the items are failed by."""
-        if not await self.is_remote(batch):
-            return await self._tasks.failures(batch)
+    async def tasks(
+        self,
+        batch: UUID | str,
+        *,
+        states: Sequence[str] = (),
+        kind: str | None = None,
+        failure_type: str | None = None,
+        limit: int = 50,
+        before: UUID | str | None = None,
+    ) -> inspect.Page:
+        """Returns the items of a batch of tasks as tasks, the latest first, live and finished; ``states`` are those of
+        items."""
+        found = await find_batch(self._store, batch)
+        last = None if before is None else parse_id(str(before))
+        wanted = task_states(states)
+        query = Query(wanted, kind, limit=limit, before=last, failure_type=failure_type, join=str(found.id))
+        return await TaskService(self._session).list(query)
+
+    async def to_retry(self, batch: Batch) -> ToRetry:
+        """Returns what a retry of the failed items of a batch is about."""
+        return ToRetry(batch.failed) if batch.remote is None else await self._remote.to_retry(batch.id)
+
+    async def _cancel_tasks(self, found: Batch, reason: str | None, dry_run: bool) -> Acted:
+        """Cancels as one operation: what waits now, what runs is asked. Nothing more can be added. Where a second
+        operator has to agree, this happens then."""
+        which, operations = FailureFilter(join=str(found.id)), OperationService(self._session)
+        if dry_run:
+            seen = await operations.preview(Action.CANCEL, which)
+            return Acted(found, seen.number, needs_approval=seen.approval, dry_run=True)
+        if found.state is not BatchState.PROCESSING:
+            raise InvalidTransition(
+                f"batch {found.id} is {found.state}", hint="only one that has not ended is cancelled"
+            )
+        if found.asked:
+            raise Conflict(
+                f"batch {found.id} waits for a second operator to cancel it",
+                hint=f"redrive approvals; the operation is {found.cancel_operation}",
+            )
+        who = self._who
+        beside = marking(found.id, who, reason, scope=found.scope)
+        begun = await operations.begin(Action.CANCEL, which, reason=reason, beside=beside)
+        if begun.approval is not None:
+            row = {"id": str(found.id), "operation": begun.operation.id, "by": who, "reason": reason}
+            await self._store.apply(Commit(rows=[Rows(FEATURE, "asked", (row,))]))
+        return await self._begun(found.id, begun, "being cancelled; nothing more can be added")
+
+    async def _retry_tasks(self, found: Batch, reason: str | None, how: How, dry_run: bool) -> Acted:
+        """Retries as one operation. The items are counted again when they end; ``on_success`` follows if then all have
+        completed."""
+        which, operations = FailureFilter(join=str(found.id)), OperationService(self._session)
+        if dry_run:
+            seen = await operations.preview(Action.RETRY, which)
+            return Acted(found, seen.number, needs_approval=seen.approval, dry_run=True)
+        if not found.failed:
+            raise InvalidTransition(
+                f"no item of batch {found.id} is failed", hint="cancelled ones are retried by their ids"
+            )
+        begun = await operations.begin(Action.RETRY, which, reason=reason, how=how)
+        return await self._begun(found.id, begun, "being retried")
+
+    async def _begun(self, batch: UUID, begun: BegunOperation, told: str) -> Acted:
+        number, approval = begun.operation.total, begun.approval
+        record = await OperationService(self._session).record(begun.operation.id)
+        return Acted(
+            await self.find(batch),
+            number,
+            f"{items_are(number)} {told}",
+            record,
+            approval,
+            None if approval is None else approval.body["needed"],
+        )
+
+    async def _act(
+        self,
+        name: str,
+        found: Batch,
+        number: int,
+        reason: str | None,
+        dry_run: bool,
+        items: Sequence[int] = (),
+        seen: ToRetry = NOTHING_TO_RETRY,
+    ) -> Acted:
+        """Acts on a batch at a provider, or says what that would be about: so many items. ``seen``: of a retry."""
+        approved, notes = ApprovedBatches(self._session), seen.notes(found.id)
+        if dry_run:
+            why = await approved.needs(name, found, number)
+            charge, skipped = _charge(name, found, number), seen.skipped
+            return Acted(found, number, needs_approval=why, charge=charge, skipped=skipped, notes=notes, dry_run=True)
+        done = await approved.act(name, found, reason, items)
+        now = await self.find(found.id)
+        number = number if done.approval is not None else done.items
+        charge = _charge(name, now, number)
+        return Acted(
+            now,
+            number,
+            _told(name, now, number, charge, bool(items)),
+            approval=done.approval,
+            needs_approval=None if done.approval is None else done.approval.body["needed"],
+            charge=charge,
+            skipped=seen.failed - number if name == RETRY_FAILED else 0,
+            notes=notes,
+        )
+
+    async def _remote_one(self, batch: UUID | str, why: str, hint: str) -> Batch:
+        found = await self.find(batch)
+        if found.remote is None:
+            raise InvalidInput(f"batch {batch} is of tasks, {why}", hint=hint)
+        return found
+
+    async def _remote_failures(self, batch: UUID) -> Failures:
         found = await self._remote.progress(batch)
         join = found.batch.join_id if found.by_type else None
-        causes = [] if join is None else await causes_in(self._store, join)
+        causes = [] if join is None else await self._causes(join)
         return Failures(found.by_type, found.by_code, causes, await self._remote_trend(found.batch))
 
     async def _remote_trend(self, batch: RemoteBatch) -> Trend | None:
@@ -224,132 +390,44 @@ class BatchService(Service):
             return None
         return Trend(batch.dispatched_at, history.seconds / STRETCHES, history.failed)
 
-    async def create(self, wanted: BatchRequest, *, tasks: Many | None = None, items: Payloads | None = None) -> Batch:
-        """Makes a batch of tasks, or of items that are jobs at a provider."""
-        wanted.check(tasks is not None, items is not None)
-        if tasks is not None:
-            return await self._tasks.create(tasks, **wanted.of_tasks())
-        made = await self._remote.create(() if items is None else items, **wanted.of_jobs())
-        return await self._remote.common(made.id)
+    async def _trend(self, batch: Batch) -> Trend:
+        """Returns how the items failed over the time of a batch; what was retried after its end counts to the last."""
+        since = batch.created_at.timestamp()
+        until = (batch.ended_at or await self._store.now()).timestamp()
+        step = max(until - since, 1.0) / STRETCHES
+        found = dict[str, builtins.list[int]]()
+        for row in await self._store.sql.feature_rows(FEATURE, "failed_over", str(batch.id), since, step):
+            counts = found.setdefault(row["failure_type"], [0] * STRETCHES)
+            counts[min(max(int(row["stretch"]), 0), STRETCHES - 1)] += row["n"]
+        return Trend(batch.created_at, step, found)
 
-    def check(self, wanted: BatchRequest, tasks: Iterable[tuple[str, Given]]) -> None:
-        """Refuses a task that could not be enqueued, by what it is called, before anything is written."""
-        wanted.check(tasks=True, items=False)
-        self._tasks.check(tasks)
-
-    async def preview_cancel(self, batch: UUID | str) -> Preview:
-        """Returns how many items a cancel is about, and whether a second operator has to agree."""
-        if not await self.is_remote(batch):
-            seen = await self._tasks.preview_cancel(batch)
-            return Preview(seen.number, seen.approval)
-        self._session.may(Role.OPERATOR)
-        number = (await self._remote.common(batch)).pending
-        return Preview(number, await self._approved.needs(CANCEL, number))
-
-    async def cancel(self, batch: UUID | str, reason: str | None = None) -> Acted:
-        """Cancels what has not ended. At a provider: what was not started is released, the rest polled to its end."""
-        if not await self.is_remote(batch):
-            begun = await self._tasks.cancel(batch, reason)
-            return Acted(await self.show(batch), begun.operation.total, begun.operation, begun.approval)
-        before = await self._remote.common(batch)
-        done = await self._approved.act(CANCEL, before, reason)
-        return Acted(await self._remote.common(batch), before.pending, approval=done.approval)
-
-    async def preview_retry(self, batch: UUID | str) -> Preview:
-        """Returns how many failed items a retry is about, and what it costs or needs."""
-        if not await self.is_remote(batch):
-            seen = await self._tasks.preview_retry(batch)
-            return Preview(seen.number, seen.approval)
-        self._session.may(Role.OPERATOR)
-        found = await self._remote.common(batch)
-        found.check_kept()
-        retry = await self._remote.to_retry(found.id)
-        approval = await self._approved.needs(RETRY_FAILED, retry.matched)
-        unit = "" if found.remote is None else found.remote.unit
-        charge = _charge(found, retry.matched)
-        return Preview(retry.matched, approval, charge, unit, retry.skipped, retry.notes(found.id))
-
-    async def retry_failed(self, batch: UUID | str, reason: str | None = None, *, how: How = AS_EVER) -> Acted:
-        """Retries the items that are failed now; those at a provider as a new charge, when the batch is settled."""
-        if not await self.is_remote(batch):
-            begun = await self._tasks.retry_failed(batch, reason, how=how)
-            return Acted(await self.show(batch), begun.operation.total, begun.operation, begun.approval)
-        if how.paced:
-            raise InvalidInput(
-                "a rate and canaries are for batches of tasks",
-                hint="how quickly jobs are started is said by BATCH_WORKER_MAX_START_TASKS_PER_BATCH",
-            )
-        before = await self._remote.common(batch)
-        seen = await self._remote.to_retry(before.id)
-        done = await self._approved.act(RETRY_FAILED, before, reason)
-        found = await self._remote.common(batch)
-        number = seen.matched if done.batch is None else done.batch.in_round
-        charge, skipped = _charge(found, number), seen.failed - number
-        return Acted(found, number, approval=done.approval, charge=charge, skipped=skipped, notes=seen.notes(found.id))
-
-    async def to_retry(self, batch: Batch) -> ToRetry:
-        """Returns what a retry of the failed items of a batch is about."""
-        return ToRetry(batch.failed) if batch.remote is None else await self._remote.to_retry(batch.id)
-
-    async def preview_charge(self, batch: UUID | str, items: Sequence[int] = ()) -> Preview:
-        """Returns how many items a charge is about, what it comes to, and whether a second operator has to agree."""
-        self._session.may(Role.OPERATOR)
-        found = await self._paid(batch)
-        number = len(await self._remote.ran(found.id, items))
-        amount = _charge(found, number) or 0
-        return Preview(
-            number, await self._approved.needs_for(amount), amount, found.remote.unit if found.remote else ""
-        )
-
-    async def charge(self, batch: UUID | str, items: Sequence[int] = (), reason: str | None = None) -> Acted:
-        """Charges for items of a settled batch that ended here, and whose jobs ran all the same: of these, or of all.
-        They are completed from then on; each is charged once, however often this is asked for."""
-        self._session.may(Role.OPERATOR)
-        before = await self._paid(batch)
-        number = len(await self._remote.ran(before.id, items))
-        done = await self._approved.charge(before, items, reason)
-        found = await self._remote.common(batch)
-        number = done.charged if done.approval is None else number
-        return Acted(found, number, approval=done.approval, charge=_charge(found, number))
-
-    async def _paid(self, batch: UUID | str) -> Batch:
-        if not await self.is_remote(batch):
-            raise InvalidInput(f"batch {batch} is of tasks, which cost nothing", hint="only jobs at a provider do")
-        return await self._remote.common(batch)
-
-    async def reconcile(self, batch: UUID | str | None = None, reason: str | None = None) -> Reconciling:
-        """Has a worker ask providers about items that ended without their word, of one batch or of all."""
-        if batch is not None:
-            await self._check_remote(batch)
-        return await self._remote.reconcile(batch, reason)
-
-    async def accept_unknown(self, batch: UUID | str, reason: str | None) -> int:
-        """Accepts that nobody will know how items of a batch ended; returns how many. Nobody is warned of them then."""
-        await self._check_remote(batch)
-        return await self._remote.accept_unknown(batch, reason or "")
-
-    async def _check_remote(self, batch: UUID | str) -> None:
-        if not await self.is_remote(batch):
-            raise InvalidInput(
-                f"batch {batch} is of tasks, which no provider knows", hint="only jobs at a provider are reconciled"
-            )
-
-    async def reconciled(self, task: UUID) -> dict[str, Any] | None:
-        """Returns what came of it; None while it is not done."""
-        return await self._remote.reconciled(task)
-
-    @property
-    def _tasks(self) -> TaskBatchService:
-        return TaskBatchService(self._session)
+    async def _causes(self, join: UUID) -> builtins.list[FailedCause]:
+        """Returns the causes of the members of a join that are failed now, the largest first."""
+        found = await list_causes(self._store, FailureFilter(join=str(join)), limit=MOST_CAUSES)
+        return [declared.view_of(FailedCause, one.row, failed=one.failed) for one in found.causes]
 
     @property
     def _remote(self) -> RemoteBatchService:
         return RemoteBatchService(self._session)
 
-    @property
-    def _approved(self) -> ApprovedBatches:
-        return ApprovedBatches(self._session)
+
+def _charge(name: str, batch: Batch, items: int) -> int | None:
+    return None if batch.remote is None or name == CANCEL else batch.remote.price_of(items)
 
 
-def _charge(batch: Batch, items: int) -> int | None:
-    return None if batch.remote is None else batch.remote.price_of(items)
+def _told(name: str, batch: Batch, number: int, charge: int | None, chosen: bool) -> str:
+    """Returns what came of acting on a batch at a provider; ``chosen``: of some of its items only."""
+    assert batch.remote is not None
+    unit, left = batch.remote.unit, batch.remote.uncharged
+    if name == CANCEL:
+        return "cancelled" if batch.ended else "cancelled when what runs has ended"
+    if name == RETRY_FAILED:
+        return f"{items_are(number)} started again{new_charge(charge, unit)}"
+    if not number:
+        return "nothing is to be charged: no item ended here whose job is known to have run"
+    more = f"; {left} more ran: charge again for the rest" if left and not chosen else ""
+    return f"{items_are(number)} completed, {charge or 0} {unit} charged{more}"
+
+
+def _largest(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))

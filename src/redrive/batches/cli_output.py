@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redrive.batches.batch import Batch, BatchState, RemotePart
+from redrive.batches.batch import Batch, RemotePart
 from redrive.batches.items import Item
+from redrive.batches.names import BatchState
 from redrive.batches.remote.model import ToRetry
 from redrive.batches.remote.wait_reasons import MONEY
-from redrive.batches.task_batch_service import Failures
+from redrive.batches.views import Failures, WaitView, new_charge
 from redrive.cli.support.terminal_text import sparkline
 from redrive.feature.cli import output
-from redrive.ops.why import Reason
 
 COLUMNS = ("state", "#ended", "#failed", "#of", "provider", "#frozen", "#captured", "age", "name")
 
@@ -85,7 +85,7 @@ def _say_money(batch: Batch, part: RemotePart) -> None:
         output.say(f"  {part.reason}")
 
 
-def say_waits(reasons: Sequence[Reason]) -> None:
+def say_waits(reasons: Sequence[WaitView]) -> None:
     """Says what keeps items from going on, and what to do about it."""
     for one in reasons:
         output.say(f"  {one.text}" if one.code == MONEY else f"  its items wait: {one.text}")
@@ -100,8 +100,8 @@ def say_failures(batch: Batch, failures: Failures, retry: ToRetry) -> None:
     if failures.by_type and not failures.causes:  # of items that were never started there is no cause
         output.say("  " + ", ".join(f"{n} by code {code}" for code, n in failures.by_code.items()))
     for cause in failures.causes[:5]:
-        words = output.shorten(" ".join(cause.row.message.split()), 80)
-        output.say(f"  {cause.failed} by cause {cause.row.fingerprint}: {cause.row.code} {words}")
+        words = output.shorten(" ".join(cause.message.split()), 80)
+        output.say(f"  {cause.failed} by cause {cause.fingerprint}: {cause.code} {words}")
     if batch.remote is not None and batch.remote.unknown:
         output.say(f"  {batch.remote.unknown} ended without the provider's word: their jobs may have run all the same")
         output.say(output.suggest(f"ask: redrive batch reconcile {batch.id}"))
@@ -112,7 +112,7 @@ def say_failures(batch: Batch, failures: Failures, retry: ToRetry) -> None:
         output.say(f"  {retry.stopped} ended here, and the provider was asked to end their jobs: they may succeed")
         output.say(output.suggest(f"ask again: redrive batch reconcile {batch.id}"))
     if retry.matched and (batch.remote is None or batch.ended):
-        charge = "" if batch.remote is None else said_charge(batch.remote.price_of(retry.matched), batch.remote.unit)
+        charge = "" if batch.remote is None else new_charge(batch.remote.price_of(retry.matched), batch.remote.unit)
         output.say(output.suggest(f"retry them{charge}: redrive batch retry-failed {batch.id}"))
 
 
@@ -141,12 +141,6 @@ def say_reconciled(found: Mapping[str, Any], unit: str) -> None:
             output.say(f"  {worth} {unit} of {account} would pay for what ran")
     for batch in found.get("ran", {}):
         output.say(output.suggest(f"charge for what ran, if that is right: redrive batch charge {batch} --reason '…'"))
-
-
-def said_charge(charge: int | None, unit: str) -> str:
-    """Returns the part of a sentence that says what items cost that are started again; nothing where they cost
-    nothing."""
-    return f", as a new charge of {charge} {unit}" if charge else ""
 
 
 def _over_time(failures: Failures, name: str) -> str:

@@ -12,18 +12,16 @@ import typer
 
 from redrive.batches import cli_output
 from redrive.batches.act_commands import Id, cancel, charge, has, reconcile, retry_failed, to_the_end
-from redrive.batches.batch import Batch, BatchState, ItemState
-from redrive.batches.batch_service import BatchRequest, BatchService
-from redrive.batches.documents import batch_document, failures_document, waits_document
-from redrive.batches.items import Item, item_document
+from redrive.batches.batch_service import BatchService
+from redrive.batches.items import Item, WantedItems, item_document, results
 from redrive.batches.json_lines import items_of, lines_of, read_items
+from redrive.batches.names import BatchState, ItemState
 from redrive.batches.remote.model import ToRetry
-from redrive.batches.results import WantedItems, results
-from redrive.batches.task_batch_service import Failures
+from redrive.batches.task_input import BatchRequest
+from redrive.batches.views import Failures, ShownBatch, plain_document
 from redrive.errors import InvalidInput
 from redrive.feature import Operator
 from redrive.feature.cli import AppName, By, Create, Json, Url, look_at, operate, output
-from redrive.ops.why import Reason
 
 cli = typer.Typer(help="Work that belongs together: create, list, show, watch, items, cancel, retry what failed.")
 PAGE, SHOWN = 1000, 50
@@ -51,7 +49,7 @@ def list_batches(
     on = len(found) < shown or any(page.next_before is not None for page in looked.found.values())
     more = str(found[-1][1].id) if on else None
     if json:
-        items = [looked.document(name, batch_document(batch)) for name, batch in found]
+        items = [looked.document(name, plain_document(batch)) for name, batch in found]
         output.emit_list(items, more, **looked.missing)
         return
     if not found:
@@ -68,18 +66,17 @@ def list_batches(
 def show(batch: Id, url: Url = None, app: AppName = None, json: Json = False) -> None:
     """How far a batch is, its money, what it waits for, and what its items are failed by."""
 
-    async def look(own: Operator) -> tuple[Batch, list[Reason], Failures, ToRetry]:
+    async def look(own: Operator) -> tuple[ShownBatch, Failures, ToRetry]:
         service = own.of(BatchService)
-        shown, waits = await service.show(batch), await service.waits_for(batch)
-        return shown, waits, await service.failures(batch), await service.to_retry(shown)
+        shown = await service.show(batch)
+        return shown, await service.failures(batch), await service.to_retry(shown)
 
-    found, waits, failures, retry = operate(url, app, look, has=has(batch))
+    found, failures, retry = operate(url, app, look, has=has(batch))
     if json:
-        about = {"waits_for": waits_document(waits), "failures": failures_document(failures)}
-        output.emit({**batch_document(found), **about})
+        output.emit({**plain_document(found), "failures": plain_document(failures)})
         return
     cli_output.say(found)
-    cli_output.say_waits(waits)
+    cli_output.say_waits(found.waits_for)
     cli_output.say_failures(found, failures, retry)
 
 
@@ -196,21 +193,20 @@ def create(
         called=_option,
     )
 
-    async def make(own: Operator) -> tuple[Batch, list[Reason]]:
+    async def make(own: Operator) -> ShownBatch:
         service = own.of(BatchService)
         if provider is not None:
-            made = await service.create(wanted, items=lines_of(_stdin()) if str(file) == "-" else items_of(file))
-            return made, await service.unpaid(made)
+            return await service.create(wanted, items=lines_of(_stdin()) if str(file) == "-" else items_of(file))
         with read_items(file, kind) as found:
             service.check(wanted, found())
-            return await service.create(wanted, tasks=(item for _, item in found())), []
+            return await service.create(wanted, tasks=(item for _, item in found()))
 
-    made, waits = operate(url, app, make, by=by, create=create)
+    made = operate(url, app, make, by=by, create=create)
     if json:
-        output.emit({**batch_document(made), "waits_for": waits_document(waits)})
+        output.emit(plain_document(made))
         return
     cli_output.say(made)
-    cli_output.say_waits(waits)
+    cli_output.say_waits(made.waits_for)
     output.say(output.suggest(f"watch it with: redrive batch watch {made.id}"))
 
 

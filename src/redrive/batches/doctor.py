@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from redrive.batches.batch import FEATURE
 from redrive.batches.batch_builder import forgotten
+from redrive.batches.names import FEATURE
 from redrive.batches.remote.upkeep import steps
 from redrive.batches.settings import BatchSettings
 from redrive.feature import Finding, Level, Settings, Store

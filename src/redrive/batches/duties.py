@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from redrive.batches.remote.kinds import PLACES, WAITED
+from redrive.batches.names import PLACES, WAITED
 from redrive.batches.settings import BatchSettings
 from redrive.kernel.duty import Duty
 

@@ -1,23 +1,30 @@
-"""Items of batches of both sorts in one form, and read to the end."""
+"""Items of batches of both sorts in one form, read to the end; and the results of a batch as a file: its items as CSV
+or JSON, the same on the command line, over HTTP, in the console. The file is written while it is read: however many
+there are, no more than a piece is in memory."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, PAGE, ItemState
+from redrive.batches.batch import PAGE
+from redrive.batches.names import FEATURE, ItemState
 from redrive.batches.remote.model import BatchItem, item_of
 from redrive.errors import InvalidInput
-from redrive.feature import Store, encode
+from redrive.feature import Open, Store, encode
 from redrive.kernel.payload import CUT, JsonText
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State, Task
 from redrive.ops.csv_lines import csv_line
 from redrive.ops.views import View
+
+if TYPE_CHECKING:
+    from redrive.batches.batch_service import BatchService
 
 # What an item's state is by its task's; those that wait are pending, for whatever reason.
 _STATES = {
@@ -34,39 +41,40 @@ _BY_TASK = {state: name for name, states in _STATES.items() for state in states}
 class JobPart:
     """What an item has that is a job at a provider."""
 
-    job: str | None
-    progress: float | None
-    poll_count: int
-    last_poll_at: datetime | None
-    late: bool  # what it says came after the batch was settled; not charged unless it is completed
-    unknown: bool  # it has ended without the provider's word: nobody knows what became of its job
-    said: str | None  # what the provider said of its job after that
-    waits_for: str | None  # while it has not ended
+    job: Annotated[str | None, Open()]
+    progress: Annotated[float | None, Open()]
+    poll_count: Annotated[int, Open()]
+    last_poll_at: Annotated[datetime | None, Open()]
+    late: Annotated[bool, Open("What it says came after the batch was settled; not charged unless it is completed.")]
+    unknown: Annotated[bool, Open("It has ended without the provider's word: nobody knows what became of its job.")]
+    said: Annotated[str | None, Open("What the provider said of its job after that.")]
+    waits_for: Annotated[str | None, Open("What it waits for; null when it has ended.")]
 
 
 @dataclass(slots=True, frozen=True)
 class Item:
-    """An item. ``n`` is its place in what a remote batch was given; its task comes when its turn has."""
+    """An item: a task, or a job at a provider, which has a task when its turn has come. ``n`` is its place in what a
+    remote batch was given."""
 
-    n: int | None
-    state: ItemState
-    task_id: str | None
-    kind: str | None
-    payload: Any
-    result: Any
-    error_code: str | None
-    error_message: str | None
-    failure_type: str | None
-    attempt_count: int | None
-    started_at: datetime | None
-    ended_at: datetime | None
-    remote: JobPart | None = None
+    n: Annotated[int | None, Open()]
+    state: Annotated[ItemState, Open()]
+    task_id: Annotated[str | None, Open()]
+    kind: Annotated[str | None, Open()]
+    payload: Annotated[Any, Open()]
+    result: Annotated[Any, Open()]
+    error_code: Annotated[str | None, Open()]
+    error_message: Annotated[str | None, Open()]
+    failure_type: Annotated[str | None, Open()]
+    attempt_count: Annotated[int | None, Open()]
+    started_at: Annotated[datetime | None, Open()]
+    ended_at: Annotated[datetime | None, Open()]
+    remote: Annotated[JobPart | None, Open()] = None
 
 
 @dataclass(slots=True, frozen=True)
 class ItemPage:
-    items: list[Item]
-    next_after: str | None
+    items: Annotated[list[Item], Open()]
+    next_after: Annotated[str | None, Open()]
 
 
 def task_states(states: Sequence[str]) -> tuple[State, ...]:
@@ -168,3 +176,65 @@ async def _jobs(store: Store, batch: UUID, states: Sequence[str]) -> AsyncIterat
 
 
 _TASK = tuple(one.name for one in fields(Task))
+
+FORMS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
+
+
+@dataclass(slots=True, frozen=True)
+class WantedItems:
+    """Which items of a batch: of these states, of a kind, failed by a type, behind one, so many at most."""
+
+    states: Sequence[str] = ()
+    kind: str | None = None
+    failure_type: str | None = None
+    after: str | None = None
+    most: int = sys.maxsize
+
+
+def check_form(form: str) -> str:
+    """Returns a format that there is."""
+    if form not in FORMS:
+        raise InvalidInput(f"there is no format {form[:20]!r}", hint=" or ".join(FORMS))
+    return form
+
+
+async def results(
+    batches: BatchService, batch: str, form: str, wanted: WantedItems | None = None
+) -> AsyncIterator[str]:
+    """Yields the text of the file."""
+    written = 0
+    async for items in _pieces(batches, batch, wanted or WantedItems()):
+        yield _csv(items, written) if form == "csv" else _json(items, written)
+        written += len(items)
+    if form == "json":
+        yield "\n]\n"
+
+
+async def _pieces(batches: BatchService, batch: str, wanted: WantedItems) -> AsyncIterator[list[Item]]:
+    """Yields items, at least once, and then without any where there are none."""
+    after, left, more = wanted.after, wanted.most, True
+    while more:
+        found = await batches.items(
+            batch,
+            states=wanted.states,
+            kind=wanted.kind,
+            failure_type=wanted.failure_type,
+            limit=min(PAGE, left),
+            after=after,
+        )
+        after, left = found.next_after, left - len(found.items)
+        more = after is not None and left > 0
+        yield found.items
+
+
+def _csv(items: list[Item], written: int) -> str:
+    lines = items_csv(items)
+    if written:
+        next(lines)  # their names are there already
+    return "".join(lines)
+
+
+def _json(items: list[Item], written: int) -> str:
+    documents = (json.dumps(item_document(one), ensure_ascii=False, default=str) for one in items)
+    text = ",".join(f"\n{one}" for one in documents)
+    return "[" + text if not written else "," + text if text else ""

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from redrive.batches.batch import FEATURE
-from redrive.batches.remote.kinds import (
+from redrive.batches.names import (
     DISPATCH,
     DISPATCH_QUEUE,
+    FEATURE,
     ITEM_ATTEMPTS,
     LATE,
     QUEUE,

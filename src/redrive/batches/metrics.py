@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redrive.batches.batch import FEATURE
+from redrive.batches.names import FEATURE
 from redrive.feature import Settings, Store
 from redrive.feature.metrics import FeatureMetrics, Metric, Samples, Scope, Type
 

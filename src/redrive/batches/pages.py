@@ -10,26 +10,24 @@ from typing import Any
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
-from redrive.batches.batch import Batch, BatchState, ItemState
+from redrive.batches.batch import Batch
 from redrive.batches.batch_service import BatchService
-from redrive.batches.items import item_of_task, task_states
+from redrive.batches.items import FORMS, check_form, item_of_task, results
+from redrive.batches.names import BatchState, ItemState
+from redrive.batches.remote.approved import CANCEL, CHARGE, RETRY_FAILED, ApprovedBatches
 from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.reads import History, Progress
-from redrive.batches.remote.service import CANCEL, MOST_CHARGED, RETRY_FAILED, ApprovedBatches, RemoteBatchService
+from redrive.batches.remote.service import MOST_CHARGED, RemoteBatchService
 from redrive.batches.remote.wait_reasons import ORDINARY
-from redrive.batches.results import FORMS, check_form, results
-from redrive.batches.task_batch_service import TaskBatchService
 from redrive.console.filters import refuse_unknown
 from redrive.console.live import Sample
 from redrive.errors import InvalidInput
-from redrive.feature import Operator, Role, Task
+from redrive.feature import Operator, Task
 from redrive.feature.console import FeaturePages, Item, Panel, Section, TheForm, ThePage, pages_router, render
 from redrive.kernel.classify import FailureType
-from redrive.kernel.wording import counted
 from redrive.ledger.service import Ledger
 from redrive.ledger.views import Account
 from redrive.ops import views
-from redrive.ops.inspect import parse_id
 from redrive.ops.views import View
 from redrive.ops.why import Reason
 
@@ -69,19 +67,13 @@ async def all_batches(page: ThePage) -> Response:
 
 @router.get("/{batch}")
 async def one_batch(page: ThePage, batch: str) -> Response:
-    if await page.operator.of(BatchService).is_remote(batch):
-        return await one_remote(page, batch)
+    own = page.operator.of(BatchService)
+    shown = await own.find(batch)
+    if shown.remote is not None:
+        return await one_remote(page, shown)
     refuse_unknown(page, "state", "kind", "before")
-    own = page.operator.of(TaskBatchService)
-    shown = await own.show(batch)
     state, kind, before = (page.query.get(name) or None for name in ("state", "kind", "before"))
-    items = await own.items(
-        shown.id,
-        states=task_states([state]) if state else (),
-        kind=kind,
-        limit=PAGE_SIZE,
-        before=None if before is None else parse_id(before),
-    )
+    items = await own.tasks(shown.id, states=[state] if state else (), kind=kind, limit=PAGE_SIZE, before=before)
     return await page.render(
         "batches/batch.html",
         **await _progress(page.operator, shown),
@@ -104,69 +96,33 @@ async def all_results(page: ThePage, batch: str) -> Response:
     """All items as a file, a piece at a time."""
     refuse_unknown(page, "format")
     form = check_form(page.query.get("format", "csv"))
-    found = await page.operator.of(BatchService).show(batch)
+    found = await page.operator.of(BatchService).find(batch)
     headers = {"Content-Disposition": f'attachment; filename="batch-{found.id}.{form}"'}
     lines = results(page.operator.of(BatchService), str(found.id), form)
     return StreamingResponse(lines, media_type=FORMS[form], headers=headers)
 
 
-@router.post("/{batch}")
-async def act(page: TheForm, batch: str) -> Response:
-    page.operator.insist(Role.OPERATOR)
-    if await page.operator.of(BatchService).is_remote(batch):
-        return await _act_on_remote(page, batch)
-    own, reason = page.operator.of(TaskBatchService), page.form.text("reason")
-    match page.form.text("do"):
-        case "cancel":
-            begun = await own.cancel(batch, reason)
-            told = f"{counted(begun.operation.total)} are being cancelled; nothing more can be added."
-        case "retry_failed":
-            begun = await own.retry_failed(batch, reason)
-            told = f"{counted(begun.operation.total)} are being retried."
-        case _:
-            raise InvalidInput("there is no such thing to do with a batch")
-    if begun.approval is not None:
-        told = "It waits for a second person."
-    return page.go(page.link(f"/operations/{begun.operation.id}"), told)
-
-
-async def _act_on_remote(page: TheForm, batch: str) -> Response:
-    own, reason = page.operator.of(BatchService), page.form.text("reason")
-    match page.form.text("do"):
-        case "cancel":
-            done = await own.cancel(batch, reason)
-            told = "It is cancelled." if done.batch.ended else "It is cancelled when what runs has ended."
-        case "retry_failed":
-            done = await own.retry_failed(batch, reason)
-            told = f"{done.matched:,} items are started again, as a new charge."
-            told += f" {done.skipped:,} are left out." if done.skipped else ""
-        case "charge":
-            done = await own.charge(batch, (), reason)
-            told = f"{done.matched:,} items are charged for, and completed."
-        case "reconcile":
-            begun = await own.reconcile(batch, reason)
-            return page.go(page.link(f"/batches/{batch}"), f"A worker asks the provider about {begun.items:,} items.")
-        case "accept":
-            number = await own.accept_unknown(batch, reason)
-            return page.go(page.link(f"/batches/{batch}"), f"{number:,} items stay unknown, as accepted.")
-        case _:
-            raise InvalidInput("there is no such thing to do with a batch")
+@router.post("/{batch}/retry-failed")
+async def retry_failed(page: TheForm, batch: str) -> Response:
+    done = await page.operator.of(BatchService).retry_failed(batch, page.form.text("reason"))
     if done.approval is not None:
         return page.go(page.link("/approvals"), "It waits for a second person.")
-    return page.go(page.link(f"/batches/{done.batch.id}"), told)
+    skipped = f"; {done.skipped:,} are left out" if done.skipped else ""
+    return page.go(page.link(done.page), f"Batch {done.batch.label}: {done.told}{skipped}.")
 
 
 async def _second_person(page: ThePage, batch: Batch) -> str | None:
     """Returns why a second person has to agree to a cancel; None where nobody has to, or it cannot be cancelled."""
-    if not page.may_act or batch.state is not BatchState.PROCESSING or batch.asked:
+    if batch.state is not BatchState.PROCESSING or batch.asked:
         return None
-    return await page.operator.of(ApprovedBatches).needs(CANCEL, batch.pending)
+    return await _needs(page, CANCEL, batch, batch.pending)
 
 
 async def _progress(operator: Operator, batch: Batch) -> dict[str, Any]:
     """Returns what the live part of a batch's page is made of."""
-    failures = await operator.of(TaskBatchService).failures(batch.id) if batch.failed else None
-    return {"batch": batch, "failures": failures, "waits_for": await operator.of(BatchService).waits_for(batch.id)}
+    own = operator.of(BatchService)
+    failures = await own.failures(batch.id) if batch.failed else None
+    return {"batch": batch, "failures": failures, "waits_for": await own.waits_for(batch)}
 
 
 async def unended(operator: Operator) -> int:
@@ -181,8 +137,7 @@ async def sample(operator: Operator) -> Mapping[str, str]:
 
 def sample_one(batch: str) -> Any:
     async def sampled(operator: Operator) -> Mapping[str, str]:
-        shown = await operator.of(TaskBatchService).show(batch)
-        values = await _progress(operator, shown)
+        values = await _progress(operator, await operator.of(BatchService).find(batch))
         now = await _now(operator)
         return {
             "#progress": render("batches/progress.html", operator, **values, now=now),
@@ -271,22 +226,22 @@ def sample_items(argument: str) -> Sample:
     return sample
 
 
-async def one_remote(page: ThePage, batch: str) -> Response:
+async def one_remote(page: ThePage, batch: Batch) -> Response:
     refuse_unknown(page, "state", "failureType", "after")
     state, kind = page.query.get("state") or None, page.query.get("failureType") or None
     after = page.query.get("after") or "0"
     if not after.isdecimal():
         raise InvalidInput(f"after is the place of an item, not {after!r}")
-    made = await shown(page.operator, batch)
+    made = await shown(page.operator, str(batch.id))
     items = await page.operator.of(RemoteBatchService).items(
-        batch, states=[state] if state else (), failure_type=kind, after=int(after), limit=ROWS
+        batch.id, states=[state] if state else (), failure_type=kind, after=int(after), limit=ROWS
     )
     return await page.render(
         "batches/remote_batch.html",
         shown=made,
         payer=await _payer(page.operator, made.found.batch) if page.may_act else None,
-        approval=await _second_for_remote(page.operator, made.found) if page.may_act else None,
-        charge_approval=await _second_for_charge(page.operator, made.found) if page.may_act else None,
+        approval=await _second_for_remote(page, batch, made.found),
+        charge_approval=await _needs(page, CHARGE, batch, min(made.found.uncharged, MOST_CHARGED)),
         state=state,
         states=list(ItemState),
         kind=kind,
@@ -301,16 +256,15 @@ async def _payer(operator: Operator, batch: RemoteBatch) -> Account | None:
     return None if batch.account is None else await operator.of(Ledger).show(batch.account)
 
 
-async def _second_for_remote(operator: Operator, found: Progress) -> str | None:
+async def _second_for_remote(page: ThePage, batch: Batch, found: Progress) -> str | None:
     """Returns why a second person has to agree to what the page offers; None where nobody has to."""
-    states, own = found.counts.states, operator.of(ApprovedBatches)
     if found.batch.settled:
-        return await own.needs(RETRY_FAILED, found.retry.matched)
-    return await own.needs(CANCEL, states[ItemState.PENDING] + states[ItemState.PROCESSING])
+        return await _needs(page, RETRY_FAILED, batch, found.retry.matched)
+    return await _needs(page, CANCEL, batch, batch.pending)
 
 
-async def _second_for_charge(operator: Operator, found: Progress) -> str | None:
-    return await operator.of(ApprovedBatches).needs_for(found.batch.price_of(min(found.uncharged, MOST_CHARGED)))
+async def _needs(page: ThePage, action: str, batch: Batch, items: int) -> str | None:
+    return await page.operator.of(ApprovedBatches).needs(action, batch, items) if page.may_act else None
 
 
 async def panel(operator: Operator, task: Task) -> Panel | None:
@@ -329,6 +283,7 @@ pages = FeaturePages(
         (Item("Batches", "/batches", "Work that belongs together: how far it is, and what it costs", "batches", "b"),),
     ),
     panel=panel,
+    services={"batches": BatchService},
     topics={
         "batches": lambda _: sample,
         "batches-one": sample_one,

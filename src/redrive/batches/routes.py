@@ -18,38 +18,65 @@ from pydantic.alias_generators import to_camel
 
 from redrive.api.access import TheApp, wrong_tokens
 from redrive.api.body_limit import is_lines
+from redrive.api.declared import answer_model
 from redrive.api.encode import respond
-from redrive.api.models import model_of
+from redrive.api.models import FIRST_FAULT
+from redrive.api.operations import BulkIn
 from redrive.api.worker_run import TriggeredWorker, described
-from redrive.batches.api_models import (
-    ActedView,
-    BatchIn,
-    BatchPageOut,
-    BatchRetryIn,
-    CancelIn,
-    ChargeIn,
-    FailuresOut,
-    ItemPageOut,
-    ReconcileIn,
-    ReconcileOut,
-    ShownBatchOut,
-    TaskIn,
-)
-from redrive.batches.batch_service import Acted, BatchRequest, BatchService, Preview
-from redrive.batches.documents import batch_document, failures_document, waits_document
-from redrive.batches.items import item_document, items_csv
+from redrive.batches.batch_service import BatchService
+from redrive.batches.items import FORMS, ItemPage, WantedItems, check_form, item_document, items_csv, results
 from redrive.batches.json_lines import lines_of
+from redrive.batches.names import CALLBACK_PATH
 from redrive.batches.remote.callbacks import ProviderCallbacks
-from redrive.batches.remote.kinds import CALLBACK_PATH
 from redrive.batches.remote.passes import Passes
-from redrive.batches.results import FORMS, WantedItems, check_form, results
-from redrive.batches.task_input import Many
+from redrive.batches.task_input import BatchRequest, Many
+from redrive.batches.views import Acted, ShownBatch
 from redrive.errors import InvalidInput
-from redrive.feature import Operator
-from redrive.feature.api import PROBLEMS, In, Out, TheOperator
-from redrive.ops import views
+from redrive.feature.api import PROBLEMS, In, Out, TheOperator, router_of
+from redrive.ops.operator.declared import document
 from redrive.ops.views import View
 from redrive.remote.callbacks import CallbackRefused
+
+
+class TaskIn(In):
+    """The arguments of ``App.enqueue``."""
+
+    kind: str
+    payload: Any = None
+    queue: str | None = None
+    priority: int | None = None
+    delay: float | None = None
+    max_attempts: int | None = None
+    timeout: float | None = None
+    group: str | None = None
+    scope: str | None = None
+    idempotency_key: str | None = None
+
+    def given(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in TaskIn.model_fields}
+
+
+class BatchIn(In):
+    """What a batch is to be: of ``tasks``, or of ``items`` (any JSON values) that are jobs at a ``provider``."""
+
+    tasks: Annotated[list[TaskIn], FIRST_FAULT] | None = None
+    on_complete: TaskIn | None = None
+    on_success: TaskIn | None = None
+    items: list[Any] | None = None
+    provider: str | None = None
+    account: str | None = None
+    price: int | None = None
+    webhook_url: str | None = None
+    max_in_flight: int | None = None
+    name: str | None = None
+    key: str | None = None
+    meta: Any = None
+    scope: str | None = None
+
+
+class BatchRetryIn(BulkIn):
+    dry_run: bool = False
+
 
 LINES = "application/x-ndjson"
 _FORMS = "a JSON document, or JSON lines with Content-Type: application/x-ndjson and all else in the query"
@@ -144,44 +171,17 @@ BODY = {
 router = APIRouter(prefix="/api/batches", tags=["batches"], responses=PROBLEMS)
 
 
-@router.post("", status_code=201, response_model=ShownBatchOut, openapi_extra=BODY)
+@router.post("", status_code=201, response_model=answer_model(ShownBatch), openapi_extra=BODY)
 async def create_batch(request: Request, operator: TheOperator, said: Said) -> Response:
     """Make a batch of tasks, or of items that are jobs at a provider: of a JSON document, or, at a provider, of JSON
     lines, which are read as they come. Nothing is there unless every item is right; the same key again is the batch
     that is there."""
     wanted, tasks, items = await given_by(request, said)
-    own = operator.of(BatchService)
-    made = await own.create(wanted, tasks=tasks, items=items)
-    return await respond(View(**batch_document(made), waits_for=waits_document(await own.unpaid(made))), 201)
+    made = await operator.of(BatchService).create(wanted, tasks=tasks, items=items)
+    return await respond(document(made, operator.sight), 201)
 
 
-@router.get("", response_model=BatchPageOut)
-async def list_batches(
-    operator: TheOperator,
-    state: str | None = None,
-    remote: bool | None = None,
-    provider: str | None = None,
-    account: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    before: UUID | None = None,
-) -> Response:
-    """Batches of both sorts, the latest first; ``remote`` says which sort. ``nextBefore`` continues."""
-    found = await operator.of(BatchService).list(
-        state=state, remote=remote, provider=provider, account=account, limit=limit, before=before
-    )
-    batches = [batch_document(one) for one in found.batches]
-    return await respond(View(batches=batches, next_before=found.next_before))
-
-
-@router.get("/{batch}", response_model=ShownBatchOut)
-async def show_batch(batch: UUID, operator: TheOperator) -> Response:
-    """How far a batch is, and what it waits for."""
-    own = operator.of(BatchService)
-    found = batch_document(await own.show(batch))
-    return await respond(View(**found, waits_for=waits_document(await own.waits_for(batch))))
-
-
-@router.get("/{batch}/items", response_model=ItemPageOut)
+@router.get("/{batch}/items", response_model=answer_model(ItemPage))
 async def list_items(
     batch: UUID,
     operator: TheOperator,
@@ -224,104 +224,14 @@ async def all_results(
     return StreamingResponse(results(own, str(batch), form, wanted), media_type=FORMS[form], headers=headers)
 
 
-@router.get("/{batch}/failures", response_model=FailuresOut)
-async def show_failures(batch: UUID, operator: TheOperator) -> dict[str, Any]:
-    """What its items are failed by: types, codes, causes."""
-    return failures_document(await operator.of(BatchService).failures(batch))
-
-
-@router.post("/{batch}/cancel", status_code=202, response_model=model_of(ActedView))
-async def cancel_batch(batch: UUID, operator: TheOperator, body: CancelIn | None = None) -> Response:
-    """Cancel what has not ended. Of tasks: as one operation. At a provider: what was not started is released, what runs
-    is polled to its end."""
-    asked = body or CancelIn()
-    own = operator.named(asked.actor)
-    if asked.dry_run:
-        return await _respond_preview(await own.of(BatchService).preview_cancel(batch), own, batch)
-    return await _respond_acted(await own.of(BatchService).cancel(batch, asked.reason), own)
-
-
-@router.post("/{batch}/retry-failed", status_code=202, response_model=model_of(ActedView))
+@router.post("/{batch}/retry-failed", status_code=202, response_model=answer_model(Acted))
 async def retry_failed(batch: UUID, operator: TheOperator, body: BatchRetryIn | None = None) -> Response:
     """Retry the items that are failed now. Of tasks: as one operation. At a provider: as a new charge, when the batch
     is settled, without those whose jobs ran all the same."""
     asked = body or BatchRetryIn.model_validate({})
     own = operator.named(asked.actor)
-    if asked.dry_run:
-        return await _respond_preview(await own.of(BatchService).preview_retry(batch), own, batch)
-    done = await own.of(BatchService).retry_failed(batch, asked.reason, how=asked.how)
-    return await _respond_acted(done, own)
-
-
-@router.post("/{batch}/charge", status_code=202, response_model=model_of(ActedView))
-async def charge_batch(batch: UUID, operator: TheOperator, body: ChargeIn | None = None) -> Response:
-    """Charge for items of a settled batch that ended here, and whose jobs ran all the same, as the provider said when
-    it was asked: these, or all. They are completed from then on, and the customer is told. Each is charged once."""
-    asked = body or ChargeIn()
-    own = operator.named(asked.actor)
-    if asked.dry_run:
-        return await _respond_preview(await own.of(BatchService).preview_charge(batch, asked.items), own, batch)
-    return await _respond_acted(await own.of(BatchService).charge(batch, asked.items, asked.reason), own)
-
-
-@router.post("/reconcile", status_code=202, response_model=ReconcileOut)
-async def reconcile_all(operator: TheOperator, body: ReconcileIn | None = None) -> Response:
-    """Ask providers about all items that ended without their word: a worker does."""
-    return await _reconcile(operator, None, body)
-
-
-@router.post("/{batch}/reconcile", status_code=202, response_model=ReconcileOut)
-async def reconcile_batch(batch: UUID, operator: TheOperator, body: ReconcileIn | None = None) -> Response:
-    """Ask the provider about the items of a batch that ended without its word: a worker does. Nothing is charged; jobs
-    that still run are cancelled there, since nobody waits for them. With ``accept`` nobody is asked: where the provider
-    cannot be, it is accepted that nobody will know, and the warning goes."""
-    return await _reconcile(operator, batch, body)
-
-
-async def _reconcile(operator: Operator, batch: UUID | None, body: ReconcileIn | None) -> Response:
-    asked = body or ReconcileIn()
-    own = operator.named(asked.actor).of(BatchService)
-    if asked.accept:
-        if batch is None:
-            raise InvalidInput("accept is for one batch", hint="POST /api/batches/ID/reconcile")
-        return await respond(View(task=None, items=await own.accept_unknown(batch, asked.reason)), 202)
-    begun = await own.reconcile(batch, asked.reason)
-    return await respond(View(task=str(begun.task), items=begun.items), 202)
-
-
-async def _respond_preview(seen: Preview, own: Operator, batch: UUID) -> Response:
-    shown = batch_document(await own.of(BatchService).show(batch))
-    about = View(
-        operation=None,
-        approval=None,
-        matched=seen.matched,
-        needs_approval=seen.approval,
-        charge=seen.charge,
-        skipped=seen.skipped,
-        notes=list(seen.notes),
-        dry_run=True,
-        batch=shown,
-    )
-    return await respond(about, 202)
-
-
-async def _respond_acted(done: Acted, own: Operator) -> Response:
-    approval = done.approval
-    record = None if done.operation is None else await own.operations.record(done.operation.id)
-    return await respond(
-        View(
-            operation=None if record is None else views.operation(record),
-            approval=None if approval is None else views.approval(approval),
-            matched=done.matched,
-            needs_approval=None if approval is None else approval.body["needed"],
-            charge=done.charge,
-            skipped=done.skipped,
-            notes=list(done.notes),
-            dry_run=False,
-            batch=batch_document(done.batch),
-        ),
-        202,
-    )
+    done = await own.of(BatchService).retry_failed(batch, asked.reason, how=asked.how, dry_run=asked.dry_run)
+    return await respond(document(done, own.sight), 202)
 
 
 callback = APIRouter(prefix=f"/{CALLBACK_PATH}", tags=["remote batches"], responses=PROBLEMS)
@@ -376,4 +286,4 @@ async def batch_worker(request: Request, app: TheApp, body: PassIn | None = None
     return PassOut(seconds=round(done.seconds, 3), **counts)
 
 
-routers = [internal, callback, router]
+routers = [internal, callback, router, router_of(BatchService, "batches")]

@@ -71,7 +71,9 @@ class RemoteBatches:
     ) -> UUID:
         """Have a worker ask providers about items that ended without their word, of one batch or of all; returns the
         task that does. Nothing is charged."""
-        return (await (await self._own(on)).reconcile(batch, reason)).task
+        found = await (await self._own(on)).reconcile(batch, reason)
+        assert found.task is not None
+        return found.task
 
     async def charge(
         self, batch: UUID | str, reason: str, items: Sequence[int] = (), *, on: str | None = None

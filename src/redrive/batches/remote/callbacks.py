@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, ItemState
-from redrive.batches.remote.kinds import CALLBACK_PATH, LATE, LATE_KEY, SETTLE_QUEUE, STEP_ATTEMPTS
+from redrive.batches.names import CALLBACK_PATH, FEATURE, LATE, LATE_KEY, SETTLE_QUEUE, STEP_ATTEMPTS, ItemState
 from redrive.errors import ConnectionUnknown, RedriveError
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit

@@ -12,17 +12,19 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, BatchState, ItemState
-from redrive.batches.remote.item_task import ItemTask, task_rows
-from redrive.batches.remote.kinds import (
+from redrive.batches.names import (
     DISPATCH,
     DISPATCH_QUEUE,
+    FEATURE,
     RELEASE,
     SETTLE,
     SETTLE_QUEUE,
     STEP_ATTEMPTS,
+    BatchState,
+    ItemState,
     item_kind,
 )
+from redrive.batches.remote.item_task import ItemTask, task_rows
 from redrive.batches.remote.model import NO_MONEY, Counts, RemoteBatch, no_items
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit

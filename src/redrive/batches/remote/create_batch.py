@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, BadItem, BatchConflict
+from redrive.batches.batch import BadItem, BatchConflict
+from redrive.batches.names import DISPATCH, FEATURE
 from redrive.batches.remote.commits import step_task
-from redrive.batches.remote.kinds import DISPATCH
 from redrive.batches.remote.model import RemoteBatch, find_remote, remote_of
 from redrive.errors import InvalidInput, RedriveError
 from redrive.ids import new_id

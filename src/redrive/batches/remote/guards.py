@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, PAGE, SETTLED, BatchConflict
+from redrive.batches.batch import PAGE, BatchConflict
+from redrive.batches.names import FEATURE, SETTLED
 from redrive.batches.remote.model import remote_of
 from redrive.feature import Rows, Store
 from redrive.kernel.feature import Members

@@ -15,8 +15,7 @@ from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE
-from redrive.batches.remote.kinds import PLACES, WAITED
+from redrive.batches.names import FEATURE, PLACES, WAITED
 from redrive.errors import ChangedMeanwhile
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event, Transition

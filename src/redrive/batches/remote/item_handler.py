@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from redrive.batches.batch import FEATURE, BatchState, ItemState
+from redrive.batches.names import CALLBACK_PATH, FEATURE, BatchState, ItemState, item_kind
 from redrive.batches.remote import polling_policy
 from redrive.batches.remote.in_flight import Start, take_places
 from redrive.batches.remote.item_task import BATCH_CANCELLED, BATCH_SETTLED, ItemMemo
-from redrive.batches.remote.kinds import CALLBACK_PATH, item_kind
 from redrive.batches.remote.passes import Pass, Passes
 from redrive.batches.settings import BatchSettings
 from redrive.kernel.outcome import Cancel, Retry, StopReason

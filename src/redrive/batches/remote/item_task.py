@@ -14,8 +14,7 @@ from dataclasses import astuple, dataclass, fields, replace
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, ItemState
-from redrive.batches.remote.kinds import ITEM_ATTEMPTS, ITEM_KEY, QUEUE, TOO_LONG
+from redrive.batches.names import FEATURE, ITEM_ATTEMPTS, ITEM_KEY, QUEUE, TOO_LONG, ItemState
 from redrive.errors import ErrorCode
 from redrive.ids import new_id
 from redrive.kernel.feature import Belongs

@@ -8,17 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import (
-    ENDED_ITEMS,
-    FEATURE,
-    SETTLED,
-    Batch,
-    BatchState,
-    BatchUnknown,
-    ItemState,
-    RemotePart,
-    check_kept,
-)
+from redrive.batches.batch import Batch, BatchUnknown, RemotePart, check_kept
+from redrive.batches.names import ENDED_ITEMS, FEATURE, SETTLED, BatchState, ItemState
 from redrive.kernel.microseconds import to_datetime
 from redrive.kernel.payload import decode
 from redrive.kernel.ports.store import Store
@@ -130,8 +121,10 @@ def batch_of(row: Mapping[str, Any]) -> Batch:
     completed, failed, cancelled = (row[f"n_{state}"] for state in ENDED_ITEMS)
     return Batch(
         **{name: getattr(own, name) for name in _SHARED},
+        state=own.state,
         open=False,
         total=own.items,
+        pending=own.items - completed - failed - cancelled,
         completed=completed,
         failed=failed,
         cancelled=cancelled,
@@ -148,7 +141,6 @@ _SHARED = (
     "id",
     "name",
     "key",
-    "digest",
     "meta",
     "scope",
     "created_at",

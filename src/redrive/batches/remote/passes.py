@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE
-from redrive.batches.remote.kinds import DISPATCH_QUEUE, QUEUE, SETTLE_QUEUE
+from redrive.batches.names import DISPATCH_QUEUE, FEATURE, QUEUE, SETTLE_QUEUE
 from redrive.batches.settings import BatchSettings
 from redrive.kernel.task import State
 from redrive.settings import Options

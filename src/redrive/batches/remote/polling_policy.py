@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from redrive.batches.names import TOO_LONG
 from redrive.batches.remote.item_task import BY_PROVIDER, ItemMemo
-from redrive.batches.remote.kinds import TOO_LONG
 from redrive.errors import InvalidInput, PayloadInvalid
 from redrive.kernel.circuit import DOWN_REASONS, DOWN_TYPES
 from redrive.kernel.classify import FailureType

@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import BATCH, ENDED_ITEMS, FEATURE, STRETCHES, Batch, BatchUnknown, ItemState, without_words
+from redrive.batches.batch import BATCH, STRETCHES, Batch, BatchUnknown
+from redrive.batches.names import ENDED_ITEMS, FEATURE, ItemState
 from redrive.batches.remote.model import (
     NOTHING_TO_RETRY,
     BatchItem,
@@ -29,7 +30,6 @@ from redrive.feature import InvalidInput, Role, Service
 from redrive.kernel.classify import FailureType
 from redrive.kernel.ports.store import Store
 from redrive.kernel.task import check_int
-from redrive.ledger.settings import LedgerSettings
 from redrive.ops.inspect import parse_id
 from redrive.ops.why import Reason
 from redrive.webhooks.address_guard import origin
@@ -90,48 +90,16 @@ class Progress:
     retry: ToRetry = NOTHING_TO_RETRY  # what a retry of the failed ones is about
 
 
+async def find_shown(store: Store, batch: UUID) -> Batch:
+    """Returns a batch as all batches are seen, with how many of its items have ended."""
+    rows = await store.sql.feature_rows(FEATURE, "remote_shown", str(batch))
+    if not rows:
+        raise BatchUnknown(f"there is no batch {batch}", hint="redrive batch list names the latest")
+    return batch_of(rows[0])
+
+
 class RemoteBatchReads(Service):
     """Looks at remote batches; what may be secret or personal only operators see."""
-
-    async def list(
-        self,
-        *,
-        state: str | None = None,
-        provider: str | None = None,
-        account: str | None = None,
-        limit: int = 50,
-        before: UUID | str | None = None,
-    ) -> builtins.list[Batch]:
-        """Returns remote batches, the latest first; ``before`` continues behind the last id of a page."""
-        self._session.may(Role.VIEWER)
-        last = None if before is None else str(parse_id(str(before)))
-        rows = await self._store.sql.feature_rows(FEATURE, "remote_listed", last, state, provider, account, limit)
-        return [self._common(row) for row in rows]
-
-    async def common(self, batch: UUID | str) -> Batch:
-        """Returns what all batches have in common, with how many items have ended."""
-        self._session.may(Role.VIEWER)
-        wanted = parse_id(str(batch), BATCH)
-        rows = await self._store.sql.feature_rows(FEATURE, "remote_shown", str(wanted))
-        if not rows:
-            raise BatchUnknown(f"there is no batch {wanted}", hint="redrive batch list names the latest")
-        return self._common(rows[0])
-
-    async def unsettled(self, most: int) -> int:
-        """Returns how many have not ended, up to so many."""
-        self._session.may(Role.VIEWER)
-        [row] = await self._store.sql.feature_rows(FEATURE, "remote_unsettled", most)
-        return int(row["n"])
-
-    def _common(self, row: Mapping[str, Any]) -> Batch:
-        found = batch_of(row)
-        if found.remote is None:
-            return found
-        part = replace(found.remote, unit=self._session.settings.of(LedgerSettings).unit)
-        if self._session.caller.role >= Role.OPERATOR:
-            return replace(found, remote=part)
-        part = replace(part, webhook_url=part.webhook_url and origin(part.webhook_url))
-        return replace(without_words(found), remote=part)
 
     async def show(self, batch: UUID | str) -> RemoteBatch:
         self._session.may(Role.VIEWER)
@@ -154,7 +122,7 @@ class RemoteBatchReads(Service):
             kind, code = row["failure_type"] or "unknown", row["error_code"] or "unknown"
             types[kind] = types.get(kind, 0) + row["n"]
             codes[code] = codes.get(code, 0) + row["n"]
-        shown = await self.common(found.id)
+        shown = await find_shown(self._store, found.id)
         counts, part = await count_items(self._store, found), shown.remote
         if found.pruned_at is not None:  # some items are gone: what was counted when it was settled stays
             kept = {state: getattr(shown, state) for state in ENDED_ITEMS}

@@ -20,9 +20,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE, ItemState
+from redrive.batches.names import FEATURE, RECONCILE, SETTLE_QUEUE, STEP_ATTEMPTS, ItemState, item_kind
 from redrive.batches.remote.commits import WORKER, forget_task, lost_items
-from redrive.batches.remote.kinds import RECONCILE, SETTLE_QUEUE, STEP_ATTEMPTS, item_kind
 from redrive.batches.remote.model import find_remote
 from redrive.batches.remote.polling_policy import JOB_FAILED, kept_result, provider_code
 from redrive.errors import RedriveError
@@ -51,14 +50,6 @@ MOST_NAMED = 20  # batches with something to charge that a result names
 AGAIN_S = 15.0  # until a provider that could not be asked is asked again
 LEAST_S = 60.0  # for which a look that failed by itself is repeated, also where nobody waits for a provider
 logger = logging.getLogger("redrive.batches")
-
-
-@dataclass(slots=True, frozen=True)
-class Reconciling:
-    """The task that asks, and about how many items, up to ten thousand."""
-
-    task: UUID
-    items: int
 
 
 def reconcile_task(batch: UUID | None, who: str, reason: str | None) -> tuple[NewTask, Commit]:

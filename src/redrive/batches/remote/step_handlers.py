@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from redrive.batches.batch import FEATURE, BatchState, BatchUnknown
+from redrive.batches.batch import BatchUnknown
+from redrive.batches.names import DISPATCH, FEATURE, LATE, RECONCILE, RELEASE, SETTLE, BatchState
 from redrive.batches.remote import commits
-from redrive.batches.remote.kinds import DISPATCH, LATE, RECONCILE, RELEASE, SETTLE
 from redrive.batches.remote.model import RemoteBatch, count_items, find_remote
 from redrive.batches.remote.passes import Passes
 from redrive.batches.remote.reconcile import last_look, look_at_late_job, reconcile_page

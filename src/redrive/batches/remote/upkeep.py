@@ -13,10 +13,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from redrive.batches.batch import FEATURE
+from redrive.batches.names import FEATURE, TOO_LONG
 from redrive.batches.remote.commits import resume
 from redrive.batches.remote.item_task import BATCH_CANCELLED, ItemMemo
-from redrive.batches.remote.kinds import TOO_LONG
 from redrive.batches.remote.model import find_remote
 from redrive.batches.remote.polling_policy import START_FAILED, provider_code
 from redrive.errors import RedriveError

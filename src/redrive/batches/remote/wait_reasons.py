@@ -7,9 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redrive.batches.batch import FEATURE, BatchState
+from redrive.batches.names import DISPATCH, FEATURE, RELEASE, SETTLE, BatchState, item_kind
 from redrive.batches.remote.in_flight import in_flight
-from redrive.batches.remote.kinds import DISPATCH, RELEASE, SETTLE, item_kind
 from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.reconcile import last_look_until
 from redrive.feature import State, Store, Task

@@ -20,6 +20,7 @@ from datetime import datetime
 from functools import cached_property, partial, wraps
 from typing import Annotated, Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.records import Record
 from redrive.kernel.task import Task, check_text
 from redrive.ops import views
@@ -245,7 +246,7 @@ def document(found: Any, sight: Sight) -> Any:
     if isinstance(found, Task):
         return views.task(found, sight)
     if isinstance(found, Record):
-        return views.approval(found)
+        return views.operation(found) if found.collection == OPERATIONS else views.approval(found)
     if isinstance(found, list):
         return [document(one, sight) for one in found]
     if not is_dataclass(found) or isinstance(found, type):

@@ -1,7 +1,11 @@
-"""The kinds of remote batches with their queues, keys and bounds: the steps of a batch, and items of each provider."""
+"""The names of batches: their states, and the kinds of remote ones with their queues, keys and bounds. Nothing else is
+imported here: every process has it."""
 
 from __future__ import annotations
 
+from enum import StrEnum
+
+FEATURE = "batches"
 DISPATCH, SETTLE, RELEASE, LATE = "BATCH_DISPATCH", "BATCH_SETTLE", "BATCH_RELEASE", "BATCH_LATE"
 RECONCILE = "BATCH_RECONCILE"
 DISPATCH_QUEUE, QUEUE, SETTLE_QUEUE = "batches-dispatch", "batches", "batches-settle"
@@ -16,6 +20,28 @@ ITEM_KEY, LATE_KEY = "redrive:batch:", "redrive:batch-late:"
 RESERVED_KINDS = (DISPATCH, SETTLE, RELEASE, LATE, RECONCILE, ITEM_KIND, "BATCHES_ENDED")
 # Workers in a row that may die of a step; an item is bounded by BATCH_MAX_ITEM_SECONDS.
 MAX_DEATHS = {**dict.fromkeys((DISPATCH, SETTLE, RELEASE, LATE, RECONCILE), STEP_ATTEMPTS), ITEM_KIND: None}
+
+
+class BatchState(StrEnum):
+    QUEUED = "queued"  # of remote batches: nothing of it was begun
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class ItemState(StrEnum):
+    """How far an item is, whether it is a task or a job at a provider."""
+
+    PENDING = "pending"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDED_ITEMS = (ItemState.COMPLETED, ItemState.FAILED, ItemState.CANCELLED)
+SETTLED = (BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED)
 
 
 def item_kind(provider: str) -> str:
