@@ -132,7 +132,7 @@ def items(
 
 def _write_csv(batch: str, wanted: WantedItems, url: str | None, app: str | None) -> None:
     async def write(own: Operator) -> None:
-        async for part in results(own.of(BatchService), batch, "csv", wanted):
+        async for part in results(own.of(BatchService).items, batch, "csv", wanted):
             typer.echo(part, nl=False)
 
     operate(url, app, write, has=has(batch))

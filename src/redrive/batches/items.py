@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from redrive.batches.batch import PAGE
@@ -22,9 +22,6 @@ from redrive.kernel.reads import Query
 from redrive.kernel.task import State, Task
 from redrive.ops.csv_lines import csv_line
 from redrive.ops.views import View
-
-if TYPE_CHECKING:
-    from redrive.batches.batch_service import BatchService
 
 # What an item's state is by its task's; those that wait are pending, for whatever reason.
 _STATES = {
@@ -177,6 +174,7 @@ async def _jobs(store: Store, batch: UUID, states: Sequence[str]) -> AsyncIterat
 
 _TASK = tuple(one.name for one in fields(Task))
 
+Read = Callable[..., Awaitable[ItemPage]]
 FORMS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 
 
@@ -198,23 +196,21 @@ def check_form(form: str) -> str:
     return form
 
 
-async def results(
-    batches: BatchService, batch: str, form: str, wanted: WantedItems | None = None
-) -> AsyncIterator[str]:
-    """Yields the text of the file."""
+async def results(read: Read, batch: str, form: str, wanted: WantedItems | None = None) -> AsyncIterator[str]:
+    """Yields the text of the file; ``read`` is ``BatchService.items``."""
     written = 0
-    async for items in _pieces(batches, batch, wanted or WantedItems()):
+    async for items in _pieces(read, batch, wanted or WantedItems()):
         yield _csv(items, written) if form == "csv" else _json(items, written)
         written += len(items)
     if form == "json":
         yield "\n]\n"
 
 
-async def _pieces(batches: BatchService, batch: str, wanted: WantedItems) -> AsyncIterator[list[Item]]:
+async def _pieces(read: Read, batch: str, wanted: WantedItems) -> AsyncIterator[list[Item]]:
     """Yields items, at least once, and then without any where there are none."""
     after, left, more = wanted.after, wanted.most, True
     while more:
-        found = await batches.items(
+        found = await read(
             batch,
             states=wanted.states,
             kind=wanted.kind,

@@ -98,7 +98,7 @@ async def all_results(page: ThePage, batch: str) -> Response:
     form = check_form(page.query.get("format", "csv"))
     found = await page.operator.of(BatchService).find(batch)
     headers = {"Content-Disposition": f'attachment; filename="batch-{found.id}.{form}"'}
-    lines = results(page.operator.of(BatchService), str(found.id), form)
+    lines = results(page.operator.of(BatchService).items, str(found.id), form)
     return StreamingResponse(lines, media_type=FORMS[form], headers=headers)
 
 

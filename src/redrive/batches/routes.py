@@ -221,7 +221,7 @@ async def all_results(
     wanted = WantedItems(state, kind, failure_type)
     await own.items(batch, states=state, kind=kind, failure_type=failure_type, limit=1)  # refused before it begins
     headers = {"Content-Disposition": f'attachment; filename="batch-{batch}.{form}"'}
-    return StreamingResponse(results(own, str(batch), form, wanted), media_type=FORMS[form], headers=headers)
+    return StreamingResponse(results(own.items, str(batch), form, wanted), media_type=FORMS[form], headers=headers)
 
 
 @router.post("/{batch}/retry-failed", status_code=202, response_model=answer_model(Acted))
