@@ -10,8 +10,7 @@ from redrive.errors import InvalidInput
 from redrive.integrations.same_store import database_of
 from redrive.settings import Route, load_settings
 from redrive.settings.connections import Connection
-from redrive.stores.postgres.place import place
-from redrive.stores.postgres.url import parse
+from redrive.stores.postgres.url import parse, place
 from tests.databases import Databases
 from tests.integrations.callers import Caller
 from tests.integrations.conftest import Outside

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from redrive.errors import SchemaError
 from redrive.integrations import sqlite
-from redrive.stores.sqlite.borrowed import apply_with
+from redrive.stores.sqlite.apply import apply_with
 from tests.integrations.conftest import Outside
 
 connect: Any = sqlite3.connect  # takes more than its stubs admit

@@ -375,11 +375,7 @@ class TestNames:
                 await harness.store.upkeep("fold")
                 await harness.store.upkeep("names")
         counts = {(each.queue, each.kind, each.state): each.n for each in await harness.store.counts() if each.n}
-        assert counts == {
-            ("D", "D", State.CANCELLED): 1,
-            ("f", "F", State.FAILED): 1,
-            ("c", "C", State.COMPLETED): 1,
-        }
+        assert counts == {("D", "D", State.CANCELLED): 1, ("f", "F", State.FAILED): 1, ("c", "C", State.COMPLETED): 1}
         assert await get_task(harness.store, done) is not None
         # Who is retried all the same counts as what it is, and takes nothing from what is no longer counted.
         assert await harness.operate(Event.REDRIVE, gone[0])

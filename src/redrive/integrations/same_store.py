@@ -8,7 +8,7 @@ from typing import Any
 
 from redrive.errors import InvalidInput
 from redrive.observe.current import CURRENT
-from redrive.stores.postgres.place import Place, place
+from redrive.stores.postgres.url import Place, place
 
 Known = Callable[[Any], str | None]
 # Drivers that are of one database only; others say nothing by themselves.

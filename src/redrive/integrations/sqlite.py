@@ -12,7 +12,7 @@ from urllib.parse import quote
 from redrive.errors import SchemaError
 from redrive.integrations.own_commit import MEMORY, OwnCommit, Remedy, before_the_first_statement, causes, migrate
 from redrive.kernel.task import Enqueued
-from redrive.stores.sqlite.borrowed import apply_with
+from redrive.stores.sqlite.apply import apply_with
 from redrive.stores.sqlite.session import micros, take_positions
 from redrive.stores.sqlite.transaction import SqliteTransaction
 

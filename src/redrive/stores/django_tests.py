@@ -16,7 +16,7 @@ from typing import Any
 
 from redrive.errors import ConfigError
 from redrive.stores import is_sqlite
-from redrive.stores.postgres.place import place
+from redrive.stores.postgres.url import place
 from redrive.stores.sqlite.url import parse as parse_sqlite
 
 _names: dict[str, str] = {}  # of the databases, by alias, as the settings have them

@@ -320,8 +320,6 @@ def schedule(row: Row) -> ScheduleRow:
 
 # Reads the document that both stores answer with when they are asked for figures.
 
-# As the statements name them: the order of a row of totals.
-STATES = (State.QUEUED, State.DELAYED, State.RUNNING, State.PAUSED, State.FAILED, State.COMPLETED, State.CANCELLED)
 LAST_S = 253_402_300_799.0  # the end of the year 9999
 MOST_VALUES = 500  # of codes and of failure types
 
@@ -355,7 +353,7 @@ def read_figures(text: str) -> Figures:
 
 def _kind(row: list[Any]) -> KindFigures:
     queue, kind, *numbers, letters = row
-    return KindFigures(queue, kind, dict(zip(STATES, numbers, strict=True)), letters)
+    return KindFigures(queue, kind, dict(zip(State, numbers, strict=True)), letters)
 
 
 def _sums(rows: list[Any], wanted: str) -> dict[str, int]:

@@ -1,3 +1,4 @@
+# ruff: noqa: F401 (these are for others)
 """The worker's part: what ``WorkerStore`` promises. Besides ``WorkerReads``, tests look through ``counts``,
 ``timeline`` and ``audit``."""
 
@@ -20,28 +21,4 @@ from redrive_kit.conformance.settle import TestLandings, TestSettle
 from redrive_kit.conformance.transaction import TestTransaction
 from redrive_kit.conformance.wakes import TestWakes
 
-__all__ = [
-    "TestBounds",
-    "TestCancel",
-    "TestCircuits",
-    "TestClaim",
-    "TestEnqueue",
-    "TestFence",
-    "TestHandles",
-    "TestHolds",
-    "TestIdempotency",
-    "TestLandings",
-    "TestLimits",
-    "TestLiveness",
-    "TestNames",
-    "TestOperators",
-    "TestRecords",
-    "TestRecover",
-    "TestRenew",
-    "TestSchedules",
-    "TestSettle",
-    "TestTaskHolds",
-    "TestTick",
-    "TestTransaction",
-    "TestWakes",
-]
+__all__ = [name for name in globals() if name.startswith("Test")]

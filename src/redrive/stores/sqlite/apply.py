@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from typing import Any, cast
 from uuid import UUID
 
 from redrive.kernel.applied import Applied
@@ -25,7 +26,7 @@ from redrive.kernel.commit import (
 from redrive.kernel.ports.store import ClaimRequest, Cycle
 from redrive.kernel.records import Put
 from redrive.kernel.task import Enqueued
-from redrive.stores.features import with_callbacks
+from redrive.stores.features import Features, with_callbacks
 from redrive.stores.refusals import changed_meanwhile, circuit_changed
 from redrive.stores.rows import audit as audit_row
 from redrive.stores.sql import statements
@@ -34,7 +35,7 @@ from redrive.stores.sqlite.claim import claim
 from redrive.stores.sqlite.codec import typed
 from redrive.stores.sqlite.effects import write_rows
 from redrive.stores.sqlite.enqueue import enqueue, know_names
-from redrive.stores.sqlite.session import Session, dumps, micros, to_micros
+from redrive.stores.sqlite.session import Execute, Session, dumps, micros, to_micros
 from redrive.stores.sqlite.settle import settle
 from redrive.stores.sqlite.tick import resume_groups
 from redrive.stores.sqlite.writes import (
@@ -272,3 +273,41 @@ def _apply_in_cycle(session: Session, commit: Commit, again: bool) -> set[UUID]:
     if commit.only_transitions:
         return settle(session, commit.transitions, again=again) if commit.transitions else set()
     return apply(session, commit, again=again).lost
+
+
+# Applies a Commit through anybody's driver, in a transaction that is theirs.
+
+
+def apply_with(execute: Execute, commit: Commit, features: Features, now_us: int) -> Applied:
+    """Applies what only adds; ``execute(sql, args)`` returns the rows, placeholders are ``?`` or ``?1``."""
+    session = Session(cast(Any, _Connection(execute)), now_us, features)
+    applied = apply(session, commit)
+    session.tally.flush(execute)
+    return applied
+
+
+class _Connection:
+    """As much of a ``sqlite3.Connection`` as a session needs."""
+
+    def __init__(self, execute: Execute) -> None:
+        self._execute = execute
+
+    def execute(self, sql: str, args: tuple[Any, ...] = ()) -> _Result:
+        return _Result(self._execute, list(self._execute(sql, args)))
+
+
+class _Result:
+    def __init__(self, execute: Execute, rows: list[Any]) -> None:
+        self._execute = execute
+        self._rows = rows
+
+    def fetchall(self) -> list[Any]:
+        return self._rows
+
+    def fetchone(self) -> Any:
+        return self._rows[0] if self._rows else None
+
+    @property
+    def rowcount(self) -> int:
+        ((changed,),) = self._execute("select changes()", ())
+        return int(changed)
