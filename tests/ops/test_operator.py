@@ -24,8 +24,7 @@ from redrive.ops.doctor import examine
 from redrive.ops.inspect import Stats
 from redrive.ops.operator import Operator
 from redrive.ops.operator.session import Policy
-from redrive.stores.postgres import reads as postgres_reads
-from redrive.stores.sqlite import reads as sqlite_reads
+from redrive.stores import reads
 from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import fail
@@ -201,8 +200,7 @@ async def test_many_names_are_added_up_beside_the_loop(harness: Harness, monkeyp
 
         monkeypatch.setattr(home, name, watched)
 
-    for reads in (postgres_reads, sqlite_reads):
-        watch(reads, "counts_of")
+    watch(reads, "counts_of")
     watch(Stats, "by")
     found = await operator(harness).control.traffic()
     shown = await overview.look(operator(harness))
