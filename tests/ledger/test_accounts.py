@@ -43,7 +43,7 @@ async def test_one_that_is_open_is_not_opened_again(app: App) -> None:
 
 async def test_one_that_is_not_there(app: App) -> None:
     ledger = await ledger_of(app)
-    for asked in (ledger.show("nobody"), ledger.credit("nobody", 1, "why")):
+    for asked in (ledger.show("nobody"), ledger.freezes("nobody"), ledger.credit("nobody", 1, "why")):
         with pytest.raises(AccountUnknown) as refused:
             await asked
         assert refused.value.hint == "open it: redrive ledger open nobody"

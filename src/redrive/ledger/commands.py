@@ -11,6 +11,7 @@ from redrive.cli.declared import show_list
 from redrive.feature import Operator
 from redrive.feature.cli import AppName, Json, Url, group_of, operate
 from redrive.ledger.service import Ledger
+from redrive.ops.connections import having
 from redrive.ops.operator.declared import declared_by
 
 cli = group_of(Ledger, without=("statement",))
@@ -38,7 +39,7 @@ def statement(
             sys.stdout.write(line)
 
     if as_csv:
-        operate(url, app, write)
+        operate(url, app, write, has=having(name, lambda own: own.of(Ledger).show(name)))
         return
     given = {"name": name, "before": before, "limit": limit, "reference": reference}
     show_list(Ledger, declared_by(Ledger)["statement"], given, url, app, json)

@@ -160,8 +160,7 @@ class Ledger(Service):
         """One account: what it can spend, and what is frozen for what; now, or at a time."""
         account = await self._account(name)
         if at is None:
-            freezes = (await self.freezes(name)).items
-            return view_of(AccountDetail, account, freezes=freezes, at=None)
+            return view_of(AccountDetail, account, freezes=await self._freezes(name), at=None)
         when = parse_moment(at, "the time", await self._store.now())
         had = await statement.place_at(self._store, name, when)
         return view_of(AccountDetail, account, available=had.available, frozen=had.frozen, freezes=[], at=when)
@@ -169,8 +168,12 @@ class Ledger(Service):
     @look("GET /api/ledger/accounts/{name}/freezes", empty="nothing of account {name} is frozen")
     async def freezes(self, name: Name, limit: Limit = 100) -> MoneyPage[Freeze]:
         """What an account has frozen, and for what; what has not moved for longest comes first."""
+        await self._account(name)
+        return MoneyPage(await self._freezes(name, limit), None, self.unit)
+
+    async def _freezes(self, name: str, limit: int = 100) -> list[Freeze]:
         rows = await self._store.sql.feature_rows("ledger", "frozen", name, limit)
-        return MoneyPage([freeze_of(row) for row in rows], None, self.unit)
+        return [freeze_of(row) for row in rows]
 
     @look("GET /api/ledger/accounts/{name}/statement", empty="account {name}: no movement")
     async def statement(
