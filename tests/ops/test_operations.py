@@ -143,7 +143,7 @@ async def test_retries_that_their_caller_carries_out_say_what_became_of_their_ta
     await run(harness, TERMINAL, 3)
     assert (done.done, len(done.bulk_ids)) == (7, 1)
     assert await outcome(done.bulk_ids[0]) == (Status.COMPLETED, 7, 0, "7 retried: 3 failed again, 4 wait to run")
-    listed = [Operation.of(one).id for one in await own.operations.list()]
+    listed = [Operation.of(one).id for one in await own.operations.records()]
     assert listed[0] == done.bulk_ids[0] and len(listed) == 4
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from fastapi import Response
 from pydantic import Field, create_model
 
 from redrive.api import models as m
-from redrive.api import serialize
 from redrive.api.access import By, TheOperator
 from redrive.api.declared import answer_model
 from redrive.api.encode import json_answer, respond
@@ -25,7 +23,7 @@ from redrive.ops.operations.lifecycle import HOW, How
 from redrive.ops.operator import Operator
 from redrive.ops.operator.declared import document, view_of
 from redrive.ops.operator.operations import BegunOperation, BegunView, OperationPreview
-from redrive.ops.views import ObstacleView, OperationView, SkippedView
+from redrive.ops.views import ObstacleView, SkippedView
 
 router = api_router("/api", "bulk")
 
@@ -52,22 +50,6 @@ class OperationIn(FilterIn, BulkIn):
     action: Annotated[Action, Field(strict=False)] = Action.RETRY
     plan_token: str | None = None
     dry_run: bool = False
-
-
-@dataclass(slots=True, frozen=True)
-class OperationPage:
-    operations: list[OperationView]
-    next_before: int | None
-
-
-@router.get("/operations", response_model=m.model_of(OperationPage))
-async def list_operations(
-    operator: TheOperator, status: States = (), limit: Limit = 50, before: Before = None
-) -> Response:
-    """Bulk operations, newest first."""
-    found = await operator.operations.list(states=tuple(status), limit=limit, before=before)
-    following = found[-1].seq if len(found) == limit else None
-    return await json_answer(operations=serialize.operations(found, operator), next_before=following)
 
 
 @router.post("/operations", status_code=202, response_model=answer_model(BegunView))

@@ -114,7 +114,7 @@ async def run(request: Request, app: TheApp, body: RunIn | None = None) -> RunOu
     await triggered.run(worker)
     seconds, done = time.monotonic() - began, worker.health
     enough = seconds >= wanted.max_seconds or done.claimed >= (wanted.max_jobs or done.claimed + 1)
-    bulk = await operator.operations.list(states=(Status.RUNNING.value,), limit=1)
+    bulk = await operator.operations.records(states=(Status.RUNNING.value,), limit=1)
     return RunOut(
         worker_id=worker.id,
         claimed=done.claimed,

@@ -9,6 +9,7 @@ Nothing is looked for and covered: a field that is not named as open is not show
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import datetime
@@ -30,6 +31,7 @@ from redrive.ops.operations.outcome import RetryOutcome
 from redrive.ops.why import Reason
 
 LONGEST_PUBLIC = 200
+_TASK = re.compile(r"\btask ([0-9a-f]{8}-[0-9a-f-]{27})")  # in a note
 APPLICATION = "app"  # who acts in the audit log where the application's own code does
 AUDIT_OPEN = (
     "id",
@@ -355,18 +357,40 @@ class ObstacleView:
     fix: Annotated[str, Open("The command against it.")]
 
 
+def _what(one: OperationView, _: datetime) -> str:
+    return one.action if one.work is None else f"{one.action} of {one.work.subject}"
+
+
+def _of(one: OperationView, _: datetime) -> str:
+    return str(one.total) if one.total or one.work is None else "-"
+
+
+def _outcome(one: OperationView, _: datetime) -> str:
+    """Returns how it ended; also that others were quicker with some."""
+    if one.note or one.status != Status.COMPLETED:
+        result = {} if one.work is None else one.work.result
+        error = result.get("error") or next(iter(result.get("refused", ())), None)
+        return _TASK.sub(r"redrive show \1", ": ".join(str(part) for part in (one.note, error) if part))
+    skipped = [f"{one.skipped} skipped"] if one.skipped else []
+    gone = one.total - one.done - one.skipped if one.work is None else 0
+    return ", ".join([*skipped, *([f"{gone} dealt with by others before"] if gone > 0 else [])])
+
+
 @dataclass(slots=True, frozen=True)
 class OperationView:
     """The same for everybody: labels, numbers, codes, and operators' own words."""
 
-    id: Seen[str]
-    action: Seen[str]
-    status: Seen[str]
-    filter: Seen[dict[str, Any]]
-    actor: Seen[str]
+    id: Annotated[str, Open(column="id")]
+    action: Annotated[str, Open(column="action", cell=_what)]
+    status: Annotated[str, Open(column="status")]
+    done: Annotated[int, Open(column="done")]
+    total: Annotated[int, Open(column="of", cell=_of, number=True)]
+    created_at: Annotated[datetime | None, Open("Null where it was begun this moment.", column="begun")]
+    updated_at: Seen[datetime | None]
+    actor: Annotated[str, Open(column="by")]
     reason: Seen[str | None]
-    total: Seen[int]
-    done: Seen[int]
+    note: Annotated[str | None, Open(column="note", cell=_outcome)]
+    filter: Seen[dict[str, Any]]
     skipped: Seen[int]
     progress: Seen[float]
     rate: Seen[float | None]
@@ -374,14 +398,11 @@ class OperationView:
     stop_on_return: Seen[bool]
     plan_token: Seen[str | None]
     approval_id: Seen[str | None]
-    note: Seen[str | None]
     work: Annotated[WorkView | None, Open("Of an operation of a feature; null where it is about tasks.")]
     erased: Annotated[dict[str, int], Open("Of an erasure: how many went, by place.")]
     fixed: Annotated[str | None, Open("What was fixed before, as its operator said.")]
     idempotent: Annotated[bool | None, Open("May the handlers run twice for one task, as its operator said.")]
     tasks: Annotated[RetriedView | None, Open("Where the tasks of a retry are now. Not in lists.")]
-    created_at: Annotated[datetime | None, Open("Null where it was begun this moment.")]
-    updated_at: Seen[datetime | None]
 
 
 def task(found: Task, sight: Sight) -> View:
@@ -462,6 +483,13 @@ def operation(kept: Record | Operation, became: RetryOutcome | None = None, sigh
         created_at=record and record.created_at,
         updated_at=record and record.updated_at,
     )
+
+
+def operation_view(kept: Record, became: RetryOutcome | None, sight: Sight) -> OperationView:
+    """Returns the same as what declared methods return."""
+    seen = operation(kept, became, sight)
+    work = None if seen["work"] is None else WorkView(**seen["work"])
+    return OperationView(**{**seen, "work": work})
 
 
 def _retried(became: RetryOutcome) -> View:

@@ -141,7 +141,7 @@ def sample_one(projection: str) -> Sample:
 async def work_of(operator: Operator, projection: str) -> list[View]:
     """Returns the latest rebuilds and comparisons of a projection; ``differs``: of a comparison that is over, whether
     something still does."""
-    latest = await operator.operations.list(limit=MOST_OPERATIONS)
+    latest = await operator.operations.records(limit=MOST_OPERATIONS)
     known = [views.operation(one, sight=operator.sight) for one in latest]
     queue = queue_of(projection)
     found = [one for one in known if one["work"] and one["filter"].get("queue") == queue][:WORK_SHOWN]

@@ -15,7 +15,7 @@ router = pages_router()
 
 @router.get("/operations")
 async def operations(page: ThePage) -> Response:
-    found = await page.operator.operations.list(limit=PAGE_SIZE, before=whole_number(page, "before"))
+    found = await page.operator.operations.records(limit=PAGE_SIZE, before=whole_number(page, "before"))
     return await page.render(
         "operations.html",
         operations=[views.operation(one) for one in found],

@@ -43,7 +43,7 @@ async def sample(operator: Operator) -> Mapping[str, str]:
     """Returns how many tasks are failed, operations run, approvals wait and alerts fire, nothing where it is none; and
     the banner of alerts."""
     failed = await operator.failures.count()
-    running = await operator.operations.list(states=(Status.RUNNING, Status.PAUSED), limit=MOST)
+    running = await operator.operations.records(states=(Status.RUNNING, Status.PAUSED), limit=MOST)
     waiting = await operator.approvals.list(states=(PENDING,), limit=MOST)
     fires = await operator.alerts.current()
     numbers = {"failed": failed, "operations": len(running), "approvals": len(waiting), "alerts": len(fires.loud)}

@@ -81,7 +81,7 @@ def sampler(operation_id: str) -> Callable[[Operator], Awaitable[Mapping[str, st
 
 def list_sampler(_: str) -> Callable[[Operator], Awaitable[Mapping[str, str]]]:
     async def sample(operator: Operator) -> Mapping[str, str]:
-        found = await operator.operations.list(limit=50)
+        found = await operator.operations.records(limit=50)
         now = await operator.health.now()
         listed = [views.operation(one) for one in found]
         return {"#operations": render("regions/operations.html", operator, operations=listed, now=now)}

@@ -21,7 +21,7 @@ from redrive.ops.operations.consequences import Obstacle, obstacles
 from redrive.ops.operations.lifecycle import AS_EVER, How, matches_of
 from redrive.ops.operations.outcome import RetryOutcome, retried
 from redrive.ops.operations.selection import withheld_of
-from redrive.ops.operator.declared import Given, Open, Reason, action, look, view_of
+from redrive.ops.operator.declared import Given, Limit, Open, Page, Reason, action, look, view_of
 from redrive.ops.operator.session import Service
 from redrive.ops.views import ObstacleView, OperationView, Seen, SkippedView
 from redrive.ops.workers import drivers
@@ -77,6 +77,8 @@ class BegunView:
 
 
 Id = Annotated[str, Given("The operation, as the list gives it.", metavar="ID")]
+States = Annotated[builtins.list[str] | None, Given("Only of these: running, paused, waiting …", metavar="STATUS")]
+Before = Annotated[int | None, Given("Go on from the next of a list.", metavar="N", least=0, most=2**62)]
 STANDS = "operation {operation} is {done.status}: {done.done} of {done.total} done"
 
 
@@ -161,10 +163,16 @@ class OperationService(Service):
         )
         return BegunOperation(*begun)
 
-    async def list(
+    @look("GET /api/operations", items="operations", empty="there are no operations")
+    async def list(self, status: States = None, limit: Limit = 50, before: Before = None) -> Page[OperationView]:
+        """Bulk operations, newest first."""
+        found = await self.records(states=tuple(status or ()), limit=limit, before=before)
+        return Page([self._view(one) for one in found], found[-1].seq if len(found) == limit else None)
+
+    async def records(
         self, *, states: tuple[str, ...] = (), limit: int = 50, before: int | None = None
     ) -> builtins.list[Record]:
-        """Returns operations, newest first."""
+        """Returns operations as they are kept, newest first."""
         self._session.may(Role.VIEWER)
         return await lifecycle.list_operations(self._store, states=states, limit=limit, before=before)
 
@@ -229,7 +237,7 @@ class OperationService(Service):
         )
 
     def _view(self, record: Record, became: RetryOutcome | None = None) -> OperationView:
-        return OperationView(**views.operation(record, became, self._session.sight))
+        return views.operation_view(record, became, self._session.sight)
 
     async def retried(self, operation: Operation) -> RetryOutcome | None:
         """Returns what became of the tasks that it retried; None where it does something else."""
