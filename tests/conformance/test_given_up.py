@@ -49,7 +49,7 @@ async def test_it_walks_the_letters_that_are_meant(harness: SqliteHarness, which
     await harness.sql("analyze")
     wanted = reads.FILTERS.cancelled(which)
     assert wanted is not None
-    text = reads.SQL["cancelled_of_many"] + filled(wanted) + " order by d.seq limit 50"
+    text = f"select h.id {reads.SQL['cancelled_of_many']}" + filled(wanted) + " order by d.seq limit 50"
     plan = [row[-1] for row in await harness.sql(f"explain query plan {text}")]
     assert any(f"SEARCH d USING INDEX redrive_dead_letter_{index}" in step for step in plan), plan
     assert not any("SCAN" in step or "TEMP B-TREE" in step for step in plan), plan
@@ -57,6 +57,6 @@ async def test_it_walks_the_letters_that_are_meant(harness: SqliteHarness, which
 
 async def test_a_few_are_found_without_what_was_completed(harness: SqliteHarness) -> None:
     """Also by a store whose statistics are of another time."""
-    sql = f"{reads.SQL['count_cancelled']} and d.error_fingerprint = 'x'"
+    sql = f"select count(*) {reads.SQL['cancelled']} and d.error_fingerprint = 'x'"
     plan = [row[-1] for row in await harness.sql(f"explain query plan {sql}")]
     assert any("SEARCH h USING INDEX redrive_history_cancelled" in step for step in plan), plan

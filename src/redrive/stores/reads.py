@@ -36,6 +36,8 @@ T = TypeVar("T")
 Statement = tuple[str, Sequence[Any]]
 # A look of several statements: yields each with its arguments, gets its rows, and returns what was asked for.
 Steps = Generator[Statement, list[Any], T]
+_CANCELLED = "select h.id, d.seq, d.error_fingerprint, h.finished_at "
+_FAILING = {None: "true", True: "failing > 0", False: "failing = 0"}
 NOW: Statement = ("now", ())  # asks for the time by which the store decides
 
 
@@ -182,7 +184,7 @@ class Reads:
         if where is None:
             return []
         where.add(" order by d.seq limit {} offset {}", limit, offset)
-        return rows.each_once(rows.failed_refs((yield self.texts[name] + where.sql, where.args)))
+        return rows.each_once(rows.failed_refs((yield _CANCELLED + self.texts[name] + where.sql, where.args)))
 
     def _cancelled(
         self, which: FailureFilter, after: int = 0, upto: int | None = None
@@ -205,7 +207,7 @@ class Reads:
         name, where = yield from self._cancelled(which, upto=end)
         if where is None:
             return end, 0
-        return end, _value((yield self.texts[f"count_{name}"] + where.sql, where.args))
+        return end, _value((yield f"select count(distinct d.seq) as n {self.texts[name]}{where.sql}", where.args))
 
     async def count_failed(self, which: FailureFilter, most: int | None = None, upto: int | None = None) -> int:
         text, args = self._counting(which, most, upto)
@@ -248,11 +250,11 @@ class Reads:
 
     def _latest_causes(self, which: CauseQuery) -> Steps[list[Any]]:
         """Returns those that may be meant: names first, since what was not folded yet is part of every look."""
-        name = "causes" if which.failing is None else "causes_failing" if which.failing else "causes_quiet"
+        text = self.texts["causes"].replace("{failing}", _FAILING[which.failing])
         args: list[Any] = [which.limit, *(which.before or (None, None))]
         if which.prefix is not None:
-            name, args = "causes_named", [which.prefix, after_prefix(which.prefix), which.limit]
-        names = yield self.texts[name], args
+            text, args = self.texts["causes_named"], [which.prefix, after_prefix(which.prefix), which.limit]
+        names = yield text, args
         return (yield self.texts["causes_of"], [[row["fingerprint"] for row in names]])
 
     async def rank_causes(

@@ -297,13 +297,8 @@ select x.outcome, x.cause, sum(x.n)::bigint as n from (
 -- letters_end: the last dead letter
 select coalesce(max(seq), 0) from redrive.dead_letter;
 
--- cancelled: tasks that were given up, each with its last dead letter; filters, bounds and order follow
-select h.id, d.seq, d.error_fingerprint, h.finished_at from redrive.dead_letter d join redrive.history h on h.id = d.task_id
-where h.state = 'cancelled' and h.erased_at is null and not exists (select 1 from redrive.task t where t.id = h.id)
-  and not exists (select 1 from redrive.dead_letter l where l.task_id = d.task_id and l.seq > d.seq)
-
--- count_cancelled: how many of these; filters and bounds follow
-select count(distinct d.seq) from redrive.dead_letter d join redrive.history h on h.id = d.task_id
+-- cancelled: of tasks (h) that were given up, each with its last dead letter (d); columns stand before it, filters, bounds and order follow
+from redrive.dead_letter d join redrive.history h on h.id = d.task_id
 where h.state = 'cancelled' and h.erased_at is null and not exists (select 1 from redrive.task t where t.id = h.id)
   and not exists (select 1 from redrive.dead_letter l where l.task_id = d.task_id and l.seq > d.seq)
 
@@ -376,23 +371,9 @@ select redrive.stop_moves();
 -- failed_end: the last place that a failure has taken
 select coalesce(max(t.failed_seq), 0) from redrive.task t where t.state = 'failed';
 
--- causes: the causes seen last, before ($2, $3); what was not folded yet is little, and part of every look
+-- causes: the causes seen last, before ($2, $3); what was not folded yet is little, and part of every look. {failing}: which of them
 (select g.fingerprint from redrive.failure_group g
- where $2::timestamptz is null or (g.last_seen, g.fingerprint) < ($2, $3::text)
- order by g.last_seen desc, g.fingerprint desc
- limit $1 + (select count(distinct d.fingerprint) from redrive.failure_delta d))
-union select d.fingerprint from redrive.failure_delta d;
-
--- causes_failing: the same of causes by which tasks are failed now
-(select g.fingerprint from redrive.failure_group g
- where g.failing > 0 and ($2::timestamptz is null or (g.last_seen, g.fingerprint) < ($2, $3::text))
- order by g.last_seen desc, g.fingerprint desc
- limit $1 + (select count(distinct d.fingerprint) from redrive.failure_delta d))
-union select d.fingerprint from redrive.failure_delta d union select d.fingerprint from redrive.failed_delta d;
-
--- causes_quiet: the same of causes by which none is
-(select g.fingerprint from redrive.failure_group g
- where g.failing = 0 and ($2::timestamptz is null or (g.last_seen, g.fingerprint) < ($2, $3::text))
+ where {failing} and ($2::timestamptz is null or (g.last_seen, g.fingerprint) < ($2, $3::text))
  order by g.last_seen desc, g.fingerprint desc
  limit $1 + (select count(distinct d.fingerprint) from redrive.failure_delta d))
 union select d.fingerprint from redrive.failure_delta d union select d.fingerprint from redrive.failed_delta d;

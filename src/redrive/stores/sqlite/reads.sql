@@ -77,25 +77,14 @@ select outcome, cause, n from redrive_retry_total where bulk_id = ? and n <> 0
 -- letters_end: the last dead letter
 select coalesce(max(seq), 0) as n from redrive_dead_letter
 
--- cancelled: tasks that were given up, each with its last dead letter; filters, bounds and order follow
-select h.id, d.seq, d.error_fingerprint, h.finished_at from redrive_history h join redrive_dead_letter d
-  on d.seq = (select max(l.seq) from redrive_dead_letter l where l.task_id = h.id)
-where h.state = 'cancelled' and h.erased_at is null and not exists (select 1 from redrive_task t where t.id = h.id)
-  and h.kind in (select t.kind from redrive_total t where t.dead_letters > 0)
-
--- count_cancelled: how many of these; filters and bounds follow
-select count(distinct d.seq) as n from redrive_history h join redrive_dead_letter d
+-- cancelled: of tasks (h) that were given up, each with its last dead letter (d); columns stand before it, filters, bounds and order follow
+from redrive_history h join redrive_dead_letter d
   on d.seq = (select max(l.seq) from redrive_dead_letter l where l.task_id = h.id)
 where h.state = 'cancelled' and h.erased_at is null and not exists (select 1 from redrive_task t where t.id = h.id)
   and h.kind in (select t.kind from redrive_total t where t.dead_letters > 0)
 
 -- cancelled_of_many: the same where very many were given up: in the order of the letters, as far as it is asked for
-select h.id, d.seq, d.error_fingerprint, h.finished_at from redrive_dead_letter d cross join redrive_history h on h.id = d.task_id
-where h.state = 'cancelled' and h.erased_at is null and not exists (select 1 from redrive_task t where t.id = h.id)
-  and not exists (select 1 from redrive_dead_letter l where l.task_id = d.task_id and l.seq > d.seq)
-
--- count_cancelled_of_many: how many of these; filters and bounds follow
-select count(distinct d.seq) as n from redrive_dead_letter d cross join redrive_history h on h.id = d.task_id
+from redrive_dead_letter d cross join redrive_history h on h.id = d.task_id
 where h.state = 'cancelled' and h.erased_at is null and not exists (select 1 from redrive_task t where t.id = h.id)
   and not exists (select 1 from redrive_dead_letter l where l.task_id = d.task_id and l.seq > d.seq)
 
@@ -144,16 +133,8 @@ select * from redrive_failed_total where true
 -- failed_end: the last place that a failure has taken
 select value from redrive_failed_seq
 
--- causes: failures by cause, latest first, before (?2, ?3)
-select fingerprint from redrive_failure_group where ?2 is null or (last_seen, fingerprint) < (?2, ?3)
-order by last_seen desc, fingerprint desc limit ?1
-
--- causes_failing: the same of causes by which tasks are failed now
-select fingerprint from redrive_failure_group where failing > 0 and (?2 is null or (last_seen, fingerprint) < (?2, ?3))
-order by last_seen desc, fingerprint desc limit ?1
-
--- causes_quiet: the same of causes by which none is
-select fingerprint from redrive_failure_group where failing = 0 and (?2 is null or (last_seen, fingerprint) < (?2, ?3))
+-- causes: the causes seen last, before (?2, ?3); {failing}: which of them
+select fingerprint from redrive_failure_group where {failing} and (?2 is null or (last_seen, fingerprint) < (?2, ?3))
 order by last_seen desc, fingerprint desc limit ?1
 
 -- rank_failing: causes by which most tasks are failed now, after (?2, ?3), without ?4
