@@ -26,6 +26,7 @@ from redrive.settings import Options, load_settings
 from redrive.sync import Portal
 from redrive.testing.client import ApiClient
 from redrive.webhooks.settings import WebhookSettings
+from tests.effort import tries
 
 WINDOW = 6
 # No vowels and no hex digits: nothing of it is a word, an id or a fingerprint by chance.
@@ -307,7 +308,7 @@ def test_on_sqlite(sqlite: World, secret: str, way: str, form: str, shape: Any) 
 
 
 @pytest.mark.timeout(600)
-@settings(OPTIONS, max_examples=4)
+@settings(OPTIONS, max_examples=tries(2, 4, 4))
 @given(secret=SECRETS, way=st.sampled_from(WAYS), form=st.sampled_from(sorted(FORMS)), shape=SHAPES)
 def test_on_postgres(postgres: World, secret: str, way: str, form: str, shape: Any) -> None:
     check(postgres, secret, way, form, shape)

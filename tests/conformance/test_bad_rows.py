@@ -167,7 +167,14 @@ async def states(harness: Harness) -> dict[UUID, Any]:
 
 
 class TestBadRows:
-    @pytest.mark.parametrize("outcome", [Completed(), TERMINAL, failing()], ids=["completed", "failed", "retried"])
+    @pytest.mark.parametrize(
+        "outcome",
+        [
+            pytest.param(Completed(), id="completed"),
+            pytest.param(TERMINAL, id="failed", marks=pytest.mark.thorough),
+            pytest.param(failing(), id="retried", marks=pytest.mark.thorough),
+        ],
+    )
     async def test_it_is_claimed_or_fails_alone(
         self, harness: Harness, case: tuple[str, str, str], outcome: Outcome
     ) -> None:

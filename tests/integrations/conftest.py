@@ -130,7 +130,7 @@ def name_of(kind: type[Caller]) -> str:
 ALL_CALLERS = pytest.mark.parametrize("caller", CALLERS, indirect=True, ids=name_of)
 
 
-@pytest.fixture(params=[*KINDS, *(pytest.param(one, marks=pytest.mark.thorough) for one in VARIANTS)], ids=name_of)
+@pytest.fixture(params=[*KINDS, *(pytest.param(one, marks=pytest.mark.repeats) for one in VARIANTS)], ids=name_of)
 def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
     kind: type[Caller] = request.param
     outside: Outside = request.getfixturevalue(f"on_{kind.store}")
