@@ -24,12 +24,18 @@ from redrive.ops.operator.declared import Closed, Declared, Open, Page, declared
 from redrive.ops.operator.operator import SERVICES, service_of
 from redrive.ops.operator.session import Service
 from redrive.ops.views import Sight
+from redrive.outbox.service import OutboxService
 from redrive.settings import Options
 from redrive.webhooks.deliveries import Deliveries
 from redrive.webhooks.service import Endpoints
 from tests.api.conftest import served
 
-OF_FEATURES: dict[str, type[Service]] = {"ledger": Ledger, "webhooks": Endpoints, "webhook_deliveries": Deliveries}
+OF_FEATURES: dict[str, type[Service]] = {
+    "ledger": Ledger,
+    "outbox": OutboxService,
+    "webhooks": Endpoints,
+    "webhook_deliveries": Deliveries,
+}
 ALL = {
     f"{group}.{verb}": (service, one)
     for group, service in ({group: service_of(group) for group in SERVICES} | OF_FEATURES).items()

@@ -1,4 +1,4 @@
-"""The pages of projections, on both stores: what they show, what can be done, and by whom."""
+"""The pages of projections: what they show, what can be done, and by whom."""
 
 from __future__ import annotations
 
@@ -20,11 +20,16 @@ from redrive.outbox.event import Event
 from redrive.outbox.source import Record
 from redrive.outbox.verdict import Failed, Verdict
 from tests.console.conftest import HOME, console, done, page, send, text_of
-from tests.outbox.conftest import World, make_app
+from tests.outbox.conftest import BOTH_STORES, World, make_app, url_of
 
 pytestmark = pytest.mark.anyio
 PAGE = "/outbox/notes"
 VERIFY, NOTES = "/act/outbox.verify", {"projection": "notes"}
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return url_of(request, tmp_path)
 
 
 def figures(html: str) -> dict[str, str]:
@@ -46,6 +51,7 @@ async def fail_two_and_leave_one(world: World) -> None:
     await world.publish(4, "upsert", 1, {"title": "fourth"})
 
 
+@BOTH_STORES
 async def test_the_list_and_the_page_show_the_same_figures_as_api(world: World) -> None:
     await fail_two_and_leave_one(world)
     async with console(world.app) as client:
@@ -77,6 +83,7 @@ async def test_the_list_and_the_page_show_the_same_figures_as_api(world: World) 
         assert f'href="{HOME}{PAGE}">Look</a>' in await page(client), "what doctor finds leads to the projection"
 
 
+@BOTH_STORES
 async def test_events_that_fail_or_wait_are_listed_with_their_words(world: World) -> None:
     await fail_two_and_leave_one(world)
     async with console(world.app) as client:
@@ -100,6 +107,7 @@ async def test_a_sink_that_is_down_is_told_of_and_the_console_stays_ready(world:
         assert (await client.get("/readyz")).status_code == 200, "whoever only looks does not depend on it"
 
 
+@BOTH_STORES
 async def test_retries_say_what_they_are_for(world: World) -> None:
     await world.app.close()
     patient = make_app(str(world.app.url), base_backoff_seconds=3600, max_backoff_seconds=3600)

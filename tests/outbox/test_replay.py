@@ -15,10 +15,15 @@ from redrive.errors import ApprovalNeeded, InvalidInput, NotAllowed
 from redrive.ops.access import Caller, Role
 from redrive.outbox.service import OutboxService
 from redrive.outbox.verdict import Failed
-from tests.outbox.conftest import World
+from tests.outbox.conftest import BOTH_STORES, World, url_of
 
 pytestmark = pytest.mark.anyio
 REFUSED = Failed("http_4xx", "no such field")
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return url_of(request, tmp_path)
 
 
 async def failed_world(world: World, number: int) -> None:
@@ -33,6 +38,7 @@ async def service(world: World, role: Role = Role.OPERATOR) -> OutboxService:
     return (await world.app.operator(Caller("ann", role))).of(OutboxService)
 
 
+@BOTH_STORES
 async def test_replayed_events_begin_anew(world: World) -> None:
     await failed_world(world, 3)
     own = await service(world)

@@ -1,9 +1,10 @@
-"""The relay on both stores: each event its own verdict, the newest version in the sink, nothing lost."""
+"""The relay: each event its own verdict, the newest version in the sink, nothing lost."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +14,16 @@ from redrive.outbox.event import Event
 from redrive.outbox.sink import TooLarge
 from redrive.outbox.verdict import Failed, Retry, Verdict
 from redrive.settings import load_settings
-from tests.outbox.conftest import WAITS, World, make_app
+from tests.outbox.conftest import BOTH_STORES, WAITS, World, make_app, url_of
 from tests.outbox.faulty import Fault
 from tests.worker.conftest import until
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return url_of(request, tmp_path)
 
 
 async def test_a_change_is_found(world: World) -> None:
@@ -29,6 +35,7 @@ async def test_a_change_is_found(world: World) -> None:
     assert hits[0].document["title"]
 
 
+@BOTH_STORES
 async def test_events_of_an_entity_become_one(world: World) -> None:
     """Out of order, twice, and all at once: the newest is sent, the others are superseded."""
     for version in (1, 3, 3, 2):
@@ -68,6 +75,7 @@ async def test_a_bad_one_among_five_hundred_fails_alone(world: World) -> None:
     assert failed.error_message == "Unknown outbox op: 'not-a-real-op'"
 
 
+@BOTH_STORES
 async def test_each_has_its_own_verdict(world: World) -> None:
     """An answer of 200 with errors inside."""
     for n in range(4):
