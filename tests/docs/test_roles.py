@@ -32,6 +32,7 @@ WORDS = {
     "retry": "retry",
     "retry_matching": "retry",
     "annotate": "annotate causes",
+    **dict.fromkeys(("note", "mute", "resolve", "reopen"), "annotate causes"),
     "silence": "silence alerts",
     "unsilence": "silence alerts",
     "AlertService.test": "send a test message about alerts",

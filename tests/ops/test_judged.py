@@ -47,6 +47,11 @@ async def _put_back(own: Operator, ids: list[UUID]) -> Any:
     return await own.operations.put_back(purge.id)
 
 
+async def _retry_cause(own: Operator, ids: list[UUID]) -> Any:
+    [cause] = (await own.causes.list()).causes
+    return await own.causes.retry(cause.row.fingerprint)
+
+
 # These run tasks again or give them up. Nobody may do so to a single one alone where the number is 0.
 JUDGED: dict[str, list[Try]] = {
     "tasks.retry": [lambda own, ids: own.tasks.retry(ids[0])],
@@ -67,6 +72,7 @@ JUDGED: dict[str, list[Try]] = {
         lambda own, ids: own.operations.begin(Action.PURGE, FailureFilter(queue="default")),
     ],
     "operations.put_back": [_put_back],
+    "causes.retry": [_retry_cause],
     "erasures.begin": [
         lambda own, ids: own.erasures.begin(scope="s1"),
         lambda own, ids: own.erasures.begin(task_id=ids[0]),
@@ -96,7 +102,7 @@ OF_WHAT_WAS_JUDGED = {
 }
 FENCED_BY_A_LEASE = {"executors.claim", "executors.heartbeat", "executors.report"}
 NO_TASKS = {
-    "causes.annotate",
+    *("causes.annotate", "causes.note", "causes.mute", "causes.resolve", "causes.reopen"),
     "audit.prune",
     "audit.export",
     "audit.verify",
@@ -131,6 +137,7 @@ LOOKS = {
     "failures.select",
     "causes.list",
     "causes.show",
+    *("causes.get", "operations.get", "operations.records", "operations.begun"),
     "causes.break_down",
     "approvals.obstacles",
     "operations.obstacles",
@@ -143,7 +150,7 @@ LOOKS = {
     "operations.has_driver",
     "approvals.list",
     "approvals.show",
-    "control.look",
+    "control.traffic",
     "control.queues",
     "control.kinds",
     *("workers.list", "workers.show"),
@@ -174,7 +181,8 @@ LOOKS = {
     "health.oldest_kinds",
     "approvals.is_own",
     "approvals.waiting_tasks",
-    "alerts.look",
+    "alerts.at",
+    "alerts.current",
     "alerts.services",
     "tasks.known",
     "failures.planned_at",
