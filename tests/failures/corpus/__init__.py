@@ -1,2 +1,2 @@
 """Failures of known causes: small applications that really call the libraries people use, against servers of their own
-on this machine. The rules were made with others, which are gone."""
+on this machine. ``causes`` was there while the rules were made; the others were not."""

@@ -82,6 +82,10 @@ def _reset(to: _Handler) -> None:
     to.close_connection = True
 
 
+def _around(to: _Handler) -> None:
+    to.say(302, b"", Location=to.path + "/again")
+
+
 def _aws_xml(to: _Handler, status: str, code: str) -> None:
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>said {to.path}</Message></Error>"
     to.say(int(status), body.encode(), "application/xml", **_wish(to))
@@ -105,6 +109,7 @@ _ROUTES: list[tuple[str, Any]] = [
     (r"/slow", _slow),
     (r"/drop", _drop),
     (r"/reset", _reset),
+    (r"/around", _around),
     (r"/html", lambda to: to.say(200, b"<html><body>down for maintenance</body></html>", "text/html")),
     (r"/aws-xml/(\d+)/(\w+)", _aws_xml),
     (r"/aws-json/(\d+)/(\w+)", _aws_json),
