@@ -10,7 +10,7 @@ import pytest
 from redrive import App
 from redrive.errors import ConfigError, RedriveError, StoreUnavailable, StoreUnusable
 from redrive.ops import access
-from redrive.ops.access import Role, told
+from redrive.ops.access import Role, error_text_for
 from tests.api.conftest import served
 
 pytestmark = pytest.mark.anyio
@@ -22,9 +22,9 @@ MADE_UP = {"authorization": f"Bearer rdt_{'0' * 12}_{'a' * 43}"}
 def test_only_those_who_may_act_read_where_a_store_is(error: type[RedriveError]) -> None:
     happened = error(f"{WHERE} is away", hint=f"look at {WHERE}")
     for role in (Role.OPERATOR, Role.ADMIN):
-        assert told(happened, role) == (happened.message, happened.hint)
+        assert error_text_for(happened, role) == (happened.message, happened.hint)
     for role in (None, Role.VIEWER):
-        assert "10.0.0.7" not in " ".join(map(str, told(happened, role)))
+        assert "10.0.0.7" not in " ".join(map(str, error_text_for(happened, role)))
 
 
 @pytest.mark.parametrize("path", ["/api/tasks", "/metrics"])

@@ -13,7 +13,7 @@ from redrive.cli.commands.work import _command
 from redrive.cli.root import root
 from redrive.cli.support.loading import Loaded
 from redrive.cli.support.worker_options import WorkerStart, flag_of, make_options
-from redrive.cli.support.worker_options import _given as gathered
+from redrive.cli.support.worker_options import _non_empty as gathered
 from redrive.errors import InvalidInput
 from redrive.settings import Options, fields_of
 from redrive.worker.config import WorkerOptions

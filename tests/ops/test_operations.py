@@ -32,7 +32,7 @@ from redrive.kernel.records import Record
 from redrive.kernel.task import State
 from redrive.ops import actions, approvals
 from redrive.ops.allowance import UNRESTRICTED, Rule
-from redrive.ops.audit_rows import numbers_told
+from redrive.ops.audit_rows import done_of_matched
 from redrive.ops.operations import lifecycle, plans, selection
 from redrive.ops.operations.drive import drive, step
 from redrive.ops.operations.lifecycle import How
@@ -725,7 +725,7 @@ class TestApprovals:
             assert not [row.action for row in rows if row.action.endswith("SUMMARY")]
             (row,) = [row for row in rows if (row.actor, row.action) == end]
             assert (row.after["matched"], row.after["done"]) == (6, 0) and row.target == f"operation:{operation_id}"
-            assert numbers_told(row.after) == "0 of 6"
+            assert done_of_matched(row.after) == "0 of 6"
 
     async def test_nobody_decides(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         await fail(harness, 6)

@@ -107,8 +107,8 @@ def test_attempts_that_were_lost_are_told_in_words() -> None:
     task = Task(new_id(), "SEND", "default", State.QUEUED, attempt_count=3, max_attempts=13)
     now = datetime(2026, 11, 16, tzinfo=UTC)
     lost = Attempt(task.id, 3, now, "C", "lease_expired", "timeout", "m", None, "f", "w", None)
-    assert inspect.attempts_told(Timeline(task)) == "3 of 13"
+    assert inspect.attempts_text(Timeline(task)) == "3 of 13"
     words = "3, of 13 at most: one whose worker is lost does not count, and allows another"
-    assert inspect.attempts_told(Timeline(task, [lost])) == words
+    assert inspect.attempts_text(Timeline(task, [lost])) == words
     task.replay_count = 1
-    assert inspect.attempts_told(Timeline(task, [lost])) == "3 of 13", "that was before somebody retried it"
+    assert inspect.attempts_text(Timeline(task, [lost])) == "3 of 13", "that was before somebody retried it"

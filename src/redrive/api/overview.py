@@ -17,10 +17,10 @@ from redrive.api.encode import json_answer
 from redrive.api.filters import WhichAudit, WhichFailed
 from redrive.api.routers import api_router
 from redrive.app import App
-from redrive.ops.access import Caller, told
+from redrive.ops.access import Caller, error_text_for
 from redrive.ops.connections import ConnectionTotals, totals_of
 from redrive.ops.doctor import worst
-from redrive.ops.doctor_of_all import Told, examine_all
+from redrive.ops.doctor_of_all import ConnectionFinding, examine_all
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.control import PAGE_SIZE
 
@@ -94,7 +94,7 @@ async def doctor(
     if connection is None:
         found = await examine_all(operator, queue)
     else:
-        found = [Told(one, operator.told_connection) for one in await operator.health.examine(queue)]
+        found = [ConnectionFinding(one, operator.connection_label) for one in await operator.health.examine(queue)]
     return m.DoctorOut(
         worst=worst([one.finding for one in found]).value,
         findings=[serialize.finding(one.finding, operator, one.connection) for one in found],
@@ -189,5 +189,5 @@ def _shown(app: App, one: ConnectionTotals, caller: Caller) -> ConnectionOut:
         totals=one.totals,
         dead_letters=one.dead_letters,
         code=None if one.error is None else one.error.code,
-        detail=None if one.error is None else told(one.error, caller.role)[0],
+        detail=None if one.error is None else error_text_for(one.error, caller.role)[0],
     )

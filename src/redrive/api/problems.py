@@ -1,4 +1,4 @@
-"""Answers errors as RFC 9457 problem documents with a machine code."""
+"""Returns errors as RFC 9457 problem documents with a machine code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redrive.api import middleware as headers
 from redrive.api.models import Problem
 from redrive.errors import PayloadInvalid, RedriveError
 from redrive.kernel.payload import LONG_NUMBER, LONG_NUMBER_HINT, digits_refused
-from redrive.ops.access import told
+from redrive.ops.access import error_text_for
 
 _MEANINGS = {
     400: "Not readable as JSON",
@@ -41,10 +41,10 @@ def status_of(error: RedriveError) -> HTTPStatus:
 
 
 async def on_error(request: Request, error: Exception) -> JSONResponse:
-    """Answers an error of redrive's own, in words for whoever asks; before that is known, in those for strangers."""
+    """Returns an error of redrive's own, in words for whoever asks; before that is known, in those for strangers."""
     assert isinstance(error, RedriveError)
     status, caller = status_of(error), getattr(request.state, "caller", None)
-    message, hint = told(error, None if caller is None else caller.role)
+    message, hint = error_text_for(error, None if caller is None else caller.role)
     response = problem(status, error.code, message, hint)
     if status is HTTPStatus.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = "Bearer"
@@ -54,7 +54,7 @@ async def on_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def on_invalid(_: Request, error: Exception) -> JSONResponse:
-    """Answers what is wrong with each value, without repeating the values themselves."""
+    """Returns what is wrong with each value, without repeating the values themselves."""
     assert isinstance(error, RequestValidationError)
     found = [{"in": _place(e), "problem": _worded(e)} for e in error.errors()]
     said = "; ".join(f"{'.'.join(e['in'][1:]) or e['in'][0]}: {e['problem']}" for e in found[:5])
@@ -81,7 +81,7 @@ def _worded(error: dict[str, Any]) -> str:
 
 
 async def on_http(_: Request, error: Exception) -> JSONResponse:
-    """Answers an error of the framework: an unknown path, a wrong method."""
+    """Returns an error of the framework: an unknown path, a wrong method."""
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     code, hint, said = getattr(error, "code", status.name), getattr(error, "hint", None), str(error.detail)
@@ -94,7 +94,7 @@ async def on_http(_: Request, error: Exception) -> JSONResponse:
 
 
 async def on_crash(request: Request, _: Exception) -> JSONResponse:
-    """Answers a mistake of ours: the log has it, the caller learns no more than that. Outside of all middleware, so it
+    """Returns a mistake of ours: the log has it, the caller learns no more than that. Outside of all middleware, so it
     brings its headers along."""
     hint = "the server's log says more"
     answer = problem(HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", "something went wrong in the server", hint)

@@ -17,8 +17,8 @@ from redrive.batches.batch import Batch
 from redrive.batches.batch_service import BatchService
 from redrive.batches.names import BatchState
 from redrive.batches.views import Acted, Reconciling, new_charge, plain_document
-from redrive.cli.support.follow import follow, say_begun
-from redrive.cli.support.operation_words import say_asked
+from redrive.cli.support.follow import follow, say_started
+from redrive.cli.support.operation_words import say_awaiting_approval
 from redrive.cli.support.options import DryRun, Reason, Yes, confirm
 from redrive.cli.support.progress import bar
 from redrive.cli.support.start_operation import PACE, carried_out, say_approval
@@ -216,12 +216,12 @@ def _done(done: Acted, name: str, wait: bool, at: _Place) -> None:
     """Says what was begun, and follows it if that is wanted. With both --wait and --json stdout is one document."""
     if done.operation is not None:
         if not (wait and at.json):
-            say_begun(Operation.of(done.operation), done.approval, at.json, name)
+            say_started(Operation.of(done.operation), done.approval, at.json, name)
         if wait:
             follow(done.operation.id, at.url, at.app, at.json)
         return
     if done.approval is not None:
-        say_asked(done.approval, at.json)
+        say_awaiting_approval(done.approval, at.json)
         return
     if not at.json:
         output.say(f"batch {done.batch.label}: {done.told}")

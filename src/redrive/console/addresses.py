@@ -26,7 +26,7 @@ def here(path: str) -> str:
     return home() + path.removeprefix(HOME)
 
 
-def taken_apart(path: str) -> tuple[str | None, str]:
+def split_address(path: str) -> tuple[str | None, str]:
     """Returns the connection that an address names, and the address as the routes know it."""
     found = _PLACE.match(path)
     return (None, path) if found is None else (found[1], HOME + path[found.end() :])
@@ -49,7 +49,7 @@ class ConnectionInAddress:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        name, path = taken_apart(scope["path"])
+        name, path = split_address(scope["path"])
         token = NAMED.set(name)
         try:
             await self._app(

@@ -34,14 +34,14 @@ AUDIT_FIELDS = (
 
 
 @dataclass(slots=True, frozen=True)
-class Held:
+class NamedPause:
     """A pause with the name by which it is listed: a queue and a kind may be called alike."""
 
     name: str
     row: HoldRow
 
 
-Named = TypeVar("Named", QueueView, KindView, Held)
+Named = TypeVar("Named", QueueView, KindView, NamedPause)
 
 
 def of_failures(given: Mapping[str, str]) -> FailureFilter:
@@ -51,7 +51,7 @@ def of_failures(given: Mapping[str, str]) -> FailureFilter:
     return replace(made, forgotten=True) if _text(given, FORGOTTEN) else made
 
 
-def asked_of_failures(page: Page, *others: str, of: tuple[Filter, ...] = FAILURE_FILTERS) -> FailureFilter:
+def failure_filter_of(page: Page, *others: str, of: tuple[Filter, ...] = FAILURE_FILTERS) -> FailureFilter:
     """Returns the filter of a page's address, which may also have these other fields. A misspelt filter that is ignored
     would widen what is asked for."""
     refuse_unknown(page, *filters_by_name(of), *others)

@@ -20,7 +20,7 @@ from secrets import token_hex
 from redrive.app import App
 from redrive.console.visitors import for_pages
 from redrive.errors import InvalidInput, RedriveError, StoreUnavailable, TooManyStreams
-from redrive.ops.access import Caller, Role, told
+from redrive.ops.access import Caller, Role, error_text_for
 from redrive.ops.operator import Operator
 
 logger = logging.getLogger("redrive.console")
@@ -263,9 +263,9 @@ class Live:
                 operator = for_pages(self._app, await self._app.operator(caller, feed.connection))
                 feed.put(await sample(operator))
             except StoreUnavailable as error:
-                feed.put({}, Trouble("store unreachable", told(error, feed.role)[0]))
+                feed.put({}, Trouble("store unreachable", error_text_for(error, feed.role)[0]))
             except RedriveError as error:
-                feed.put({}, Trouble("not live", told(error, feed.role)[0]))
+                feed.put({}, Trouble("not live", error_text_for(error, feed.role)[0]))
             except Exception as error:
                 feed.put({}, self._failed(feed, error))
             took = time.monotonic() - begun

@@ -108,7 +108,7 @@ def joined(sections: Iterable[Section]) -> tuple[Section, ...]:
     return tuple(found.values())
 
 
-def shown_to(role: Role, sections: Iterable[Section], unused: Collection[str] = ()) -> list[Section]:
+def visible_sections(role: Role, sections: Iterable[Section], unused: Collection[str] = ()) -> list[Section]:
     """Returns the sections with what this role may see, without the pages of features that nobody uses."""
 
     def is_shown(item: Item) -> bool:

@@ -19,7 +19,7 @@ from redrive.app import App
 from redrive.console import banner, visitors
 from redrive.console.addresses import HOME, NAMED, here, home
 from redrive.console.feature_pages import Extensions
-from redrive.console.navigation import Section, shown_to
+from redrive.console.navigation import Section, visible_sections
 from redrive.console.templates_env import render
 from redrive.console.visitors import Visitor, for_pages
 from redrive.errors import InvalidInput, PageUnknown
@@ -72,7 +72,7 @@ class Page:
     @property
     def sections(self) -> list[Section]:
         """The menu, as far as the visitor may see it."""
-        return shown_to(self.visitor.caller.role, self.extensions.sections, self.unused)
+        return visible_sections(self.visitor.caller.role, self.extensions.sections, self.unused)
 
     @property
     def shell(self) -> Shell:

@@ -14,7 +14,7 @@ from fastapi import Request, Response
 
 from redrive.api.problems import status_of
 from redrive.console import visitors
-from redrive.console.addresses import HOME, NAMED, here, taken_apart
+from redrive.console.addresses import HOME, NAMED, here, split_address
 from redrive.console.page import Form, Page, a_page, own_address, read_form
 from redrive.console.refill import Refilled, is_of_its_time, refill
 from redrive.console.templates_env import render
@@ -59,7 +59,7 @@ async def error_page(request: Request, error: RedriveError) -> Response:
     again = await _form_again(request, page, error) if page is not None and status in MENDABLE else None
     if again is not None and request.method == "POST":
         return Response(again.page, status.value, media_type="text/html")
-    kept = await kept_form(request) if status in UNMENDABLE else None
+    kept = await submitted_form(request) if status in UNMENDABLE else None
     error = _for_everybody(error)
     values = {
         "title": _TITLES.get(status, "That did not work"),
@@ -123,7 +123,7 @@ async def _look_at(request: Request, address: str) -> str | None:
 
     Only of a page: an export would be read whole, and a stream never ends."""
     parts = urlsplit(own_address(address))
-    connection, path = taken_apart(parts.path)
+    connection, path = split_address(parts.path)
     kept = [one for one in request.scope["headers"] if not one[0].startswith(b"content-")]
     scope: dict[str, Any] = {
         **{name: value for name, value in request.scope.items() if name not in ("endpoint", "path_params", "route")},
@@ -205,7 +205,7 @@ class KeptForm:
                 self.shown.append((label, ", ".join(values)))
 
 
-async def kept_form(request: Request) -> KeptForm | None:
+async def submitted_form(request: Request) -> KeptForm | None:
     """Returns what a form of one of our pages has sent; None of anything else.
 
     Nobody can be asked who it is while the store is away. But whose browser it is, is known by its cookie, and the

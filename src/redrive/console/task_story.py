@@ -10,7 +10,7 @@ from typing import Any
 from redrive.kernel.task import State, Task
 from redrive.ops import views
 from redrive.ops.held import is_gated
-from redrive.ops.inspect import attempts_told
+from redrive.ops.inspect import attempts_text
 from redrive.ops.operator.tasks import Story
 from redrive.ops.views import Sight, View
 
@@ -40,7 +40,7 @@ class Bar:
 
 
 @dataclass(slots=True, frozen=True)
-class Told:
+class TaskStory:
     task: View
     why: list[View]
     moments: list[Moment]
@@ -49,17 +49,17 @@ class Told:
     span: timedelta
     begin: datetime | None
     commands: dict[str, str] = field(default_factory=dict)
-    attempts_told: str = ""
+    attempts_text: str = ""
 
 
-def tell(story: Story, sight: Sight, now: datetime) -> Told:
+def tell(story: Story, sight: Sight, now: datetime) -> TaskStory:
     """Returns what a task's page shows to somebody with this sight."""
     task, timeline = story.timeline.task, story.timeline
     attempts = [views.attempt(one, sight) for one in timeline.attempts]
     moments = _moments(task, attempts, [views.audit_row(row, sight) for row in timeline.audit])
     begin, end = _ends(task, moments, now)
     place = _placer(begin, end)
-    return Told(
+    return TaskStory(
         views.task(task, sight),
         [views.reason(one, sight) for one in story.why],
         moments,
@@ -68,7 +68,7 @@ def tell(story: Story, sight: Sight, now: datetime) -> Told:
         end - begin,
         begin,
         _commands(task),
-        attempts_told(timeline),
+        attempts_text(timeline),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from redrive.kernel.payload import JsonText, readable
 from redrive.kernel.wording import span
-from redrive.ops.audit_rows import numbers_told
+from redrive.ops.audit_rows import done_of_matched
 from redrive.ops.shell import commands_in
 
 _YEAR = timedelta(days=365)
@@ -136,7 +136,7 @@ def summary_text(summary: Any) -> str:
 
 FILTERS = {
     "commands": commands_in,
-    "numbers_told": numbers_told,
+    "done_of_matched": done_of_matched,
     "visible": visible,
     "visible_text": visible_text,
     "number": number,

@@ -138,6 +138,6 @@ def for_pages(app: App, operator: Operator) -> Operator:
 
 
 def _shell(app: App, operator: Operator) -> Shell:
-    if operator.told_connection is not None:
+    if operator.connection_label is not None:
         return shell_at(operator.connection, app.spec)
     return shell_for(app.url, app.shown_url, app.spec)

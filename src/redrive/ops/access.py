@@ -59,7 +59,7 @@ class Caller:
     token_id: str | None = None
 
 
-def told(error: RedriveError, role: Role | None) -> tuple[str, str | None]:
+def error_text_for(error: RedriveError, role: Role | None) -> tuple[str, str | None]:
     """Returns the message of an error and its hint, for somebody of this role, or for whoever is not known (None).
     What a store says of itself names where it is, which is for those who may act."""
     if isinstance(error, StoreError | ConfigError) and (role is None or role < Role.OPERATOR):

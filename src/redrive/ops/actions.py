@@ -115,11 +115,11 @@ async def _cancel_as_found(
     result.done += [move.task_id for move in moves if move.task_id not in lost]
     result.requested += [request.task_id for request in requests if request.task_id not in lost]
     for task_id in applied.asked_before:
-        result.notes[task_id] = await _asked_before(store, task_id)
+        result.notes[task_id] = await _first_request(store, task_id)
     return [task_id for task_id in ids if task_id in lost]
 
 
-async def _asked_before(store: Store, task_id: UUID) -> str:
+async def _first_request(store: Store, task_id: UUID) -> str:
     """Returns who asked first; that request stands, and is the only one in the audit log."""
     rows = await store.audit(AuditFilter(task_id=task_id, action="TASK_CANCEL_REQUEST"), limit=1)
     asked = f" by {rows[0].actor} at {rows[0].at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}" if rows else ""

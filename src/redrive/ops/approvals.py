@@ -144,7 +144,7 @@ def expired(record: Record, now: datetime) -> bool:
     return record.state == PENDING and expires_at(record) <= now
 
 
-def asked_by(record: Record, who: str) -> bool:
+def is_requester(record: Record, who: str) -> bool:
     """Returns whether somebody asked for it, and so cannot approve it. Names are compared as people read them: "Ann" is
     "ann"."""
     return person(who) == person(record.body["requested_by"])
@@ -196,7 +196,7 @@ async def deciding(store: Store, record: Record, actor: str, reason: str | None,
         raise InvalidTransition(f"approval {record.id} is {record.state}", hint="only pending ones can be decided")
     if expired(record, await store.now()):
         raise InvalidTransition(f"approval {record.id} has expired", hint="ask for it again")
-    if decision == APPROVED and asked_by(record, who):
+    if decision == APPROVED and is_requester(record, who):
         raise NotAllowed(f"{who} asked for it, and cannot approve it", hint="somebody else has to")
     return await _closed(store, record, who, why, decision)
 

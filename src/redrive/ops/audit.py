@@ -61,7 +61,7 @@ class Pruned:
     bulk_id: str | None = None
 
 
-async def meant(store: Store, which: AuditFilter) -> AuditFilter:
+async def resolve_batch(store: Store, which: AuditFilter) -> AuditFilter:
     """Returns the filter of what an id stands for that people call a batch: a bulk action by which rows were written,
     else a batch that they are about. Found out first, so that each is read by its own index."""
     if which.bulk_id is None or await store.audit(AuditFilter(bulk_id=which.bulk_id), limit=1):
@@ -80,7 +80,7 @@ async def query(
 ) -> Page:
     """Returns rows newest first: by page, or from ``before`` on, which stays stable while rows are added. ``paged``:
     with documents as text, as far as the budget of a page goes."""
-    which = await meant(store, which)
+    which = await resolve_batch(store, which)
     check_int(page, "page", 1, 1_000_000)
     check_int(page_size, "page size", 1, LARGEST_PAGE)
     offset = 0 if before is not None else (page - 1) * page_size
@@ -142,7 +142,7 @@ async def _lines(
     elif form == "json":
         yield "["
     first, after = True, 0
-    which = await meant(store, which)
+    which = await resolve_batch(store, which)
     while rows := await store.audit(which, limit=ROWS_PER_READ, after=after):
         after = rows[-1].id
         for row in map(seen, rows):
@@ -190,7 +190,7 @@ async def prune(
     who = check_actor(actor)
     if not 0 <= older_than_days <= 36_500:
         raise InvalidInput(f"olderThanDays must be from 0 to 36500, not {older_than_days:g}")
-    old = replace(await meant(store, which), older_than=await store.now() - timedelta(days=older_than_days))
+    old = replace(await resolve_batch(store, which), older_than=await store.now() - timedelta(days=older_than_days))
     if dry_run:
         return Pruned(await store.count_audit(old), 0, True)
     bulk_id, removed, version = str(new_id()), 0, 0
@@ -284,11 +284,11 @@ def make_audit(
 
 def file_name(which: AuditFilter, form: str, now: datetime) -> str:
     """Returns what an export is called: when it was made, and what is in it."""
-    given = [f"{outside(name)}-{_said(value)}" for name, value in asdict(which).items() if value is not None]
-    return "_".join(["redrive-audit", _said(now), *given])[:LONGEST_NAME] + f".{form}"
+    given = [f"{outside(name)}-{_in_name(value)}" for name, value in asdict(which).items() if value is not None]
+    return "_".join(["redrive-audit", _in_name(now), *given])[:LONGEST_NAME] + f".{form}"
 
 
-def _said(value: object) -> str:
+def _in_name(value: object) -> str:
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     return _NOT_IN_NAMES.sub("-", str(value))[:40].strip("-.")

@@ -60,7 +60,7 @@ class Archive:
         return str(self._shelf)
 
     @property
-    def begun(self) -> bool:
+    def exists(self) -> bool:
         return not self._shelf.empty()
 
     def write(self, rows: Sequence[AuditRow]) -> Piece:
@@ -343,14 +343,14 @@ class BucketStorage:
         try:
             yield
         except (BaseError, OSError, ValueError) as error:
-            raise StoreError(f"the audit archive {self} {what}: {_told(error)}", hint=hint) from None
+            raise StoreError(f"the audit archive {self} {what}: {_server_message(error)}", hint=hint) from None
 
 
 def _what(found: os.stat_result) -> str:
     return f"{found.st_size:,} bytes" if stat.S_ISREG(found.st_mode) else "not a file"
 
 
-def _told(error: Exception) -> str:
+def _server_message(error: Exception) -> str:
     """Returns what the server said, without the client's own debugging output."""
     text = str(error).partition("\n\nDebug source")[0]
     said = _CODE.search(text)

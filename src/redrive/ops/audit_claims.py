@@ -183,7 +183,7 @@ async def unproven(store: Store, claims: Claims) -> list[int]:
     return sorted(found)
 
 
-def told(numbers: list[int], most: int = 40) -> str:
+def ranges_text(numbers: list[int], most: int = 40) -> str:
     """Returns numbers as ranges, cut where nobody would read on."""
     text = ranges(numbers[:1000])
     parts = text.split(",")
@@ -298,9 +298,11 @@ class Unexplained:
             if said and not self._extras[number] - said:
                 del self._extras[number]
         if self._erased:
-            self._problem(f"rows {told(sorted(self._erased))} were emptied, and no sealed erasure says so")
+            self._problem(f"rows {ranges_text(sorted(self._erased))} were emptied, and no sealed erasure says so")
         if self._extras:
-            self._problem(f"rows {told(sorted(self._extras))} of the archive were never sealed: they were slipped in")
+            self._problem(
+                f"rows {ranges_text(sorted(self._extras))} of the archive were never sealed: they were slipped in"
+            )
 
 
 def check_pieces(archive: Archive, claims: Claims, problem: Callable[[str], None]) -> None:

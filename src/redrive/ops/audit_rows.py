@@ -61,7 +61,7 @@ _RANGES = re.compile(r"\d{1,19}(-\d{1,19})?(,\d{1,19}(-\d{1,19})?)*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-def numbers_told(after: Any) -> str | None:
+def done_of_matched(after: Any) -> str | None:
     """Returns how many tasks were meant and dealt with, such as "0 of 60"; None of rows that do not say."""
     if isinstance(after, JsonText):  # of a page
         after = readable(after)

@@ -27,7 +27,7 @@ from redrive.ops.audit_claims import (
     Removal,
     Unexplained,
     check_pieces,
-    told,
+    ranges_text,
     unproven,
 )
 from redrive.ops.audit_rows import PRUNE_SUMMARY, digest_of, row_hash
@@ -172,7 +172,7 @@ class _Verifier:
         wanted = set(seal.wanted)
         present, extra = await self._present(wanted, before, seal.last)
         if extra:
-            self.verdict.problem(f"rows {told(extra)} were slipped in: they are not part of seal {seal.number}")
+            self.verdict.problem(f"rows {ranges_text(extra)} were slipped in: they are not part of seal {seal.number}")
         kept = self.archive_walk.rows_up_to(seal.last)
         claims = await self._claims(seal, present, kept)
         for number in [number for number in kept if number not in wanted]:
@@ -236,7 +236,7 @@ class _Verifier:
         self.verdict.pruned += len(missing) - len(gone)
         self.verdict.archived += sum(number in kept for number in missing)
         if gone:
-            self.verdict.problem(f"rows {told(gone)} are gone, and no sealed prune says so")
+            self.verdict.problem(f"rows {ranges_text(gone)} are gone, and no sealed prune says so")
         elif len(hashes) == len(seal.wanted):
             if digest_of(hashes[number] for number in seal.wanted) != seal.digest:
                 self.verdict.problem(f"rows {seal.ids} are not what was sealed: at least one was changed")
@@ -322,7 +322,7 @@ class _Verifier:
             forged = [number for number in forged if number not in self.claims]
         if forged:
             self.verdict.problem(
-                f"rows {told(forged)} tell of removals, and were not sealed with them: they were slipped in"
+                f"rows {ranges_text(forged)} tell of removals, and were not sealed with them: they were slipped in"
             )
         for number, why in self.claims.malformed.items():
             self.verdict.problem(f"row {number} tells of a removal, but {why}")

@@ -8,7 +8,7 @@ from redrive.kernel.circuit import CircuitRow, CircuitState
 from redrive.kernel.wording import span
 
 
-def told(row: CircuitRow, now: datetime) -> str:
+def describe(row: CircuitRow, now: datetime) -> str:
     """Returns a circuit in a sentence: "open since 12:00:03Z (5 min), because connect; the next probe in 20 s"."""
     since = f"since {row.since.astimezone(UTC):%H:%M:%SZ} ({span(now - row.since)})"
     if not row.open:

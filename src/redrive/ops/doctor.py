@@ -33,7 +33,7 @@ from redrive.ops import approvals, audit_chain, causes, growth, handler_notes, i
 from redrive.ops.alerts import findings as alerts
 from redrive.ops.alerts.findings import Watched
 from redrive.ops.causes import Cause
-from redrive.ops.circuits import told
+from redrive.ops.circuits import describe
 from redrive.ops.held import HeldQueue, held_queues
 from redrive.ops.late_schedules import late_schedules
 from redrive.ops.operations import lifecycle
@@ -352,7 +352,7 @@ def _circuits(overview: Overview, stats: inspect.Stats, queue: str | None) -> li
             continue
         level = Level.WARNING if waiting and overview.now - row.since > SLOW else Level.NOTE
         waits = f"{counted(waiting)} of {', '.join(row.kinds)} waiting" if waiting else "nothing waits for it"
-        text = f"circuit {row.name} is {told(row, overview.now)}; {waits}"
+        text = f"circuit {row.name} is {describe(row, overview.now)}; {waits}"
         fix = f"mend the other side; redrive circuits probe {shlex.quote(row.name)} tries it now"
         found.append(Finding(level, "circuit_open", text, fix, ("circuit", row.name)))
     return found

@@ -88,10 +88,10 @@ class FleetMetrics:
 
 def fleet_looks(brought: list[tuple[str, FeatureMetrics]], settings: Any) -> dict[str, Look]:
     """Returns how the fleet's metrics of features are read."""
-    return {name: partial(_asked, own, settings) for name, own in brought if own.fleet is not None}
+    return {name: partial(_samples_of, own, settings) for name, own in brought if own.fleet is not None}
 
 
-async def _asked(own: FeatureMetrics, settings: Any, store: Store) -> Samples:
+async def _samples_of(own: FeatureMetrics, settings: Any, store: Store) -> Samples:
     assert own.fleet is not None
     names = {metric.name for metric in own.metrics}
     return {name: values for name, values in (await own.fleet(store, settings)).items() if name in names}

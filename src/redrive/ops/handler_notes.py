@@ -37,7 +37,7 @@ async def strays(store: Store, overview: Overview) -> list[Stray]:
     return [stray for stray in found if _still_runs(stray, overview)]
 
 
-def stray_told(stray: Stray, now: datetime) -> str:
+def describe_stray(stray: Stray, now: datetime) -> str:
     """Returns one of them in words."""
     since = span(max(now - moment(stray.since), timedelta()))
     where = f"still runs in worker {stray.worker_id}"
@@ -50,10 +50,10 @@ async def about(store: Store, task: Task) -> list[tuple[str, str]]:
     if found := await store.records(STRAY_COLLECTION, states=(str(task.id),), limit=MOST_TOLD):
         overview = await store.overview()
         running = [stray for stray in map(stray_of, found) if _still_runs(stray, overview)]
-        told += [("handler_runs_on", f"{stray_told(stray, overview.now)}; {_advice(stray)}") for stray in running]
+        told += [("handler_runs_on", f"{describe_stray(stray, overview.now)}; {_advice(stray)}") for stray in running]
     for record in await store.records(BLOCKED_COLLECTION, ids=[task.kind], limit=1):
         own = [block for block in blocks_of(record) if block.task_id == str(task.id)]
-        told += [("loop_blocked", f"it {_block_told(block)}; {NOT_ON_THE_LOOP}") for block in own[:MOST_TOLD]]
+        told += [("loop_blocked", f"it {_describe_block(block)}; {NOT_ON_THE_LOOP}") for block in own[:MOST_TOLD]]
     if task.feature is not None and task.state in (State.QUEUED, State.DELAYED):
         told += [("handed_back", text) for text in await _unhandled(store, await store.now(), task.kind)]
     return told
@@ -74,7 +74,10 @@ async def findings(store: Store, overview: Overview) -> list[Finding]:
     now = overview.now
     found = [
         Finding(
-            Level.WARNING, "handler_runs_on", f"{stray_told(stray, now)}, beside what its worker runs", _advice(stray)
+            Level.WARNING,
+            "handler_runs_on",
+            f"{describe_stray(stray, now)}, beside what its worker runs",
+            _advice(stray),
         )
         for stray in (await strays(store, overview))[:MOST_TOLD]
     ]
@@ -84,12 +87,12 @@ async def findings(store: Store, overview: Overview) -> list[Finding]:
         if blocks:
             last = blocks[0]
             more = f", {counted(len(blocks), 'time')} in the last hour" if len(blocks) > 1 else ""
-            text = f"{last.kind} {last.task_id} {_block_told(last)}{more}"
+            text = f"{last.kind} {last.task_id} {_describe_block(last)}{more}"
             found.append(Finding(Level.WARNING, "loop_blocked", text, NOT_ON_THE_LOOP, ("kind", last.kind)))
     return found[: 3 * MOST_TOLD]
 
 
-def _block_told(block: LoopBlock) -> str:
+def _describe_block(block: LoopBlock) -> str:
     past = "" if block.timeout is None else f", past its timeout of {block.timeout:g} s"
     return (
         f"held the event loop of worker {block.worker_id} for {block.seconds:g} s{past}"

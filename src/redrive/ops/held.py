@@ -40,14 +40,14 @@ def show_paused(tasks: Iterable[Task], overview: Overview) -> None:
             task.state, task.paused_by = State.PAUSED, f"{pause.target}:{pause.name}"
 
 
-async def shown(store: Store, tasks: list[Task]) -> list[Task]:
+async def with_pauses(store: Store, tasks: list[Task]) -> list[Task]:
     """Returns the same tasks as they are shown; without a look at the pauses where none of them is queued."""
     if any(task.state is State.QUEUED for task in tasks):
         show_paused(tasks, await store.overview())
     return tasks
 
 
-def shown_counts(counts: Iterable[Count], overview: Overview) -> list[Count]:
+def counts_with_pauses(counts: Iterable[Count], overview: Overview) -> list[Count]:
     """Returns totals in which what a pause holds back counts as paused. Totals know no groups: what no claim has set
     aside yet of a paused one counts as queued."""
     if not any(hold.target in GATES for hold in overview.holds):
@@ -59,11 +59,11 @@ def shown_counts(counts: Iterable[Count], overview: Overview) -> list[Count]:
     return [Count(queue, kind, state, n) for (queue, kind, state), n in found.items()]
 
 
-async def find_shown(store: Store, query: Query) -> list[Task]:
+async def find_with_pauses(store: Store, query: Query) -> list[Task]:
     """Returns what matches a query by the state that tasks are shown with, newest first."""
     named = set(query.states) & {State.QUEUED, State.PAUSED}
     if len(named) != 1:
-        return await shown(store, await store.find(query))
+        return await with_pauses(store, await store.find(query))
     overview = await store.overview()
     queues, kinds, groups = (
         tuple(hold.name for hold in overview.holds if hold.target == target) for target in (*GATES, "group")

@@ -26,7 +26,7 @@ from redrive.kernel.ports.store import (
 from redrive.kernel.reads import CauseOrder, CauseRanking
 from redrive.kernel.task import LIVE, State, Task, Timeline
 from redrive.ops.handler_notes import strays
-from redrive.ops.held import find_shown, shown_counts
+from redrive.ops.held import counts_with_pauses, find_with_pauses
 from redrive.ops.pages import in_pieces
 from redrive.ops.workers import OUTSIDE, Lost, live_workers, lost
 
@@ -68,7 +68,7 @@ class Stats:
     @property
     def shown(self) -> list[Count]:
         """Totals in which what a pause holds back counts as paused."""
-        return shown_counts(self.counts, self.overview)
+        return counts_with_pauses(self.counts, self.overview)
 
     def totals(self) -> dict[str, int]:
         """Returns tasks by state, over everything."""
@@ -134,7 +134,7 @@ def ended_by(found: Timeline) -> str:
     return f"by {task.worker_id}" if task.worker_id else ""
 
 
-def attempts_told(found: Timeline) -> str:
+def attempts_text(found: Timeline) -> str:
     """Returns how many attempts a task has had, of how many. One that ended with its worker's death is not the task's
     doing, and allows another: then there are more than it was given."""
     task = found.task
@@ -155,7 +155,7 @@ async def list_tasks(store: Store, query: Query) -> Page:
     """Returns one page, newest first, by the state that tasks are shown with; ``next_before`` continues it."""
     if not 1 <= query.limit <= 1000:
         raise InvalidInput(f"limit must be from 1 to 1000, not {query.limit}")
-    found = await find_shown(store, query) if query.documents is None else await _paged(store, query)
+    found = await find_with_pauses(store, query) if query.documents is None else await _paged(store, query)
     more = len(found) == query.limit
     return Page(found, found[-1].id if found and more else None)
 
@@ -163,7 +163,7 @@ async def list_tasks(store: Store, query: Query) -> Page:
 async def _paged(store: Store, query: Query) -> list[Task]:
     async def fetch(number: int, documents: int, last: Task | None) -> list[Task]:
         before = query.before if last is None else last.id
-        return await find_shown(store, replace(query, limit=number, documents=documents, before=before))
+        return await find_with_pauses(store, replace(query, limit=number, documents=documents, before=before))
 
     return await in_pieces(query.limit, fetch)
 
@@ -196,18 +196,18 @@ async def known_queues(store: Store, declared: Sequence[str] = ()) -> set[str]:
 def queues_of(counts: Sequence[Count], overview: Overview, declared: Sequence[str] = ()) -> set[str]:
     """The same, of what was read before."""
     served = {queue for worker in overview.workers for queue in worker.queues}
-    return {count.queue for count in counts} | served | _held(overview, "queue") | set(declared)
+    return {count.queue for count in counts} | served | _holds_on(overview, "queue") | set(declared)
 
 
 def queues_in_use(counts: Sequence[Count], overview: Overview) -> set[str]:
     """Returns queues that have or had tasks, or are paused."""
-    return {count.queue for count in counts} | _held(overview, "queue")
+    return {count.queue for count in counts} | _holds_on(overview, "queue")
 
 
 def kinds_in_use(counts: Sequence[Count], overview: Overview) -> set[str]:
     """Returns kinds that have or had tasks, limits or pauses."""
     limited = {row.kind for row in overview.limits if row.limited}
-    return {count.kind for count in counts} | limited | _held(overview, "kind")
+    return {count.kind for count in counts} | limited | _holds_on(overview, "kind")
 
 
 async def known_kinds(store: Store, declared: Sequence[str] = ()) -> set[str]:
@@ -218,7 +218,7 @@ async def known_kinds(store: Store, declared: Sequence[str] = ()) -> set[str]:
 def kinds_of(counts: Sequence[Count], overview: Overview, declared: Sequence[str] = ()) -> set[str]:
     """The same, of what was read before."""
     limited = {limit.kind for limit in overview.limits}
-    return {count.kind for count in counts} | limited | _held(overview, "kind") | set(declared)
+    return {count.kind for count in counts} | limited | _holds_on(overview, "kind") | set(declared)
 
 
 async def check_queue(store: Store, name: str, declared: Sequence[str] = ()) -> None:
@@ -235,7 +235,7 @@ async def check_kind(store: Store, name: str, declared: Sequence[str] = ()) -> N
         raise UnknownKind(f"nothing is known of a kind {name[:100]!r}", hint=f"known kinds: {listed}")
 
 
-def _held(overview: Overview, target: str) -> set[str]:
+def _holds_on(overview: Overview, target: str) -> set[str]:
     return {hold.name for hold in overview.holds if hold.target == target}
 
 
@@ -259,9 +259,9 @@ def parse_id(value: str, what: str = "a task") -> UUID:
         ) from None
 
 
-async def meant(store: Store, values: Sequence[str]) -> list[UUID]:
+async def resolve_ids(store: Store, values: Sequence[str]) -> list[UUID]:
     """Returns the ids of tasks that are named by them or by their beginnings, each once."""
-    return list(dict.fromkeys([await _meant(store, value) for value in values]))
+    return list(dict.fromkeys([await _resolve_id(store, value) for value in values]))
 
 
 async def known(store: Store, values: Sequence[str]) -> list[str]:
@@ -269,7 +269,7 @@ async def known(store: Store, values: Sequence[str]) -> list[str]:
     found = []
     for value in values:
         try:
-            task_id = await _meant(store, value)
+            task_id = await _resolve_id(store, value)
         except TaskNotFound:
             continue
         except InvalidInput:  # it names several here, or is no id: whoever asks for it is told
@@ -288,7 +288,7 @@ async def beginning_with(store: Store, digits: str, limit: int) -> list[UUID]:
     return [task.id for task in found if task.id.hex.startswith(digits)]
 
 
-async def _meant(store: Store, value: str) -> UUID:
+async def _resolve_id(store: Store, value: str) -> UUID:
     digits = value.replace("-", "").lower()
     if not set(digits) <= set("0123456789abcdef") or len(digits) >= WHOLE_ID or not digits:
         return parse_id(value)

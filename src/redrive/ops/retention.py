@@ -95,7 +95,7 @@ async def _give_up_kind(store: Store, kind: str, days: float, cutoff: datetime, 
         piece = await store.failed_ids(FailureFilter(kind=kind), limit=TASKS_PER_PIECE, after=after)
         old = [one for one in piece if one.failed_at is not None and one.failed_at < cutoff]
         if old:
-            applied = await store.apply(_given_up(old, kind, days, cutoff))
+            applied = await store.apply(_cancellation(old, kind, days, cutoff))
             total += len(old) - len(applied.lost)
         if len(piece) < TASKS_PER_PIECE or any(one.failed_at is not None and one.failed_at >= cutoff for one in piece):
             break
@@ -103,7 +103,7 @@ async def _give_up_kind(store: Store, kind: str, days: float, cutoff: datetime, 
     return total
 
 
-def _given_up(tasks: Sequence[FailedRef], kind: str, days: float, cutoff: datetime) -> Commit:
+def _cancellation(tasks: Sequence[FailedRef], kind: str, days: float, cutoff: datetime) -> Commit:
     reason = f"failed for more than {days:g} days"
     bulk_id = str(new_id())
     moves = [

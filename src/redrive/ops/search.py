@@ -131,7 +131,7 @@ async def find(store: Store, words: str) -> list[Match]:
 
 async def _by_id(store: Store, text: str) -> list[Match]:
     try:
-        [task_id] = await inspect.meant(store, [text])
+        [task_id] = await inspect.resolve_ids(store, [text])
         if await store.statuses([task_id]):
             return [Match("task", str(task_id))]
     except (InvalidInput, TaskNotFound):

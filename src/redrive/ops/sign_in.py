@@ -67,7 +67,7 @@ async def check(store: Store, secret: str, limits: Limits, *, seen: bool = True)
     if seen and caller is not None and now - record.updated_at >= WRITTEN_EVERY:
         left = limits.longest - (now - record.created_at)
         with suppress(ChangedMeanwhile):  # another request of the same browser has written it
-            await store.apply(Commit(puts=[_seen(record, left)]))
+            await store.apply(Commit(puts=[_last_use(record, left)]))
     return caller
 
 
@@ -81,7 +81,7 @@ async def sign_out(store: Store, secret: str) -> None:
     await store.apply(Commit(puts=[put], audits=[row]))
 
 
-def _seen(record: Record, left: timedelta) -> Put:
+def _last_use(record: Record, left: timedelta) -> Put:
     return Put(COLLECTION, record.id, record.body, record.version, ACTIVE, keep=max(left.total_seconds(), 0.0))
 
 

@@ -15,7 +15,7 @@ from redrive.kernel.ports.store import HoldRow, LimitRow, Overview, Query, Store
 from redrive.kernel.task import State, Task
 from redrive.kernel.wording import span
 from redrive.ops import handler_notes
-from redrive.ops.circuits import told
+from redrive.ops.circuits import describe
 from redrive.ops.held import is_gated
 from redrive.ops.workers import DECLARED_DEAD, OUTSIDE, is_lost, live_workers
 
@@ -59,7 +59,7 @@ async def _reasons(store: Store, task: Task) -> list[Reason]:
             unknown = await _unknown_feature(store, task)
             overview = await store.overview()
             due = _delayed(task, await store.now())
-            return [*unknown, due, *_held(task, overview.holds), *_circuit(task, overview)]
+            return [*unknown, due, *_pause_reasons(task, overview.holds), *_circuit(task, overview)]
         case State.QUEUED:
             return await _queued(store, task)
         case State.RUNNING:
@@ -178,7 +178,7 @@ async def _operations(store: Store, task: Task) -> list[Reason]:
 async def _paused(store: Store, task: Task) -> list[Reason]:
     by = task.paused_by or ""
     if by.startswith("group:"):
-        held = _held(task, (await store.overview()).holds)
+        held = _pause_reasons(task, (await store.overview()).holds)
         return held or [Reason("resuming", f"group {task.group} was resumed, and its tasks are on their way back")]
     rows = await store.audit(AuditFilter(task_id=task.id, action="TASK_PAUSE"), limit=1)
     said = f": {rows[0].reason}" if rows and rows[0].reason else ""
@@ -203,10 +203,10 @@ def _delayed(task: Task, now: datetime) -> Reason:
             f"attempt {task.attempt_count} of {task.max_attempts} failed with {task.error_code}; the next is due in"
             f" {_span(left)}",
         )
-    return Reason("run_at", f"due in {_span(left)}", quoted=_said(task))
+    return Reason("run_at", f"due in {_span(left)}", quoted=_snooze_reason(task))
 
 
-def _said(task: Task) -> str | None:
+def _snooze_reason(task: Task) -> str | None:
     """Returns what a handler that snoozed has to say about it: ``Snooze(5, state={"why": "the door is shut"})``."""
     said = task.memo.get("why") if isinstance(task.memo, dict) else None
     return said if isinstance(said, str) and said else None
@@ -216,7 +216,7 @@ async def _queued(store: Store, task: Task) -> list[Reason]:
     overview = await store.overview()
     known = [
         *await _unknown_feature(store, task),
-        *_held(task, overview.holds),
+        *_pause_reasons(task, overview.holds),
         *_circuit(task, overview),
         *await _limited(store, task, overview),
     ]
@@ -225,7 +225,7 @@ async def _queued(store: Store, task: Task) -> list[Reason]:
     return reasons or [Reason("ready", "ready: the next free worker takes it in its turn")]
 
 
-def held_by(task: Task, overview: Overview) -> list[str]:
+def pauses_of(task: Task, overview: Overview) -> list[str]:
     """Returns in a few words each pause or open circuit that keeps a waiting task from being claimed."""
     if task.state not in (State.QUEUED, State.DELAYED) and not is_gated(task):
         return []
@@ -233,7 +233,7 @@ def held_by(task: Task, overview: Overview) -> list[str]:
     return [
         f"{hold.target} {hold.name} paused by {hold.actor}" + (f": {hold.reason}" if hold.reason else "")
         for hold in pauses(task, overview.holds)
-    ] + ([] if circuit is None else [f"circuit {circuit.name} {told(circuit, overview.now)}"])
+    ] + ([] if circuit is None else [f"circuit {circuit.name} {describe(circuit, overview.now)}"])
 
 
 def pauses(task: Task, holds: Sequence[HoldRow]) -> list[HoldRow]:
@@ -242,7 +242,7 @@ def pauses(task: Task, holds: Sequence[HoldRow]) -> list[HoldRow]:
     return [hold for hold in holds if (hold.target, hold.name) in names]
 
 
-def _held(task: Task, holds: Sequence[HoldRow]) -> list[Reason]:
+def _pause_reasons(task: Task, holds: Sequence[HoldRow]) -> list[Reason]:
     return [
         Reason(
             "paused",
@@ -258,7 +258,7 @@ def _circuit(task: Task, overview: Overview) -> list[Reason]:
     row = overview.circuit_of(task.kind)
     if row is None:
         return []
-    text = f"circuit {row.name} is {told(row, overview.now)}; it waits, and uses no attempts"
+    text = f"circuit {row.name} is {describe(row, overview.now)}; it waits, and uses no attempts"
     return [Reason("circuit", text, f"redrive circuits probe {shlex.quote(row.name)}")]
 
 

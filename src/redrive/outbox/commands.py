@@ -12,7 +12,7 @@ import typer
 from redrive.cli.commands.work import MetricsHost, Processes, serve
 from redrive.cli.support.connections import on_chosen
 from redrive.cli.support.filters import Forgotten
-from redrive.cli.support.follow import follow, followed, say_begun, say_outcomes
+from redrive.cli.support.follow import follow, followed, say_outcomes, say_started
 from redrive.cli.support.kit import add_kit_command
 from redrive.cli.support.loading import load
 from redrive.cli.support.operation_words import operation_document
@@ -262,7 +262,7 @@ def rebuild(
     """
     begun = _begin(projection, lambda own: own.rebuild(projection, allow_refused, allow_empty, reason), by, url, app)
     if detach:
-        say_begun(begun, None, json, "rebuild")
+        say_started(begun, None, json, "rebuild")
     else:
         follow(begun.id, url, app, json)
 
@@ -288,7 +288,7 @@ def verify(
     """
     begun = _begin(projection, lambda own: own.verify(projection, repair, reason), by, url, app)
     if detach:
-        say_begun(begun, None, json, "verify")
+        say_started(begun, None, json, "verify")
         return
     found, _ = followed(begun.id, url, app)
     result = {} if found.work is None else dict(found.work.result)

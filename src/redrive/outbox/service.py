@@ -16,7 +16,7 @@ from redrive.kernel.microseconds import to_datetime
 from redrive.kernel.operation import Operation
 from redrive.kernel.ports.store import Overview
 from redrive.ops.access import Role
-from redrive.ops.circuits import told
+from redrive.ops.circuits import describe
 from redrive.ops.operations.retry import RetryResult
 from redrive.ops.operations.selection import Selection, planned_retry, select
 from redrive.ops.operator.declared import Closed, Given, Open, Page, Reason, action, look, view_of
@@ -446,7 +446,7 @@ def _circuit(seen: Overview, kind: str) -> CircuitOfProjection | None:
     row = next((one for one in seen.circuits if kind in one.kinds), None)
     if row is None:
         return None
-    return CircuitOfProjection(row.name, row.state(seen.now).value, row.open, told(row, seen.now))
+    return CircuitOfProjection(row.name, row.state(seen.now).value, row.open, describe(row, seen.now))
 
 
 def _event(row: Mapping[str, Any]) -> EventView:

@@ -24,7 +24,7 @@ from redrive.kernel.wording import counted
 from redrive.ops import audit, audit_verify
 from redrive.ops.audit import SINCE, UNTIL, make_audit
 from redrive.ops.audit_archive import archive_at
-from redrive.ops.audit_rows import PRUNE_SUMMARY, numbers_told, outside, values_of
+from redrive.ops.audit_rows import PRUNE_SUMMARY, done_of_matched, outside, values_of
 from redrive.ops.operator import Operator
 from redrive.settings import Settings
 
@@ -108,7 +108,7 @@ def list_audit(
             row.actor,
             row.action,
             row.task_id or row.target or row.bulk_id or "",
-            output.shorten("; ".join(filter(None, [numbers_told(row.after), row.reason])), 200),
+            output.shorten("; ".join(filter(None, [done_of_matched(row.after), row.reason])), 200),
         )
         for name, row in found
     ]

@@ -15,7 +15,7 @@ from redrive.cli.support.connections import look_at, on_this, refuse_place
 from redrive.cli.support.filters import Forgotten, filter_text, filtered
 from redrive.cli.support.options import AppName, Json, Url, list_command
 from redrive.cli.support.session import operate
-from redrive.cli.support.start_operation import ANSWERS, PACE, Ask, asked, begin_bulk, carried_out
+from redrive.cli.support.start_operation import ANSWERS, PACE, Ask, begin_bulk, carried_out, with_operation_options
 from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.wording import counted, percent
@@ -124,7 +124,7 @@ def show(fingerprint: Fingerprint, url: Url = None, app: AppName = None, json: J
 
 
 @causes_cli.command("retry")
-@asked
+@with_operation_options
 @carried_out(*PACE, *ANSWERS)
 def retry(fingerprint: Fingerprint, how: How, ask: Ask, forgotten: Forgotten = False) -> None:
     """Retry everything that failed by this cause and is failed or cancelled now, on the connection that has it."""
@@ -145,7 +145,7 @@ def _one(fingerprint: str) -> Look[Sequence[str]]:
 
 
 async def _shown(fingerprint: str, own: Operator) -> tuple[Cause, str | None]:
-    return await own.causes.get(fingerprint), own.told_connection
+    return await own.causes.get(fingerprint), own.connection_label
 
 
 def _say(cause: Cause, connection: str | None, parts: Breakdown | None = None, *, json: bool) -> None:

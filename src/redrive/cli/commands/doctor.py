@@ -14,7 +14,7 @@ from redrive.cli.support.options import AppName, Json, Url
 from redrive.kernel.diagnosis import Level
 from redrive.ops import doctor as service
 from redrive.ops.access import Role
-from redrive.ops.doctor_of_all import Examined, Told, examined, together
+from redrive.ops.doctor_of_all import ConnectionFinding, Examined, examined, together
 from redrive.ops.operator import Operator
 from redrive.settings import Triage
 
@@ -54,7 +54,7 @@ def doctor(
     raise typer.Exit(_EXIT.get(level, 0))
 
 
-def _document(one: Told) -> dict[str, Any]:
+def _document(one: ConnectionFinding) -> dict[str, Any]:
     finding, connection = one
     told = asdict(finding)
     del told["quoted"]

@@ -88,7 +88,7 @@ def enqueue(
         doubts = [] if queue is None else await _doubts(own, queue)
         if own.tasks.is_only_declared(kind):
             doubts.append(f"this application has no handler for {kind}: workers of another one have to run it")
-        return await own.tasks.enqueue(kind, body, **options), doubts, own.told_connection
+        return await own.tasks.enqueue(kind, body, **options), doubts, own.connection_label
 
     task, doubts, where = operate(url, app, work, create=create, on=lambda known: known.connection_of(kind))
     if json:

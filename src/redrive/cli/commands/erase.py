@@ -9,7 +9,7 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.connections import on_chosen
-from redrive.cli.support.follow import follow, say_begun
+from redrive.cli.support.follow import follow, say_started
 from redrive.cli.support.options import AppName, By, DryRun, Json, Reason, Url, Yes, confirm
 from redrive.cli.support.session import operate
 from redrive.cli.support.start_operation import Wait
@@ -60,7 +60,7 @@ def erase(
         confirm("erase all of this for good?", yes)
         begun = operate(url, app, lambda own: own.erasures.begin(scope, task_id, reason=reason), by=by, ids=ids)
         if not (wait and json):  # stdout is one document
-            say_begun(begun.operation, begun.approval, json, "erase")
+            say_started(begun.operation, begun.approval, json, "erase")
         if wait:
             follow(begun.operation.id, url, app, json)
 

@@ -44,7 +44,7 @@ def limits(
 
     async def work(own: Operator) -> Looked[list[LimitRow]]:
         await own.control.set_limit(kind, concurrency, rate_ms)
-        named = own.told_connection is not None
+        named = own.connection_label is not None
         return Looked({own.connection: await own.control.limits(kind)}, {}, named=named, everywhere=False)
 
     on_holders(url, app, "kind", kind, lambda: _show(operate(url, app, work, by=by), kind, json))

@@ -17,7 +17,7 @@ from redrive.kernel.task import State, Task
 from redrive.ops import filters, inspect
 from redrive.ops.operator import Operator
 from redrive.ops.views import task_row
-from redrive.ops.why import held_by, lost_by
+from redrive.ops.why import lost_by, pauses_of
 
 DEFAULT_LIMIT = 50
 
@@ -52,7 +52,7 @@ def list_tasks(
         if not page.tasks:
             await own.failures.known(which)  # a name that nobody knows is a mistake, and no good news
         around = None if json else await own.tasks.surroundings(page.tasks)
-        return [Listed(task, around, own.told_connection) for task in page.tasks], page.next_before
+        return [Listed(task, around, own.connection_label) for task in page.tasks], page.next_before
 
     looked = look_at(url, app, look)
     found, more = _merged(list(looked.found.values()), limit)
@@ -104,7 +104,7 @@ def _row(one: Listed) -> list[object]:
 
 def _what(task: Task, around: Overview | None) -> str:
     """The one thing worth knowing about it."""
-    if around is not None and (pauses := held_by(task, around)):
+    if around is not None and (pauses := pauses_of(task, around)):
         more = f" (and {len(pauses) - 1} more)" if pauses[1:] else ""
         return f"held: {output.shorten(pauses[0], 60)}{more}"
     if task.error_code is not None and task.state.value != "running":  # an earlier attempt's; this one goes on

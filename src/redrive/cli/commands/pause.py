@@ -64,9 +64,9 @@ def _command(verb: str, text: str) -> Callable[..., None]:
 
         async def turn_all(own: Operator) -> tuple[PauseChange, bool, str | None]:
             if target == "schedule":
-                return await getattr(own.schedules, verb)(name, reason), True, own.told_connection
+                return await getattr(own.schedules, verb)(name, reason), True, own.connection_label
             change = await getattr(own.control, verb)(target, name, reason, force)
-            return change, await own.control.has_tasks(target, name), own.told_connection
+            return change, await own.control.has_tasks(target, name), own.connection_label
 
         def turn_here() -> None:
             has = having(name, lambda own: own.schedules.show(name)) if target == "schedule" else None

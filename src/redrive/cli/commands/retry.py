@@ -16,7 +16,16 @@ from redrive.cli.support.follow import say_outcomes
 from redrive.cli.support.options import AppName, By, DryRun, Ids, Json, Reason, Url, Yes, confirm
 from redrive.cli.support.progress import progress
 from redrive.cli.support.session import operate, store_named
-from redrive.cli.support.start_operation import ANSWERS, PACE, Ask, Plan, asked, begin_bulk, carried_out, say_approval
+from redrive.cli.support.start_operation import (
+    ANSWERS,
+    PACE,
+    Ask,
+    Plan,
+    begin_bulk,
+    carried_out,
+    say_approval,
+    with_operation_options,
+)
 from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import State
@@ -36,7 +45,7 @@ All = Annotated[bool, typer.Option("--all", help="All failures, also of tasks ca
 MaybeIds = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Task ids, one or more.", show_default=False)]
 
 
-@asked
+@with_operation_options
 @carried_out(*PACE, *ANSWERS)
 @filtered
 def retry(
@@ -71,7 +80,7 @@ def retry(
     begin_bulk(Action.RETRY, which, ask, how, plan=plan)
 
 
-@asked
+@with_operation_options
 @carried_out("rate", *ANSWERS)
 @filtered
 def forget(
@@ -93,7 +102,7 @@ def forget(
     begin_bulk(Action.FORGET, which, ask, how, plan=plan)
 
 
-@asked
+@with_operation_options
 @carried_out(*ANSWERS)
 def flush(how: How, ask: Ask) -> None:
     """Give all failures up, once a second operator agrees. Where there are several connections:
@@ -101,7 +110,7 @@ def flush(how: How, ask: Ask) -> None:
     begin_bulk(Action.FORGET, EVERY_FAILURE, ask, how, verb="flush")
 
 
-@asked
+@with_operation_options
 @filtered_by("queue", "kind")
 def purge(which: FailureFilter, ask: Ask) -> None:
     """Give waiting tasks up (queued, delayed, paused), once a second operator agrees. Where there are several

@@ -65,7 +65,7 @@ def show(
     json: Json = False,
 ) -> None:
     """One task: its state, payload and timeline of attempts, dead letters and operators' actions."""
-    told = operate(url, app, lambda own: _told(own, task), ids=[task])
+    told = operate(url, app, lambda own: _story_of(own, task), ids=[task])
     found = told.story.timeline
     if json:
         output.emit(_document(told))
@@ -81,7 +81,7 @@ def show(
 
 
 @dataclass(slots=True, frozen=True)
-class Told:
+class TaskOnConnection:
     """A task's story, the connection that it is on (where there are several), and what the task belongs to."""
 
     story: Story
@@ -89,9 +89,9 @@ class Told:
     whole: Belongs | None
 
 
-async def _told(own: Operator, task: str) -> Told:
+async def _story_of(own: Operator, task: str) -> TaskOnConnection:
     story = await story_of(own, task)
-    return Told(story, own.told_connection, own.sight.belongs(story.timeline.task))
+    return TaskOnConnection(story, own.connection_label, own.sight.belongs(story.timeline.task))
 
 
 async def story_of(own: Operator, task: str) -> Story:
@@ -118,7 +118,7 @@ async def _of_trace(own: Operator, trace: str, missing: RedriveError) -> UUID:
     raise missing
 
 
-def _document(told: Told) -> dict[str, Any]:
+def _document(told: TaskOnConnection) -> dict[str, Any]:
     found, sight = told.story.timeline, Sight(Role.ADMIN)
     return {
         "task": views.task_row(found.task, told.where, told.whole),
@@ -129,7 +129,7 @@ def _document(told: Told) -> dict[str, Any]:
     }
 
 
-def _print_task(told: Told) -> None:
+def _print_task(told: TaskOnConnection) -> None:
     found, reasons, where = told.story.timeline, told.story.why, told.where
     task = found.task
     head = Text.assemble(
@@ -137,7 +137,7 @@ def _print_task(told: Told) -> None:
     )
     output.say(head)
     at = "" if where is None else f" on {where}"
-    output.say(f"queue {task.queue}{at}, priority {task.priority}, attempt {inspect.attempts_told(found)}")
+    output.say(f"queue {task.queue}{at}, priority {task.priority}, attempt {inspect.attempts_text(found)}")
     output.say(*(f"why: {reason_text(reason)}" for reason in reasons))
     if told.whole is not None:
         output.say(f"belongs to: {output.clean(told.whole.label)}")

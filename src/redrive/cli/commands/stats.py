@@ -19,7 +19,7 @@ from redrive.kernel.reads import WorkerRow
 from redrive.kernel.task import State
 from redrive.kernel.wording import counted, span
 from redrive.ops.circuits import next_probe
-from redrive.ops.handler_notes import stray_told
+from redrive.ops.handler_notes import describe_stray
 from redrive.ops.history import PERIODS, Counts, History, Values
 from redrive.ops.inspect import Stats
 from redrive.ops.workers import Standing, standing
@@ -230,7 +230,7 @@ def _workers(found: Stats, now: datetime) -> None:
             f" {one.worker_told(now)}: {one.return_told(now)}",
         )
     for stray in found.strays:
-        output.say("", stray_told(stray, now))
+        output.say("", describe_stray(stray, now))
     ended = [row for row in found.overview.workers if _gone(row, now)]
     if ended:
         silent = sum(not row.stopping for row in ended)

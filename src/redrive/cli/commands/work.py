@@ -17,7 +17,7 @@ import typer
 from redrive.app import Served
 from redrive.cli.support import output
 from redrive.cli.support.loading import Loaded, load
-from redrive.cli.support.metrics_port import Port, chosen_port, told_to_supervisor
+from redrive.cli.support.metrics_port import Port, chosen_port, report_to_supervisor
 from redrive.cli.support.options import AppName, Create, Json, Url
 from redrive.cli.support.session import insist_on_name, refuse_both, refuse_memory
 from redrive.cli.support.signals import starting, stopping
@@ -194,7 +194,7 @@ async def _work(loaded: Loaded, job: WorkerStart, port: Port | None, pipe: int |
         serving = nullcontext() if port is None else port.of_worker(app, worker, served)
         supervision = nullcontext() if pipe is None else supervised(worker.state, job.options, pipe)
         drain = None if pipe is None else worker.drain
-        with stopping(ending(worker), drain=drain), serving, told_to_supervisor(app, worker):
+        with stopping(ending(worker), drain=drain), serving, report_to_supervisor(app, worker):
             async with supervision:
                 await run_worker(worker)
         summary = {name: value for name, value in worker.health.as_dict().items() if name != "extra"}

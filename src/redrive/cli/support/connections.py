@@ -83,7 +83,7 @@ class Looked(Generic[T]):
         return [(name, row) for name, answer in self.found.items() for row in rows(answer)]
 
 
-def told_away(error: StoreError) -> str:
+def away_text(error: StoreError) -> str:
     return f"cannot be looked at: {error.message}"
 
 
@@ -91,7 +91,7 @@ def show_away(away: Mapping[str, StoreError]) -> None:
     """Shows connections that could not be looked at among the answers of the others."""
     for name, error in away.items():
         output.heading(name)
-        output.say(output.red(told_away(error)))
+        output.say(output.red(away_text(error)))
 
 
 def looks_at_all(url: str | None, spec: str | None) -> bool:
@@ -112,7 +112,7 @@ def look_at(
     if not looks_at_all(url, spec):
 
         async def named(own: Operator) -> Looked[T]:
-            several = own.told_connection is not None
+            several = own.connection_label is not None
             return Looked({own.connection: await look(own)}, {}, named=several, everywhere=False)
 
         return operate(url, spec, named)
@@ -129,7 +129,7 @@ def look_at(
     if not found:
         raise next(iter(away.values()))
     for name, error in away.items() if warns else ():
-        output.warn(f"{name} {told_away(error)}")
+        output.warn(f"{name} {away_text(error)}")
     return Looked(found, away, named=True, everywhere=True)
 
 

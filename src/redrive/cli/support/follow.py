@@ -36,7 +36,7 @@ def say_obstacles(found: Iterable[Obstacle]) -> None:
     output.say(*(f"warning: {one.text}; {output.suggest(one.fix)}" for one in found))
 
 
-def say_begun(
+def say_started(
     operation: Operation, approval: Record | None, json: bool, name: str, warned: Sequence[Obstacle] = ()
 ) -> None:
     """Says what was begun, and what it waits for; ``name`` is what the user calls it."""
@@ -190,14 +190,14 @@ def say_operation(operation: Operation, json: bool, became: RetryOutcome | None 
     if operation.canary is not None:
         output.say(
             f"canary: the first {operation.canary.first}, of which {operation.canary.percent:g} % must succeed: "
-            f"{_canary_told(operation)}"
+            f"{_canary_text(operation)}"
         )
     if note_of(operation):
         output.say(note_of(operation))
     _say_retried(operation, became)
 
 
-def _canary_told(operation: Operation) -> str:
+def _canary_text(operation: Operation) -> str:
     if operation.canary is not None and operation.canary.passed:
         return "passed"
     if operation.status in FINAL:

@@ -266,7 +266,7 @@ def chosen_port(settings: Settings, given: int | None) -> int | None:
 
 
 @contextlib.contextmanager
-def told_to_supervisor(app: App, worker: Worker) -> Iterator[None]:
+def report_to_supervisor(app: App, worker: Worker) -> Iterator[None]:
     """Tells a supervisor what this process counts, where there is one that serves it."""
     pipe = os.environ.pop(PIPE_VARIABLE, None)
     if pipe is None:

@@ -71,7 +71,7 @@ def operation_document(found: Record | Operation, became: RetryOutcome | None = 
     return {**seen, "which": seen["filter"], "plan": seen["plan_token"], "approval": seen["approval_id"], **again}
 
 
-def say_asked(approval: Record, json: bool) -> None:
+def say_awaiting_approval(approval: Record, json: bool) -> None:
     """Says that an action of a feature waits for a second operator."""
     if json:
         output.emit({"approval": approval_document(approval)})

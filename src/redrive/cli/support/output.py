@@ -206,8 +206,8 @@ def repeat(arguments: Sequence[str]) -> None:
     global _repeated, _connection, _app_known, _as_json
     _as_json = "--json" in arguments
     _warned.clear()
-    given = {name: _given(arguments, name) for name in ("--url", "--app")}
-    named = _given(arguments, "--connection")
+    given = {name: _option_value(arguments, name) for name in ("--url", "--app")}
+    named = _option_value(arguments, "--connection")
     _connection = None if named == "all" else named
     shown = dict(given)
     if given["--url"]:
@@ -228,7 +228,7 @@ def know_app() -> None:
     _app_known = True
 
 
-def _given(arguments: Sequence[str], name: str) -> str | None:
+def _option_value(arguments: Sequence[str], name: str) -> str | None:
     found = None
     for nth, argument in enumerate(arguments):
         if argument == name and nth + 1 < len(arguments):

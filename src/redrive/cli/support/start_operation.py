@@ -12,7 +12,7 @@ import typer
 from redrive.cli.support import output
 from redrive.cli.support.connections import on_chosen, on_this
 from redrive.cli.support.filters import filter_text
-from redrive.cli.support.follow import follow, say_begun, say_obstacles
+from redrive.cli.support.follow import follow, say_obstacles, say_started
 from redrive.cli.support.options import (
     AppName,
     By,
@@ -57,7 +57,7 @@ class Ask:
     json: bool
 
 
-def asked(command: Command) -> Command:
+def with_operation_options(command: Command) -> Command:
     """Gives a command what every bulk operation is told as options; it gets them as one ``ask``."""
     options = {"wait": Wait, "dry_run": DryRun, "yes": Yes, "reason": Reason, "by": By}
     options |= {"url": Url, "app": AppName, "json": Json}
@@ -99,7 +99,7 @@ def begin_bulk(
 
 
 async def _connection(own: Operator) -> str | None:
-    return own.told_connection
+    return own.connection_label
 
 
 def _begin_here(action: Action, which: FailureFilter, how: How, ask: Ask, name: str, plan: str | None) -> None:
@@ -111,7 +111,7 @@ def _begin_here(action: Action, which: FailureFilter, how: How, ask: Ask, name: 
         return
     also = ""
     if action not in OF_WAITING and seen.bound.which.everything:
-        how = _answered(how)
+        how = _with_answers(how)
         also = _unanswered(how)
     if not ask.json:
         say_withheld(seen)
@@ -123,12 +123,12 @@ def _begin_here(action: Action, which: FailureFilter, how: How, ask: Ask, name: 
 
     begun = operate(ask.url, ask.app, begin, by=ask.by)
     if not (ask.wait and ask.json):  # stdout is one document
-        say_begun(begun.operation, begun.approval, ask.json, name, seen.obstacles)
+        say_started(begun.operation, begun.approval, ask.json, name, seen.obstacles)
     if ask.wait:
         follow(begun.operation.id, ask.url, ask.app, ask.json)
 
 
-def _answered(how: How) -> How:
+def _with_answers(how: How) -> How:
     """Returns it with what whoever retries or gives up everything has to say; asked for at a terminal."""
     if not sys.stdin.isatty():
         return how

@@ -22,7 +22,7 @@ def with_worker_options(*only: str, **help_instead: str) -> Callable[[Command], 
     ``help_instead``: what one means where it differs."""
     fields = {name: one for name, one in fields_of(Options).items() if not only or name in only}
     added = {name: _option(one, help_instead.get(name, one.help)) for name, one in fields.items()}
-    return lambda command: with_options(command, "given", added, _given)
+    return lambda command: with_options(command, "given", added, _non_empty)
 
 
 def make_options(app: App, given: dict[str, Any]) -> Options:
@@ -59,7 +59,7 @@ def flag_of(name: str) -> str:
     return "--queue" if name == "queues" else f"--{name.replace('_', '-')}"
 
 
-def _given(values: dict[str, Any]) -> dict[str, Any]:
+def _non_empty(values: dict[str, Any]) -> dict[str, Any]:
     """Returns the values that say something, as a 0 does."""
     return {name: value for name, value in values.items() if value is not None and value is not False}
 

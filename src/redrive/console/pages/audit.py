@@ -25,7 +25,7 @@ FORMS = {"json": "application/json", "csv": "text/csv"}
 @router.get("/audit")
 async def audit(page: ThePage) -> Response:
     found = await page.operator.audit.query(
-        asked_for(page, "before"), page_size=PAGE_SIZE, before=whole_number(page, "before")
+        audit_filter_of(page, "before"), page_size=PAGE_SIZE, before=whole_number(page, "before")
     )
     return await page.render(
         "audit.html",
@@ -43,7 +43,7 @@ async def export(page: ThePage) -> Response:
     form = page.query.get("format", "json")
     if form not in FORMS:
         raise InvalidInput(f"there is no format {form[:20]!r}", hint="json or csv")
-    which = asked_for(page, "format")
+    which = audit_filter_of(page, "format")
     name = file_name(which, form, datetime.now(UTC))
     return StreamingResponse(
         page.operator.audit.export(which, form),
@@ -67,7 +67,9 @@ async def foresee_prune(page: ThePage) -> Response:
     days = _days(page.query.get("olderThanDays"))
     found = None
     if days is not None:
-        found = await page.operator.audit.prune(asked_for(page, "olderThanDays"), older_than_days=days, dry_run=True)
+        found = await page.operator.audit.prune(
+            audit_filter_of(page, "olderThanDays"), older_than_days=days, dry_run=True
+        )
     asked = {name: page.query[name] for name in AUDIT_FIELDS if name in page.query}
     return await page.render("audit_prune.html", asked=asked, days=days, found=found)
 
@@ -86,7 +88,7 @@ def filter_of(given: Mapping[str, str]) -> AuditFilter:
     return audits(**{name: given.get(name) for name in AUDIT_FIELDS})
 
 
-def asked_for(page: Page, *others: str) -> AuditFilter:
+def audit_filter_of(page: Page, *others: str) -> AuditFilter:
     """The same of a page's address, which may also have these other fields."""
     refuse_unknown(page, *AUDIT_FIELDS, *others)
     return filter_of(page.query)

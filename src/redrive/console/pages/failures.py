@@ -10,7 +10,7 @@ from redrive.console.declared import given_in
 from redrive.console.filters import (
     FORGOTTEN,
     PAGE_SIZE,
-    asked_of_failures,
+    failure_filter_of,
     fields,
     of_failures,
     page_number,
@@ -38,7 +38,7 @@ CAUSES = 20
 @router.get("/failures")
 async def failures(page: ThePage) -> Response:
     """Causes, and the tasks that match the filter; with words, what a search has found."""
-    which = asked_of_failures(page, "status", "sort", "causes", "q", "before")
+    which = failure_filter_of(page, "status", "sort", "causes", "q", "before")
     status = page.query.get("status")
     words = page.query.get("q")
     operator = page.operator
@@ -102,7 +102,7 @@ async def _search(page: Page, words: str) -> Response:
 async def preview(page: ThePage) -> Response:
     """What a retry by this filter would reach, page by page; nothing is changed. The plan of its first page binds the
     others and the retry to exactly this set."""
-    which = asked_of_failures(page, "page", "plan", FORGOTTEN)
+    which = failure_filter_of(page, "page", "plan", FORGOTTEN)
     number = page_number(page)
     plan = page.query.get("plan")
     found = await page.operator.failures.preview(which, page=number, page_size=PAGE_SIZE, plan=plan, most=MOST_COUNTED)
@@ -148,14 +148,14 @@ async def _retry_ticked(page: Page, which: FailureFilter, ticked: int) -> Respon
     begun = await service.begin(
         Action.RETRY, which, reason=page.form.needed("reason", "why they are retried"), seen=seen
     )
-    return _begun(page, begun, ticked)
+    return _to_operation(page, begun, ticked)
 
 
 async def _retry_all(page: Page) -> Response:
     plan = page.form.text("plan")
     which = of_failures({name: page.form.text(name) or "" for name in page.form.names()})
     begun = await begin(page, Action.RETRY, EVERY_FAILURE if plan else which, plan)
-    return _begun(page, begun)
+    return _to_operation(page, begun)
 
 
 async def begin(page: Page, action: Action, which: FailureFilter, plan: str | None) -> BegunOperation:
@@ -171,7 +171,7 @@ async def begin(page: Page, action: Action, which: FailureFilter, plan: str | No
     return await page.operator.operations.begin(action, which, reason=reason, plan=plan, how=how)
 
 
-def _begun(page: Page, begun: BegunOperation, ticked: int | None = None) -> Response:
+def _to_operation(page: Page, begun: BegunOperation, ticked: int | None = None) -> Response:
     """Leads to the operation; ``ticked``: so many tasks were asked for one by one."""
     target, number = page.link(f"/operations/{begun.operation.id}"), begun.operation.total
     if begun.approval is not None:
@@ -185,7 +185,7 @@ def _begun(page: Page, begun: BegunOperation, ticked: int | None = None) -> Resp
 
 @router.get("/dead-letters")
 async def dead_letters(page: ThePage) -> Response:
-    which, before = asked_of_failures(page, "before", of=FILTERS), page.query.get("before")
+    which, before = failure_filter_of(page, "before", of=FILTERS), page.query.get("before")
     known = await page.operator.failures.known(which)
     found = await page.operator.failures.dead_letters(
         known, limit=PAGE_SIZE, before=None if before is None else parse_id(before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from redrive.console.filters import Held, by_name, refuse_unknown
+from redrive.console.filters import NamedPause, by_name, refuse_unknown
 from redrive.console.page import TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import ChangedMeanwhile
@@ -21,7 +21,7 @@ async def queues(page: ThePage) -> Response:
     found = await page.operator.control.traffic()
     queues, next_queue = by_name(page, found.queues, "queue")
     kinds, next_kind = by_name(page, found.kinds, "kind")
-    holds, next_hold = by_name(page, [Held(f"{one.name} {one.target}", one) for one in found.holds], "pause")
+    holds, next_hold = by_name(page, [NamedPause(f"{one.name} {one.target}", one) for one in found.holds], "pause")
     return await page.render(
         "queues.html",
         queues=queues,

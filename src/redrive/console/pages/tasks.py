@@ -7,7 +7,7 @@ from uuid import UUID
 
 from fastapi import Response
 
-from redrive.console.filters import PAGE_SIZE, asked_of_failures, fields
+from redrive.console.filters import PAGE_SIZE, failure_filter_of, fields
 from redrive.console.page import Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.console.task_story import tell
@@ -27,7 +27,7 @@ RELATED = 10
 
 @router.get("/tasks")
 async def tasks(page: ThePage) -> Response:
-    which = asked_of_failures(page, "state", "before", of=FILTERS)
+    which = failure_filter_of(page, "state", "before", of=FILTERS)
     chosen = parse_states([word]) if (word := page.query.get("state")) else ()
     state = chosen[0].value if chosen else None
     before = page.query.get("before")
@@ -118,17 +118,17 @@ async def act(page: TheForm, task_id: str) -> Response:
         case "cancel":
             result = await operator.tasks.cancel([which], reason)
             asked = which in result.requested
-            return _told(page, which, result.skipped, "It was asked to stop." if asked else "It is cancelled.")
+            return _answer_form(page, which, result.skipped, "It was asked to stop." if asked else "It is cancelled.")
         case "pause":
-            return _told(page, which, (await operator.tasks.pause([which], reason)).skipped, "It is paused.")
+            return _answer_form(page, which, (await operator.tasks.pause([which], reason)).skipped, "It is paused.")
         case "resume":
-            return _told(page, which, (await operator.tasks.resume([which], reason)).skipped, "It goes on.")
+            return _answer_form(page, which, (await operator.tasks.resume([which], reason)).skipped, "It goes on.")
         case "forget":
             done = await operator.failures.forget([which], reason)
-            return _told(page, which, done.skipped, "It is given up; history keeps it for a while.")
+            return _answer_form(page, which, done.skipped, "It is given up; history keeps it for a while.")
     raise InvalidInput("there is no such thing to do with a task")
 
 
-def _told(page: TheForm, which: UUID, skipped: dict[UUID, str], done: str) -> Response:
+def _answer_form(page: TheForm, which: UUID, skipped: dict[UUID, str], done: str) -> Response:
     why = skipped.get(which)
     return page.back(done) if why is None else page.back(f"Nothing was done: {why}.", "bad")

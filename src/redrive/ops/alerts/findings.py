@@ -82,25 +82,25 @@ async def _answers(store: Store, watched: Watched, queue: str | None) -> list[Fi
             answer = await ask_rule(store, rule)
             if rule.look is not None and answer.value is None and answer.fault is None:
                 continue  # a feature that has nothing to judge: most do not use all that comes with redrive
-            text = f"{rule.summary or name}: {_told(answer, rule.unit)}; alert at {rule.op} {rule.limit}"
+            text = f"{rule.summary or name}: {_answer_text(answer, rule.unit)}; alert at {rule.op} {rule.limit}"
             broken = answer.value is not None and rule.broken(answer.value)
             level = Level.NOTE if broken else Level.OK
             if rule.look is None:
-                found.append(_answered(text, answer, rule.queue, level))
+                found.append(_finding_of(text, answer, rule.queue, level))
             elif broken or answer.fault is not None:  # nobody asked for a feature's rule: it is silent while it holds
-                found.append(_answered(text, answer, rule.queue, level, "the log of this process says more"))
+                found.append(_finding_of(text, answer, rule.queue, level, "the log of this process says more"))
     for name, note in watched.triage.items():
         for about, query in note.queries.items() if queue in (None, name) else ():
             answer = await ask(store, query)
-            found.append(_answered(f"queue {name}, {about}: {_told(answer)}", answer, name))
+            found.append(_finding_of(f"queue {name}, {about}: {_answer_text(answer)}", answer, name))
     return found
 
 
-def _told(answer: Answer, unit: Unit = Unit.NUMBER) -> str:
+def _answer_text(answer: Answer, unit: Unit = Unit.NUMBER) -> str:
     return answer.fault or ("nothing" if answer.value is None else unit.in_words(answer.value))
 
 
-def _answered(
+def _finding_of(
     text: str, answer: Answer, queue: str, level: Level = Level.OK, fix: str = "mend the query in redrive.toml"
 ) -> Finding:
     """Returns what a query answers; ``fix``: what to do where it does not. One that breaks its rule is no more than a

@@ -14,7 +14,7 @@ from redrive.kernel.reads import HoldRow, Overview
 from redrive.kernel.records import Record
 from redrive.kernel.task import WAITING
 from redrive.kernel.wording import counted
-from redrive.ops.circuits import told
+from redrive.ops.circuits import describe
 from redrive.ops.operations.selection import Matches
 from redrive.ops.workers import live_workers
 
@@ -138,7 +138,7 @@ def _obstacles(labels: Mapping[tuple[str, str, str | None], int], overview: Over
         found.append(Obstacle("paused", about, n, fix, some, pause))
     for circuit in overview.circuits:
         if n := open_ones[circuit.name]:
-            about = f"circuit {circuit.name} is {told(circuit, overview.now)}"
+            about = f"circuit {circuit.name} is {describe(circuit, overview.now)}"
             fix = f"redrive circuits probe {shlex.quote(circuit.name)}"
             found.append(Obstacle("circuit", about, n, fix, some, circuit=circuit.name))
     for queue, n in unserved.items():

@@ -88,10 +88,10 @@ async def preview(store: Store, scope: str | None, task_id: UUID | None, archive
         subject = replace(subject, traces=await traces_of(store, scope, quoted))
         found["documents"] = sum(map(subject.quoted_in, documents))
         tasks = set(await find_belonging(store, scope))
-        found["audit"] = sum([_meant(subject, tasks, row) async for row in _rows(store)])
+        found["audit"] = sum([_concerns(subject, tasks, row) async for row in _rows(store)])
     kept = archive_at(archive)
-    if kept is not None and kept.begun:
-        found["archive"] = await asyncio.to_thread(lambda: sum(subject.meant_by(row) for row in kept.read()))
+    if kept is not None and kept.exists:
+        found["archive"] = await asyncio.to_thread(lambda: sum(subject.concerns(row) for row in kept.read()))
     return {place: n for place, n in found.items() if n}
 
 
@@ -282,7 +282,7 @@ async def _erase_audit(store: Store, operation: Operation, subject: Subject, aft
     found: list[AuditRow] = []
     for _ in range(PAGES_PER_STEP):
         rows = await store.audit(which, limit=500, after=after)
-        found = [row for row in rows if subject.meant_by(row)]
+        found = [row for row in rows if subject.concerns(row)]
         after = rows[-1].id if rows else after
         if found or len(rows) < 500:
             break
@@ -325,7 +325,7 @@ async def _erase_archive(store: Store, operation: Operation, subject: Subject, d
     one is removed in a step of its own. Whoever goes on after a crash writes the same piece again, or removes it
     again."""
     archive = archive_at(erasure_of(operation).archive)
-    if archive is None or not archive.begun:
+    if archive is None or not archive.exists:
         await store.apply(Commit(puts=[_at(operation, "end").put()]))
         return 0.0
     if await _prune_under_way(store):
@@ -337,7 +337,7 @@ async def _erase_archive(store: Store, operation: Operation, subject: Subject, d
             moved = _counting(_at(operation, "archive", name), {"unreadable": 1})
             await store.apply(Commit(puts=[moved.put()]))
             return 0.0
-        if any(row.erased is None and subject.meant_by(row) for row in rows):
+        if any(row.erased is None and subject.concerns(row) for row in rows):
             await _replace_piece(store, operation, subject, archive, name, rows)
             return 0.0
         done = name
@@ -349,8 +349,8 @@ async def _erase_archive(store: Store, operation: Operation, subject: Subject, d
 async def _replace_piece(
     store: Store, operation: Operation, subject: Subject, archive: Archive, name: str, rows: list[AuditRow]
 ) -> None:
-    found = [row for row in rows if subject.meant_by(row)]
-    written = await asyncio.to_thread(archive.write, [emptied(row) if subject.meant_by(row) else row for row in rows])
+    found = [row for row in rows if subject.concerns(row)]
+    written = await asyncio.to_thread(archive.write, [emptied(row) if subject.concerns(row) else row for row in rows])
     following = _at(operation, "replaced", name)
     await _apply(
         store, Commit(), following, lambda _: {"archive": len(found)}, ids=ids_of(found), replaced={name: written.name}
@@ -453,10 +453,10 @@ async def _documents(store: Store) -> AsyncIterator[Record]:
             before = page[-1].seq
 
 
-def _meant(subject: Subject, tasks: Container[UUID | None], row: AuditRow) -> bool:
+def _concerns(subject: Subject, tasks: Container[UUID | None], row: AuditRow) -> bool:
     """Returns whether a row of the audit log goes: it is about the scope, or about a task that belongs to it."""
     about_task = row.task_id in tasks and row.erased is None and row.action not in SUMMARIES
-    return about_task or subject.meant_by(row)
+    return about_task or subject.concerns(row)
 
 
 async def _rows(store: Store, which: AuditFilter = EVERY_ROW) -> AsyncIterator[AuditRow]:

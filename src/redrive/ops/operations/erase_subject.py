@@ -52,7 +52,7 @@ class Subject:
         tombstone, traces = f"{ERASED}:{operation.id[-12:]}", erasure_of(operation).traces
         return cls(which.scope, which.ids[0] if which.ids else None, tombstone, traces)
 
-    def meant_by(self, row: AuditRow) -> bool:
+    def concerns(self, row: AuditRow) -> bool:
         """Returns whether a row of the audit log is about it, or quotes it, and is not emptied yet."""
         if row.erased is not None:
             return False

@@ -275,7 +275,7 @@ async def put_back(
 ) -> tuple[Operation, Record | None]:
     """Retries what a purge or cancel gave up and is still cancelled, as an operation of its own, under the same rule:
     no filter finds what never failed."""
-    ids = await _given_up_by(store, record)
+    ids = await _cancelled_by(store, record)
     plan = await plans.make(store, FailureFilter(ids=tuple(ids)), actor, cancelled=True, named=ids)
     why = reason or f"puts back what {record.id} gave up"
     return await begin(store, Action.RETRY, actor=actor, reason=why, plan=plan.token, rule=rule)
@@ -285,7 +285,7 @@ def can_put_back(operation: Operation) -> bool:
     return operation.action in OF_WAITING and operation.status in FINAL and bool(operation.done)
 
 
-async def _given_up_by(store: Store, record: Record) -> list[UUID]:
+async def _cancelled_by(store: Store, record: Record) -> list[UUID]:
     """Returns tasks that are cancelled by this purge. What ended later, was retried since, and given up anew."""
     operation = Operation.of(record)
     if not can_put_back(operation):

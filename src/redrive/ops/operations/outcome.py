@@ -99,7 +99,7 @@ async def retried(store: Store, operation: Operation) -> RetryOutcome | None:
         return None
     found = await _counted(store, operation)
     if found.unfinished:
-        found = await _looked_after(store, operation, found)
+        found = await _with_obstacle(store, operation, found)
     if not found.failed_again:
         return found
     which = FailureFilter(bulk_id=operation.id)
@@ -140,7 +140,7 @@ async def _counted(store: Store, operation: Operation) -> RetryOutcome:
     )
 
 
-async def _looked_after(store: Store, operation: Operation, found: RetryOutcome) -> RetryOutcome:
+async def _with_obstacle(store: Store, operation: Operation, found: RetryOutcome) -> RetryOutcome:
     """Adds why one of those that wait does not run: mostly that holds up the others, too. Where none is there any more,
     they ended in a process of an earlier version, which counts nothing."""
     if waiting := await store.find(Query(WAITING, bulk_id=operation.id, limit=1)):

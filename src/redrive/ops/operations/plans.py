@@ -259,7 +259,7 @@ async def _preview(
     total = matches.total if limit is None else min(matches.total, limit)
     size = max(min(page_size, total - offset), 0)
     found = await _tasks(store, which, size, offset, None, paged) if failed > offset and size else []
-    found += await _given_up(store, which, size - len(found), max(offset - failed, 0), letters, paged)
+    found += await _cancelled_refs(store, which, size - len(found), max(offset - failed, 0), letters, paged)
     return Page(found, total, page, page_size, more=matches.more and limit is None)
 
 
@@ -277,7 +277,7 @@ async def _preview_named(
     return Page(found, len(meant), page, page_size, planned=on_page, skipped=skipped)
 
 
-async def _given_up(
+async def _cancelled_refs(
     store: Store, which: FailureFilter, limit: int, offset: int, letters: int, paged: bool
 ) -> list[Task]:
     """Returns cancelled tasks whose last dead letter matches; they come behind all that are failed."""
@@ -292,7 +292,7 @@ async def _page_of(store: Store, plan: Plan, page: int, page_size: int, paged: b
     if plan.listed is None:
         found = await _tasks(store, plan.which, page_size, offset, plan.upto, paged)
         behind = max(offset - (plan.count - plan.cancelled), 0)
-        found += await _given_up(store, plan.which, page_size - len(found), behind, plan.letters, paged)
+        found += await _cancelled_refs(store, plan.which, page_size - len(found), behind, plan.letters, paged)
         return Page(found, plan.count, page, page_size, plan.token, more=plan.more)
     ids = list(plan.listed)[offset : offset + page_size]
     failed = tuple(task_id for task_id in ids if not plan.given_up(plan.listed[task_id]))

@@ -235,7 +235,7 @@ class AlertService(Service):
     async def test(self) -> Trial:
         """Send a message to every destination that is set here (Slack, webhook, mail): are the addresses right? Exit
         code 1 where one could not be reached. Workers use what their own environment says."""
-        found = await send_trial(self._store, self._session.settings, self._who, self._session.told_connection)
+        found = await send_trial(self._store, self._session.settings, self._who, self._session.connection_label)
         return Trial([DestinationView(name, fault) for name, fault in found.items()])
 
     @property

@@ -52,7 +52,7 @@ class ApprovalService(Service):
 
     def is_own(self, record: Record) -> bool:
         """Returns whether the caller asked for it: then somebody else has to approve."""
-        return approvals.asked_by(record, self._session.may(Role.VIEWER))
+        return approvals.is_requester(record, self._session.may(Role.VIEWER))
 
     async def reject(self, approval_id: str, reason: str | None = None) -> Record:
         who = self._session.may(Role.OPERATOR)

@@ -55,9 +55,9 @@ class AuditService(Service):
         self._session.may(Role.VIEWER)
         found = self.archive(archive)
         # One that the settings name may not have been written yet; one that was named here has to be there.
-        if archive is not None and found is not None and not found.begun:
+        if archive is not None and found is not None and not found.exists:
             raise InvalidInput(f"there is no archive at {found}")
-        begun = found if found is not None and found.begun else None
+        begun = found if found is not None and found.exists else None
         return await audit_verify.verify(self._store, begun, head, progress)
 
     def archive(self, place: str | None = None) -> Archive | None:

@@ -17,7 +17,7 @@ from redrive.kernel.circuit import Circuit, CircuitRow, CircuitState, SetCircuit
 from redrive.kernel.commit import Commit
 from redrive.kernel.task import State, check_name
 from redrive.kernel.wording import span
-from redrive.ops.circuits import next_probe, told
+from redrive.ops.circuits import describe, next_probe
 from redrive.ops.operator.declared import Given, Open, Reason, action, look, view_of
 from redrive.ops.operator.session import Service
 
@@ -139,7 +139,7 @@ class CircuitService(Service):
                 CircuitView,
                 row,
                 state=row.state(now),
-                told=told(row, now),
+                told=describe(row, now),
                 next_probe=next_probe(row, now) if row.open else None,
                 queued=sum(queued[kind] for kind in row.kinds),
             )

@@ -130,9 +130,9 @@ class Operator:
         return self._session.connection
 
     @property
-    def told_connection(self) -> str | None:
+    def connection_label(self) -> str | None:
         """The same, where there are several."""
-        return self._session.told_connection
+        return self._session.connection_label
 
     @property
     def connections(self) -> tuple[str, ...]:

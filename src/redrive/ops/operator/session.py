@@ -77,13 +77,13 @@ class Session:
     shell: Shell = NO_SHELL  # for commands that are shown
 
     @property
-    def told_connection(self) -> str | None:
+    def connection_label(self) -> str | None:
         """The connection, where there are several: then it is named with every task."""
         return self.connection if len(self.connections) > 1 else None
 
     def command(self, text: str | None) -> str | None:
         """Returns what mends something, with commands that are about this connection."""
-        return text and for_connection(text, self.told_connection)
+        return text and for_connection(text, self.connection_label)
 
     @property
     def settings(self) -> Settings:
@@ -98,7 +98,7 @@ class Session:
 
     @property
     def sight(self) -> Sight:
-        return Sight(self.caller.role, self._public, self.told_connection, self._belongs)
+        return Sight(self.caller.role, self._public, self.connection_label, self._belongs)
 
     def _belongs(self, task: Task) -> Belongs | None:
         return belonging(task, self.features)

@@ -23,7 +23,7 @@ from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.allowance import PlannedAction
 from redrive.ops.belonging import is_batch
-from redrive.ops.held import is_gated, shown
+from redrive.ops.held import is_gated, with_pauses
 from redrive.ops.operator.session import Service
 from redrive.ops.search import Match
 from redrive.ops.why import Reason, why
@@ -81,7 +81,7 @@ class TaskService(Service):
     async def meant(self, ids: Sequence[str]) -> builtins.list[UUID]:
         """Returns the tasks that are named by their ids, or by the beginnings of them."""
         self._session.may(Role.VIEWER)
-        return await inspect.meant(self._store, ids)
+        return await inspect.resolve_ids(self._store, ids)
 
     async def known(self, ids: Sequence[str]) -> builtins.list[str]:
         """Returns those of the ids, or beginnings of ids, that name a task here."""
@@ -91,7 +91,7 @@ class TaskService(Service):
     async def get(self, task_id: UUID) -> Task:
         self._session.may(Role.VIEWER)
         task = await actions.require(self._store, task_id, self._session.documents)
-        await shown(self._store, [task])
+        await with_pauses(self._store, [task])
         return task
 
     async def document(self, task_id: UUID, name: str) -> JsonText | None:
@@ -103,7 +103,7 @@ class TaskService(Service):
     async def get_many(self, task_ids: Sequence[UUID]) -> dict[UUID, Task]:
         self._session.may(Role.VIEWER)
         found = dict(await self._store.get_many(task_ids, documents=self._session.documents))
-        await shown(self._store, [*found.values()])
+        await with_pauses(self._store, [*found.values()])
         return found
 
     async def show(self, task_id: UUID) -> Story:
@@ -116,7 +116,7 @@ class TaskService(Service):
                 raise TaskNotFound(f"{task_id} is a batch, and no task", hint=self._session.command(told)) from error
             raise
         reasons = await self._why(found.task)
-        await shown(self._store, [found.task])
+        await with_pauses(self._store, [found.task])
         return Story(found, reasons)
 
     async def why(self, task: Task) -> builtins.list[Reason]:
