@@ -11,8 +11,9 @@ from redrive.kernel.alerts.book import Alert, Silence, silence_over
 from redrive.kernel.alerts.rules import NAMES
 from redrive.kernel.alerts.slo import ServiceLevel
 from redrive.kernel.diagnosis import Level
+from redrive.kernel.figures import MOST_COUNTED
 from redrive.kernel.task import check_seconds
-from redrive.kernel.wording import EXAMPLES, seconds_of
+from redrive.kernel.wording import EXAMPLES, at_least, seconds_of
 from redrive.ops.access import Role
 from redrive.ops.alerts.look import is_stale, load, look_at_all, silence, unsilence
 from redrive.ops.alerts.messages import runbook
@@ -111,6 +112,10 @@ def _left(one: ServiceView, _: datetime) -> str:
     return f"{one.budget_left:.0%}"
 
 
+def _waiting(one: ServiceView, _: datetime) -> str:
+    return at_least(one.overdue, MOST_COUNTED)
+
+
 def _burn(one: ServiceView, _: datetime) -> str:
     return ", ".join(f"{window} {rate:g}×" for window, rate in one.burn_rates.items())
 
@@ -125,7 +130,7 @@ class ServiceView:
     days: Annotated[int, Open("Over so long.")]
     good: Annotated[int, Open("Tasks that started in time.", column="in time")]
     bad: Annotated[int, Open("Tasks that did not.", column="late")]
-    overdue: Annotated[int, Open("Of those: they wait still (1,000: so many or more).", column="waiting")]
+    overdue: Annotated[int, Open("Of those: they wait still (1,000: or more).", column="waiting", cell=_waiting)]
     share: Annotated[float, Open("Of those that started in time.", column="share", cell=_share)]
     budget_left: Annotated[
         float, Open("A share, below 0 when more is late than allowed.", column="budget left", cell=_left)
