@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from redrive import App
+from redrive.batches.batch import Batch
+from redrive.batches.batch_service import BatchService
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.service import RemoteBatchService
@@ -120,6 +122,11 @@ async def service(app: App, caller: Caller = ANN) -> RemoteBatchService:
     return (await app.operator(caller)).of(RemoteBatchService)
 
 
+async def listed(app: App) -> list[Batch]:
+    """Returns the batches that there are, the latest first."""
+    return (await (await app.operator(ANN)).of(BatchService).list()).batches
+
+
 async def rich(app: App, amount: int = 1000) -> None:
     """Lets the account acme have so many credits, neither more nor less."""
     ledger, store = app.of(AppLedger), await app.store()
@@ -143,7 +150,7 @@ async def made(app: App, items: Any, price: int = 10, **more: Any) -> RemoteBatc
     return await app.of(RemoteBatches).create(items, provider="video", account="acme", price=price, **more)
 
 
-async def counts(app: App, batch: RemoteBatch) -> dict[str, int]:
+async def counts(app: App, batch: RemoteBatch | Batch) -> dict[str, int]:
     found = await (await service(app)).progress(batch.id)
     return {state: n for state, n in found.counts.states.items() if n}
 

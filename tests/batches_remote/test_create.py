@@ -18,15 +18,13 @@ from redrive.remote import ProviderUnknown
 from redrive.webhooks.address_guard import AddressRefused
 from redrive.webhooks.service import Endpoints
 from redrive.webhooks.url_check import NoSecret
-from tests.batches_remote.conftest import ANN, Scripted, counts, made, make_app, rich, service
+from tests.batches_remote.conftest import ANN, Scripted, counts, listed, made, make_app, rich, service
 
 
 async def nothing_is_there(app: App) -> bool:
     store = await app.store()
     left = await store.sql.feature_rows("batches", "remote_left")
-    return (
-        not await (await service(app)).list() and left == [{"batches": 0, "items": 0}] and not await store.find(Query())
-    )
+    return not await listed(app) and left == [{"batches": 0, "items": 0}] and not await store.find(Query())
 
 
 async def test_a_bad_item_is_named_and_nothing_is_created(app: App, provider: Scripted) -> None:
@@ -68,7 +66,7 @@ async def test_a_webhook_that_could_not_be_sent_is_refused(app: App, provider: S
     with pytest.raises(NoSecret, match="no secret to sign") as caught:
         await made(app, [1], webhook_url="https://8.8.8.8/hook")
     assert "redrive webhooks rotate --account acme" in str(caught.value.hint)
-    assert not await (await service(app)).list()
+    assert not await listed(app)
     await (await app.operator(ANN)).of(Endpoints).rotate_account("acme")
     batch = await made(app, [1], webhook_url="https://8.8.8.8/hook")
     assert batch.webhook_url == "https://8.8.8.8/hook"
@@ -83,7 +81,7 @@ async def test_one_key_is_one_batch(app: App, provider: Scripted) -> None:
             await made(app, other, key="k")
     with pytest.raises(BatchConflict, match="other content"):
         await made(app, [1, 2], price=11, key="k")
-    assert len(await (await service(app)).list()) == 1
+    assert len(await listed(app)) == 1
     assert await counts(app, first) == {"pending": 2}
 
 

@@ -18,7 +18,7 @@ from redrive.errors import MayHaveLanded, StoreError
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Store
 from redrive.kernel.reads import Query
-from tests.batches_remote.conftest import ANN, Scripted, counts, made, money, service, settled, work
+from tests.batches_remote.conftest import ANN, Scripted, counts, listed, made, money, service, settled, work
 
 
 async def cancelled_without_release(app: App, provider: Scripted) -> RemoteBatch:
@@ -84,7 +84,7 @@ async def test_a_caller_who_leaves_after_the_commit_leaves_a_whole_batch(
     with pytest.raises(type(error())):
         await made(app, [{}, {}], key="K")
     monkeypatch.undo()
-    [there] = await (await service(app)).list()
+    [there] = await listed(app)
     batch = await made(app, [{}, {}], key="K")
     assert batch.id == there.id
     assert (await work(app, batch)).state is BatchState.COMPLETED

@@ -15,7 +15,7 @@ from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.settings import BatchSettings
 from redrive.settings import load_settings
 from redrive.testing.provider import SimulatedProvider, simulated_provider
-from tests.batches_remote.conftest import Scripted, counts, made, money, opened, rich, service
+from tests.batches_remote.conftest import Scripted, counts, listed, made, money, opened, rich
 
 SECRET = "the secret of these tests"
 QUICK = {"poll_first": 0.0, "poll_next": 0.0, "poll_later": 0.0}
@@ -85,7 +85,7 @@ async def test_a_pass_does_as_much_as_it_may(app: App, provider: Scripted) -> No
 
 async def _starts(app: App) -> list[dict[str, Any]]:
     """Returns how many items of each batch were started."""
-    found = [await counts(app, one) for one in await (await service(app)).list()]
+    found = [await counts(app, one) for one in await listed(app)]
     return [{"n": one.get("processing", 0) + one.get("completed", 0)} for one in found]
 
 

@@ -42,7 +42,7 @@ async def test_each_sees_what_the_other_does(any_app: App, sit: Sit) -> None:
         await ann.go("/queues")
         row = ann.page.get_by_role("region", name="Queues").get_by_role("row").filter(has_text="default")
         await row.locator("summary").click()
-        await row.get_by_label("Why pause default").fill("the disk is full")
+        await row.get_by_label("Why: Pause queue default").fill("the disk is full")
         await row.get_by_role("button", name="Pause").click()
         await expect(bob.page.locator("#problems")).to_contain_text("the disk is full")
 
