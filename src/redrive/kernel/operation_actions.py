@@ -239,8 +239,8 @@ class Cancel:
 
 @dataclass(slots=True, frozen=True)
 class Erasure:
-    """Removes what is known about a scope or a task, phase after phase (see ``ops.erase``); ``place``: how far the
-    phase has come, in its own words."""
+    """Removes what is known about a scope or a task, phase after phase (see ``ops.operations.erase``);
+    ``place``: how far the phase has come, in its own words."""
 
     action: ClassVar[Action] = Action.ERASE
     phase: str = "traces"

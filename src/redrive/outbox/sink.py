@@ -53,7 +53,7 @@ class Stored:
 
 @dataclass(slots=True, frozen=True)
 class Digest:
-    """How many documents a range of keys has, and a digest of their keys, versions and bases (see digest.py)."""
+    """How many documents a range of keys has, and a digest of their keys, versions and bases (see source.py)."""
 
     count: int
     digest: str

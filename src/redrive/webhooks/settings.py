@@ -52,7 +52,7 @@ def _keys(value: Any) -> list[str]:
 class WebhookSettings(FeatureSettings):
     # Signs for accounts and endpoints that have no secret of their own.
     secret: str | None = setting("ENTERPRISE_WEBHOOK_SECRET", None, repr=False, check=_secret)
-    # Encrypt what the store has of secrets, the newest first; see ``stored_secrets``.
+    # Encrypt what the store has of secrets, the newest first; see ``signing``.
     secret_keys: list[str] = setting("WEBHOOKS_SECRET_KEYS", [], repr=False, parse=_keys)
     timeout_ms: int = setting("ENTERPRISE_WEBHOOK_TIMEOUT_MS", 5000, ge=100, le=120_000)
     retries: int = setting("ENTERPRISE_WEBHOOK_RETRIES", 3, ge=0, le=12)

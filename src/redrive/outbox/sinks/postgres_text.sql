@@ -82,7 +82,7 @@ select key from (select key, row_number() over (order by key) as n from {table} 
   (select greatest(count(*) / $1::bigint, $2::bigint) as size from {table} where not deleted) y
 where n % size = 0 order by key
 
--- digests: how many each range has, and the sum of their numbers (see digest.py)
+-- digests: how many each range has, and the sum of their numbers (see source.py)
 select case when cardinality($1::text[]) > 0 then width_bucket(key, $1::text[]) else 0 end as place, count(*) as n,
   sum(('x' || substr(md5(key || E'\n' || version || case when base > 0 then E'\n' || base else '' end), 1, 16))::bit(64)::bigint::numeric)::text as total
 from {table} where not deleted group by 1
