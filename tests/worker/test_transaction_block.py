@@ -235,7 +235,8 @@ _SAYS = {
 }
 
 
-async def test_a_caught_error_is_the_failure_whatever_it_came_through(app: App, _postgres: None) -> None:
+@on_postgres
+async def test_a_caught_error_is_the_failure_whatever_it_came_through(app: App, url: str) -> None:
     async def handler(ctx: Context, number: int) -> None:
         async with ctx.transaction() as tx:
             with suppress(asyncpg.PostgresError, TimeoutError):
