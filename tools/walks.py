@@ -12,10 +12,12 @@ import sys
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
-from redrive import App, Context
+from redrive import App, Context, State
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.settings import BatchSettings
 from redrive.kernel.failure_filter import FailureFilter
@@ -67,9 +69,7 @@ class Farm:
 async def _walks(folder: str) -> AsyncIterator[dict[str, Walk]]:
     """Yields what can be done with an application, by name: first alone, then with a worker that has nothing else."""
     quick = BatchSettings(poll_first=0.0, poll_next=0.0, poll_later=0.0, last_look_seconds=0.0)
-    settings = load_settings(
-        url=f"sqlite:///{folder}/walks.db", log_format="off", approvals_above=0, interval_ms=60_000
-    ).holding(quick)
+    settings = load_settings(url=f"sqlite:///{folder}/walks.db", log_format="off", approvals_above=0).holding(quick)
     async with App(settings=settings) as app:
         app.provider("farm", Farm())
         app.outbox.projection("notes", sink=f"fts5:///{folder}/search.db")
@@ -87,6 +87,7 @@ async def _walks(folder: str) -> AsyncIterator[dict[str, Walk]]:
         await app.of(AppLedger).open("acme")
         await app.of(AppLedger).credit("acme", 1000, "walks", reason="to walk")
         asking, agreeing = [await app.operator(Caller(name, Role.ADMIN)) for name in ("ann", "bob")]
+        sink: Any = app.outbox.projections["notes"].sink()
         versions = iter(range(1, 10))
         waiting = await app.enqueue_many([("BROKEN", None)] * 2)
 
@@ -112,12 +113,12 @@ async def _walks(folder: str) -> AsyncIterator[dict[str, Walk]]:
         async def project() -> None:
             version = next(versions)
             await app.outbox.publish(None, "notes", "note", 17, "update", version, {"title": f"fox {version}"})
-            await _until(lambda: _found(app, f"fox {version}"))
+            await _until(lambda: _found(sink, f"fox {version}"))
 
         yield {"enqueue": enqueue}
         async with app.worker(queues=app.queues(), concurrency=4, sleep=60.0):
             for task in waiting:
-                await _until(lambda task=task: _is(app, task.id, "failed"))
+                await _until(partial(_is, app, task.id, State.FAILED))
             yield {
                 "a task's run": run,
                 "bulk retry with approval": retry,
@@ -126,21 +127,21 @@ async def _walks(folder: str) -> AsyncIterator[dict[str, Walk]]:
             }
 
 
-async def _is(app: App, task_id: Any, *states: str) -> bool:
+async def _is(app: App, task_id: UUID, state: State) -> bool:
     found = await app.get(task_id)
-    return found is not None and found.state.value in states
+    return found is not None and found.state is state
 
 
-async def _until_completed(app: App, task_id: Any) -> None:
-    await _until(lambda: _is(app, task_id, "completed"))
+async def _until_completed(app: App, task_id: UUID) -> None:
+    await _until(lambda: _is(app, task_id, State.COMPLETED))
 
 
 async def _settled(batches: RemoteBatches, batch_id: Any) -> bool:
     return (await batches.get(batch_id)).state.value == "completed"
 
 
-async def _found(app: App, text: str) -> bool:
-    return bool(await app.outbox.projections["notes"].sink().search(text))
+async def _found(sink: Any, text: str) -> bool:
+    return bool(await sink.search(text))
 
 
 async def _until(holds: Callable[[], Awaitable[bool]]) -> None:
