@@ -45,7 +45,7 @@ def told(task: Task) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("name", ["fail", "crash", "decline", "again"])
+@pytest.mark.parametrize("name", ["fail", "decline"])
 async def test_a_process_and_a_thread_say_the_same(app: App, name: str) -> None:
     app.classify(handlers.judge)
     app.fingerprint(handlers.name_it)

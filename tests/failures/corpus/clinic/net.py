@@ -66,11 +66,6 @@ def lookup_host(name):
     return socket.getaddrinfo(name, 443, flags=socket.AI_NUMERICHOST)
 
 
-def read_sensor(port):
-    with socket.create_connection(("127.0.0.1", port), timeout=0.05) as connection:
-        return connection.recv(10)
-
-
 def raw(port, path):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
     try:
