@@ -16,8 +16,7 @@ import pytest
 from redrive import App, Fail, Retry
 from redrive.kernel import frames
 from redrive.kernel.classify import FailureRules
-from redrive.kernel.failure import Failure, Origin, failure
-from redrive.kernel.fingerprint import Facts, fingerprint
+from redrive.kernel.failure import Facts, Failure, Origin, failure, fingerprint
 from redrive.worker.failures import failed, log_rule_error
 
 

@@ -128,7 +128,7 @@ def test_rules_travel_to_processes() -> None:
         ([{"status": 402, "reason": "x", "failure_type": "network", "retry": "no"}], r"\[0\]: retry is True or False"),
         ([{"stauts": 402, "reason": "x", "failure_type": "network"}], r"\[0\]: 'stauts' is not known"),
         ([{"status": 402, "failure_type": "network"}], r"\[0\]: reason is needed"),
-        ([rule(status=402), rule(status=402, reason="other")], r"\[1\] never applies: failure_rules\[0\]"),
+        ([rule(status=402), rule(status=402, reason="other")], r"\[1\]: it never applies: rule 0"),
         ([("status", 402)], r"\[0\]: it is tuple, not a FailureRule"),
         ({"status": 402}, "is a list of FailureRule"),
     ],

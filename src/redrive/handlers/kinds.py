@@ -17,20 +17,8 @@ from redrive.kernel.task import NewTask, check_own_key
 
 P = ParamSpec("P")
 Register = Callable[[str, Callable[..., Any], Mapping[str, Any]], Any]
-# What an application assumes of a kind that does not say it.
-DEFAULTS: Mapping[str, Any] = {
-    "queue": "default",
-    "timeout": None,
-    "isolation": None,
-    "bulk": None,
-    "payload": None,
-    "priority": 0,
-    "concurrency": None,
-    "rate_limit_ms": None,
-    "deterministic": (),
-    "circuit": None,
-    "preload": (),
-}
+# Options that are no arguments of a handler.
+_POLICY = ("max_attempts", "history", "backoff_base", "backoff_max")
 
 
 class Kind(Generic[P]):
@@ -85,9 +73,9 @@ class Kinds:
     def _add(self, kind: str, function: Callable[..., Any], given: Mapping[str, Any]) -> Kind[Any]:
         options = {**given, "history": check_history(kind, given.get("history", DEFAULT_HISTORY))}
         self._given.append((kind, function, options))
-        plain = {name: value for name, value in options.items() if name in DEFAULTS or name in ("names", "public")}
+        plain = {name: value for name, value in options.items() if name not in _POLICY}
         policy = Policy(options.get("max_attempts", DEFAULT_MAX_ATTEMPTS))
-        self._registry.add(make_handler(kind, function, policy=policy, **{**DEFAULTS, **plain}))
+        self._registry.add(make_handler(kind, function, policy=policy, **plain))
         return Kind(kind, function, self._registry)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -127,23 +127,31 @@ class FailureRule:
 
 
 def check_rules(given: object) -> list[FailureRule]:
-    """Returns the rules of an application; mistakes are said with the place of the rule."""
-    if isinstance(given, str | Mapping | FailureRule) or not hasattr(given, "__iter__"):
+    """Returns the rules of an application; the first mistake is said with the place of its rule."""
+    if isinstance(given, str | Mapping | FailureRule) or not isinstance(given, Iterable):
         raise ConfigError(f"failure_rules is a list of FailureRule values, not {str(given)[:80]!r}")
-    found: list[FailureRule] = []
+    rules, mistakes = read_rules(given)
+    for nth, error in mistakes:
+        raise ConfigError(f"failure_rules[{nth}]: {error.message}", hint=error.hint)
+    return rules
+
+
+def read_rules(given: Iterable[object]) -> tuple[list[FailureRule], list[tuple[int, BadRule]]]:
+    """Returns the rules of a table, and what is wrong with others, by their places."""
+    found: dict[int, FailureRule] = {}
+    mistakes: list[tuple[int, BadRule]] = []
     for nth, one in enumerate(given):
         try:
             rule = rule_of(one)
-        except ConfigError as error:
-            raise ConfigError(f"failure_rules[{nth}]: {error.message}", hint=error.hint) from None
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"failure_rules[{nth}]: {error}") from None
-        for before, other in enumerate(found):
-            if other.conditions == rule.conditions:
-                told = f"failure_rules[{nth}] never applies: failure_rules[{before}] fits the same failures first"
-                raise ConfigError(told, hint="remove one of them")
-        found.append(rule)
-    return found
+        except BadRule as error:
+            mistakes.append((nth, error))
+            continue
+        same = [before for before, other in found.items() if other.conditions == rule.conditions]
+        if same:
+            message = f"it never applies: rule {same[0]} fits the same failures first"
+            mistakes.append((nth, BadRule(message, hint="remove one of them")))
+        found[nth] = rule
+    return list(found.values()), mistakes
 
 
 def rule_of(given: object) -> FailureRule:

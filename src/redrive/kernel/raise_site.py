@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from redrive.kernel import frames
 from redrive.kernel.error_words import ERROR_WORDS, FAILURE_WORDS
+from redrive.kernel.frames import Remembered
 from redrive.kernel.message_template import FIELD, HOLE, MAX_LOOKED_AT, WORD, folded, fragments, spans, template
-from redrive.kernel.remembered import Remembered
 
 MAX_CODE = 64_000  # bytes: more than a person writes, and ``dis`` takes the square of its jumps
 MAX_STEPS = 300

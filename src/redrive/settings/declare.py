@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from redrive.errors import ConfigError
-from redrive.settings.values import Problem, Unfit, read, refused
+from redrive.settings.values import Problem, Unfit, below, read, refused
 
 _REQUIRED: Any = ...
 
@@ -35,16 +35,12 @@ class Setting:
 
     def read(self, value: Any) -> Any:
         """Returns a value as it is used, or raises Unfit."""
-        try:
+        with below(self.field):
             found = read(self.kind, value) if self.parse is None else self.parse(value)
             if found is not None:
                 for limit, bound in self.limits.items():
                     _check_limit(limit, bound, found)
             return found if self.check is None else self.check(found)
-        except Unfit as error:
-            raise Unfit(*(one.below(self.field) for one in error.problems)) from None
-        except ValueError as error:
-            raise Unfit(Problem((self.field,), str(error), value)) from None
 
     def fresh(self) -> Any:
         """Returns the default, for one who may change it."""

@@ -9,6 +9,7 @@ import json
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, Union
 
 Place = tuple[str | int, ...]
@@ -38,6 +39,34 @@ class Unfit(ValueError):
     def __init__(self, *problems: Problem) -> None:
         super().__init__("; ".join(f"{'.'.join(map(str, one.place))}: {one.message}" for one in problems))
         self.problems = problems
+
+
+class Problems(list[Problem]):
+    """Collects all that does not fit; what was collected is raised at the end of its block."""
+
+    def __enter__(self) -> Problems:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self and error is None:
+            raise Unfit(*self)
+
+    @contextmanager
+    def below(self, step: str | int) -> Iterator[None]:
+        """Collects what does not fit below a step of the way to a value."""
+        try:
+            yield
+        except Unfit as error:
+            self += [one.below(step) for one in error.problems]
+        except ValueError as error:
+            self.append(Problem((step,), str(error)))
+
+
+@contextmanager
+def below(step: str | int) -> Iterator[None]:
+    """Raises what does not fit with one more step of the way to it."""
+    with Problems() as problems, problems.below(step):
+        yield
 
 
 def read(kind: Any, value: Any) -> Any:
@@ -206,14 +235,11 @@ def _record(kind: Any, value: Any) -> Any:
 
 def _each(parts: Iterator[tuple[str | int, Any, Any]]) -> list[Any]:
     """Returns each value by its type; all problems are found, not the first alone."""
-    found, problems = [], []
-    for step, kind, value in parts:
-        try:
-            found.append(read(kind, value))
-        except Unfit as error:
-            problems += [one.below(step) for one in error.problems]
-    if problems:
-        raise Unfit(*problems)
+    found = []
+    with Problems() as problems:
+        for step, kind, value in parts:
+            with problems.below(step):
+                found.append(read(kind, value))
     return found
 
 
