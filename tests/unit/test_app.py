@@ -42,24 +42,16 @@ async def app() -> Any:
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"kind": "SEDN", "payload": {"to": "x"}}, UnknownKind, "did you mean SEND"),
-    ({"kind": "no spaces"}, InvalidInput, "not a valid name"),
-    ({"kind": "SEND", "payload": {"to": "x"}, "queue": ""}, InvalidInput, "queue '' is not a valid name"),
     ({"kind": "SEND"}, PayloadMissing, "needs a payload"),
     ({"kind": "SEND", "payload": {}}, PayloadInvalid, "to: Field required"),
     ({"kind": "SEND", "payload": {"to": "x", "copies": "many"}}, PayloadInvalid, "copies"),
     ({"kind": "SEND", "payload": {"to": "x", "cc": "y"}}, PayloadInvalid, "cc: Extra inputs"),
     ({"kind": "SEND", "payload": {"to": float("nan")}}, PayloadInvalid, "NaN and infinity are not JSON"),
     ({"kind": "SEND", "payload": {"to": "a\x00b"}}, PayloadInvalid, "NUL"),
-    ({"kind": "SEND", "payload": {"to": object()}}, PayloadInvalid, "not JSON serializable"),
     ({"kind": "SEND", "payload": {"to": "x" * 1_100_000}}, PayloadInvalid, "over the limit"),
     ({"kind": "SEND", "payload": {"to": "x"}, "delay": -1}, InvalidInput, "delay must be from 0"),
-    ({"kind": "SEND", "payload": {"to": "x"}, "delay": float("nan")}, InvalidInput, "delay must be"),
     ({"kind": "SEND", "payload": {"to": "x"}, "run_at": datetime(2030, 1, 1)}, InvalidInput, "time zone"),
     ({"kind": "SEND", "payload": {"to": "x"}, "run_at": datetime(2999, 1, 1, tzinfo=UTC)}, InvalidInput, "10 years"),
-    ({"kind": "SEND", "payload": {"to": "x"}, "run_at": datetime(1969, 1, 1, tzinfo=UTC)}, InvalidInput, "after 1970"),
-    ({"kind": "SEND", "payload": {"to": "x"}, "priority": 99999}, InvalidInput, "priority"),
-    ({"kind": "SEND", "payload": {"to": "x"}, "max_attempts": 0}, InvalidInput, "max_attempts"),
-    ({"kind": "SEND", "payload": {"to": "x"}, "idempotency_key": ""}, InvalidInput, "idempotency_key"),
     ({"kind": "SEND", "payload": {"to": "x"}, "idempotency_key": "schedule:x:1"}, InvalidInput, "runs of schedules"),
     ({"kind": "SEND", "payload": {"to": "x"}, "scope": "a\nb"}, InvalidInput, "control characters"),
 ]
@@ -212,7 +204,6 @@ def test_a_forgotten_context_is_refused_at_import(function: Any) -> None:
 
 def _no_context() -> None: ...
 def _annotated(n: int) -> None: ...
-def _listed(ids: list[int]) -> None: ...
 def _context(ctx: Context) -> None: ...
 def _bulk(items: Bulk) -> None: ...
 def _optional(ctx: Context | None, n: int) -> None: ...
@@ -224,7 +215,6 @@ def _items(given: Sequence[Item]) -> None: ...
     [
         ({}, _no_context, ConfigError, "takes no context"),
         ({}, _annotated, ConfigError, "'n' is annotated with int"),
-        ({}, _listed, ConfigError, "annotated with list"),
         ({}, _bulk, ConfigError, "not declared as bulk"),
         ({"bulk": 5}, _context, ConfigError, "gets a Bulk"),
         ({"bulk": 5}, _no_context, ConfigError, "takes no Bulk"),
@@ -264,7 +254,6 @@ def test_a_signature_that_fits_or_cannot_be_judged_is_taken() -> None:
     ("given", "says"),
     [
         ({"cron": "nonsense"}, "not a cron expression"),
-        ({"cron": "61 * * * *"}, "not a cron expression"),
         ({"cron": "0 0 30 2 *"}, "not a cron expression"),
         ({"cron": "* * * * *", "timezone": "Mars/Olympus"}, "not a known time zone"),
         ({"cron": "* * * * *", "missed": "maybe"}, "missed must be one of"),

@@ -34,7 +34,7 @@ def from_document(kind: type[T], document: Any, *, strict: bool = False) -> T:
     """Returns the dataclass that such a document was made of. Fields that are not there have their defaults; those that
     are not known are of another version, and left out unless it is ``strict``. What does not fit raises KeyError,
     TypeError, ValueError or AttributeError."""
-    hints = _hints(kind)
+    hints = _hints(typing.cast(Any, kind))
     if strict and (unknown := document.keys() - hints.keys()):
         raise TypeError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
     return kind(**{name: _read(hint, document[name]) for name, hint in hints.items() if name in document})
