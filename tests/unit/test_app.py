@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from redrive.errors import (
     TooManyNames,
     UnknownKind,
 )
-from redrive.handlers.bulk import Item
 from redrive.ops.access import Caller, Role
 from tests.databases import Databases
 from tests.worker.conftest import drain
@@ -206,8 +204,6 @@ def _no_context() -> None: ...
 def _annotated(n: int) -> None: ...
 def _context(ctx: Context) -> None: ...
 def _bulk(items: Bulk) -> None: ...
-def _optional(ctx: Context | None, n: int) -> None: ...
-def _items(given: Sequence[Item]) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -243,13 +239,6 @@ def test_a_handler_of_a_process_is_found_by_its_name_and_a_kind_has_one() -> Non
         app.task("X")(_context)
 
 
-def test_a_signature_that_fits_or_cannot_be_judged_is_taken() -> None:
-    app = App("sqlite:///:memory:")
-    app.task("UNANNOTATED")(lambda ctx, n=1: None)
-    app.task("OPTIONAL")(_optional)
-    app.task("ITEMS", bulk=5)(_items)
-
-
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -273,19 +262,6 @@ def test_ids_that_are_none_are_refused(tmp_path: Any) -> None:
             call("nope")
 
 
-async def test_a_role_that_only_enqueues_may_use_keys(databases: Databases, database: str) -> None:
-    with databases.role("producer") as role, psycopg.connect(databases.url(database), autocommit=True) as owner:
-        owner.execute(f"select redrive.grant_producer('{role}')")
-        app = App(databases.url(database, user=role))
-        first = await app.enqueue("SEND", {"to": "x"}, idempotency_key="k")
-        second = await app.enqueue("SEND", {"to": "x"}, idempotency_key="k")
-        assert (second.id, second.deduplicated, second.payload) == (first.id, True, {"to": "x"})
-        with pytest.raises(IdempotencyConflict):
-            await app.enqueue("SEND", {"to": "y"}, idempotency_key="k")
-        await app.close()
-        owner.execute(f"drop owned by {role}")
-
-
 async def test_a_role_that_only_enqueues_has_what_its_application_declares(databases: Databases, database: str) -> None:
     """Also in its own transaction, and before any worker has announced it; nothing else, where no name is left."""
     with databases.role("producer") as role, psycopg.connect(databases.url(database), autocommit=True) as owner:
@@ -295,7 +271,11 @@ async def test_a_role_that_only_enqueues_has_what_its_application_declares(datab
         app, other = App(url), App(url)
         for kind in ("SEND", "PRINT", "SORT"):
             app.declare(kind, queue="mail")
-        await app.enqueue("SEND", {"to": "x"})
+        first = await app.enqueue("SEND", {"to": "x"}, idempotency_key="k")
+        second = await app.enqueue("SEND", {"to": "x"}, idempotency_key="k")
+        assert (second.id, second.deduplicated, second.payload) == (first.id, True, {"to": "x"})
+        with pytest.raises(IdempotencyConflict):
+            await app.enqueue("SEND", {"to": "y"}, idempotency_key="k")
         with psycopg.connect(url) as connection:
             await app.enqueue("PRINT", connection=connection)
             await app.enqueue_many(

@@ -114,15 +114,10 @@ def test_which_application_is_known_before_the_rest_is_right(write: Write) -> No
         configured_app()
 
 
-def test_groups_of_workers_take_the_options_of_a_worker(write: Write) -> None:
+def test_a_group_of_workers_has_the_options_of_a_worker_and_what_is_documented(write: Write) -> None:
     write('[workers.reports]\nqueues = ["reports", "slow"]\nprocesses = 3\ntries = 2\nmax_time = 60\n')
-    group = load_settings().workers["reports"]
-    assert (group.processes, group.connection) == (3, None)
-    assert group.options == {"queues": ("reports", "slow"), "tries": 2, "max_time": 60.0}
+    assert load_settings().workers["reports"].options == {"queues": ("reports", "slow"), "tries": 2, "max_time": 60.0}
     assert set(fields_of(Options)) < set(fields_of(WorkerGroup)), "none is said again"
-
-
-def test_what_a_group_has_besides_is_no_option_of_a_worker_and_is_documented() -> None:
     besides = set(fields_of(WorkerGroup)) - set(fields_of(Options))
     said = {name: fields_of(WorkerGroup)[name].default for name in fields_of(WorkerGroup)}
     assert not besides & WorkerGroup(**said).options.keys(), "redrive work would refuse it: there is no such option"

@@ -10,7 +10,7 @@ import pytest
 from redrive import App, Context
 from redrive.console.text import relative
 from redrive.errors import ConfigError, InvalidInput
-from redrive.kernel.wording import seconds_of, span
+from redrive.kernel.wording import seconds_of
 from redrive.ops.filters import parse_coming
 from redrive.settings import Settings, Unfit
 
@@ -65,12 +65,6 @@ def test_what_is_no_time(text: str) -> None:
 )
 def test_a_moment_as_people_say_it(ago: timedelta, told: str) -> None:
     assert relative(NOW - ago, NOW) == told
-
-
-@pytest.mark.parametrize("minutes", [3, 119, 296, 47 * 60 + 40, 10_000])
-def test_pages_and_findings_round_alike(minutes: int) -> None:
-    long = timedelta(minutes=minutes)
-    assert relative(NOW - long, NOW) == f"{span(long)} ago"
 
 
 @pytest.mark.parametrize(
