@@ -154,6 +154,9 @@ def test_too_many_rules_are_counted() -> None:
     rules = [replace(BROKEN, rule=f"own{n}", queue="q", hold=0.0) for n in range(MOST_ALERTS)]
     book = rounds(Book(), NOW, *rules, replace(BROKEN, rule="stuck", queue="", hold=0.0))
     assert "stuck" in book.alerts and book.dropped == 1
+    more = [replace(BROKEN, rule=rule, queue="", hold=0.0) for rule in ("stuck", "horizon")]
+    after = rounds(book, NOW + ROUND, *rules, *more)
+    assert after.alerts.keys() == book.alerts.keys(), "none that is known is taken for ended"
     assert read_book(json.loads(json.dumps(to_document(book)))).dropped == 1
 
 

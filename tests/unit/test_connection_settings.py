@@ -132,7 +132,7 @@ def test_a_group_of_workers_has_the_options_of_a_worker_and_what_is_documented(w
         ("[connections.Main]\nurl = 'x'\n", "Main: a connection is named in small letters"),
         ("[connections.all]\nurl = 'x'\n", "not 'all' (F, line 1, [connections.all])"),
         (TWO + "[connections.third]\n", "third: it needs url, or url_from"),
-        (TWO + "[connections.third]\nurl = 'sqlite:///main.db'\n", "third: it is the same store as main"),
+        (TWO + "[connections.third]\nurl = 'sqlite:///./main.db'\n", "third: it is the same store as main"),
         (TWO + "[connections.third]\nuri = 'x'\n", "third.uri: there is no such field; did you mean url? (F, line 7"),
         (TWO + "[connections.third]\nurl_from = 'postgresql://u:pw@h/d'\n", "url_from: that is no name of an environ"),
         ("redrive_url = 'sqlite:///x.db'\n" + TWO, "the connection main has a URL of its own; say it once (F, line 1)"),

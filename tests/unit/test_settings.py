@@ -183,6 +183,11 @@ def test_values_that_do_not_fit_say_why(field: str, given: Any, said: str) -> No
     assert str(refused.value).startswith(said)
 
 
+def test_all_that_is_wrong_in_a_list_is_said() -> None:
+    with pytest.raises(Unfit, match=r"names.1: it has to be a text; names.2: it has to be a text"):
+        Kinds(names=["x", 5, 6])
+
+
 def test_all_that_is_wrong_is_said_at_once_and_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "redrive.toml"
     file.write_text("# ports\nredrive_port = 70000\n\n[redrive_triage.reports]\nlook = 5\n")
