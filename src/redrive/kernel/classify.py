@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import re
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -278,11 +278,17 @@ def _by_application(error: BaseException, rules: FailureRules) -> Classification
         if (known := rule.classify(error)) is not None:
             return known
     if rules.named:
-        for kind in type(error).__mro__:
-            for name in (f"{kind.__module__}.{kind.__qualname__}", _short(kind), kind.__qualname__):
-                if name in rules.named:
-                    return rules.named[name]
+        return next((rules.named[name] for name in names_of(type(error)) if name in rules.named), None)
     return None
+
+
+def names_of(kind: type) -> Iterator[str]:
+    """Yields what an application may call a class, or one that it derives from."""
+    for one in kind.__mro__:
+        yield f"{one.__module__}.{one.__qualname__}"
+        yield f"{one.__module__.partition('.')[0]}.{one.__qualname__}"
+        yield _short(one)
+        yield one.__qualname__
 
 
 def _by_table(error: BaseException, seen: int = 0) -> Classification | None:

@@ -34,6 +34,14 @@ def look(holder: Any, name: str) -> Any:
         return None
 
 
+def text_of(error: BaseException, most: int) -> str | None:
+    """Returns what an exception says, cut at once: whatever follows would go through all of it. None if it raises."""
+    try:
+        return str(error)[:most]
+    except Exception:
+        return None
+
+
 def chain(error: BaseException) -> list[BaseException]:
     """Yields the exception, then what it came from: what it wraps, its cause or context, and the members of groups."""
     found: list[BaseException] = []

@@ -253,11 +253,9 @@ def _declared(error: BaseException, origin: Origin) -> str | None:
 
 
 def _message(error: BaseException) -> str:
-    try:
-        text = str(error)[:MAX_MESSAGE]  # cut at once: whatever follows would go through all of it
-    except Exception:
+    kind, text = type(error), evidence.text_of(error, MAX_MESSAGE)
+    if text is None:
         text = "(the exception could not be shown as text)"
-    kind = type(error)
     # The text of a built-in exception often says little without its name: KeyError('missing') is just 'missing'.
     named = kind.__module__ == "builtins" and kind not in (Exception, RuntimeError)
     return clean(f"{kind.__name__}: {text}" if named and text else text or kind.__name__)[:MAX_MESSAGE]

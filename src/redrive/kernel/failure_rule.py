@@ -10,7 +10,7 @@ from typing import Any
 
 from redrive.errors import ConfigError, RedriveError
 from redrive.kernel import evidence
-from redrive.kernel.classify import Classification, FailureType
+from redrive.kernel.classify import Classification, FailureType, names_of
 from redrive.kernel.task import check_name
 
 MAX_DEPTH = 8  # how far causes are followed
@@ -110,13 +110,13 @@ class FailureRule:
         }
 
     def _fits(self, error: BaseException) -> bool:
-        if self._names and not any(name in self._names for name in _names_of(type(error))):
+        if self._names and not any(name in self._names for name in names_of(type(error))):
             return False
         if self._status and not self._has_status(evidence.status(error)):
             return False
         if self._codes and _code_of(error) not in self._codes:
             return False
-        return not self._words or self._says(_message(error))
+        return not self._words or self._says(evidence.text_of(error, READ) or "")
 
     def _has_status(self, status: int | None) -> bool:
         return status is not None and (status in self._status or f"{status // 100}xx" in self._status)
@@ -202,13 +202,6 @@ def _name(given: object) -> str:
     raise ConfigError(f"exception is a class of exceptions or its name, 'package.Class', not {given!r}")
 
 
-def _names_of(kind: type) -> Iterator[str]:
-    for one in kind.__mro__:
-        yield f"{one.__module__}.{one.__qualname__}"
-        yield f"{one.__module__.partition('.')[0]}.{one.__qualname__}"
-        yield one.__qualname__
-
-
 def _text(what: str, given: object) -> str:
     if not isinstance(given, str) or not given.strip():
         raise ConfigError(f"{what} is a text that is not empty, or a list of them, not {given!r}")
@@ -219,10 +212,3 @@ def _code_of(error: BaseException) -> str | None:
     """Returns what a provider calls it; some have numbers for that."""
     own = evidence.look(error, "code")
     return evidence.provider_code(error) or (str(own)[:100] if isinstance(own, str | int) else None)
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)[:READ]
-    except Exception:
-        return ""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from redrive.kernel import frames
 from redrive.kernel.error_words import ERROR_WORDS, FAILURE_WORDS
+from redrive.kernel.evidence import text_of
 from redrive.kernel.frames import Remembered
 from redrive.kernel.message_template import FIELD, HOLE, MAX_LOOKED_AT, WORD, folded, fragments, spans, template
 
@@ -150,10 +151,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _text(error: BaseException) -> str:
-    try:
-        return str(error)[:MAX_LOOKED_AT]
-    except Exception:
-        return ""
+    return text_of(error, MAX_LOOKED_AT) or ""
 
 
 def _own_steps(trace: TracebackType | None, package: str | None) -> list[TracebackType]:

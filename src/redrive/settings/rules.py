@@ -14,7 +14,7 @@ from redrive.kernel.alerts.own import COMPARISONS, OwnRule
 from redrive.kernel.alerts.rules import NAMES
 from redrive.kernel.alerts.thresholds import EVERY_QUEUE, SPANS, THRESHOLDS, Limits, Thresholds, merged
 from redrive.kernel.diagnosis import Level
-from redrive.kernel.wording import EXAMPLES, seconds_of
+from redrive.kernel.wording import EXAMPLES, seconds_of, suggestion
 from redrive.settings.values import Problem, Problems, Unfit, below, from_json, read
 
 ALIKE = 0.8  # from here on a name that is not known is taken for one that is
@@ -138,9 +138,7 @@ def _field(table: Mapping[str, Any], name: str, kind: Any, default: Any) -> Any:
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, known := list(known), 1)
-    guess = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-    return f"{name!r} is not known; {guess}"
+    return f"{name!r} is not known; {suggestion(name, known)}"
 
 
 # -- [[failure_rules]] -------------------------------------------------------------------------------------------------

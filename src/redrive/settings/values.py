@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, Union
+from urllib.parse import SplitResult, urlsplit
 
 Place = tuple[str | int, ...]
 _LISTS = (list, tuple, set, frozenset)
@@ -251,3 +253,12 @@ def _by_pydantic(kind: Any, value: Any) -> Any:
     except ValidationError as error:
         found = error.errors(include_url=False)
         raise Unfit(*(Problem(one["loc"], one["msg"], one["input"]) for one in found)) from None
+
+
+def url_parts(url: str) -> SplitResult | None:
+    """Returns an address taken apart; None of one that has spaces, no host, or a port that is none."""
+    try:
+        found = urlsplit(url)
+        return found if found.hostname and found.port != 0 and not re.search(r"\s", url) else None
+    except ValueError:
+        return None
