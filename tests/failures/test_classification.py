@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from redrive import App, Classification, ErrorCode, Fail
+from redrive import Classification, ErrorCode, Fail
 from redrive.errors import (
     ConfigError,
     InvalidInput,
@@ -121,11 +121,6 @@ class TestWords:
         assert by_words(message) == kind
         assert failure_of(RuntimeError(message)).type == kind
         assert failure(ErrorCode.EXECUTION_FAILED, "r", message).type == kind
-
-    def test_only_where_nothing_else_decides(self) -> None:
-        assert failure_of(ConnectionError("timeout")).type == "network"
-        assert failure_of(_with_status(500)).type == "model_error"
-        assert failure("X", "r", "timeout", type=FailureType.UNKNOWN).type == "unknown"
 
 
 class TestOurOwn:
@@ -239,18 +234,6 @@ class TestOfTheApplication:
 
         found, logged = self.judged(TimeoutError(), classify=[broken, lambda _: "timeout"])
         assert (found.reason, [said[0] for said in logged]) == ("timeout", ["classify", "classify"])
-
-    def test_declared_with_the_application(self) -> None:
-        app = App("sqlite:///:memory:")
-        app.classify_as("tests.Declined", reason="card", failure_type="param_error", retryable=False)
-
-        @app.classify
-        def known(error: BaseException) -> Classification | None:
-            return Classification("mine") if isinstance(error, KeyError) else None
-
-        handler = app.task("K")(lambda ctx: None).handler
-        assert failure_of(KeyError(), Origin(rules=handler.rules)).reason == "mine"
-        assert not failure_of(self.Declined(), Origin(rules=handler.rules)).retryable
 
     def test_nonsense_is_refused_where_it_is_said(self) -> None:
         with pytest.raises(ConfigError, match="one of model_error"):

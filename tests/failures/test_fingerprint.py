@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from redrive import App, Fail, Retry
+from redrive import Fail, Retry
 from redrive.kernel import frames
 from redrive.kernel.classify import FailureRules
 from redrive.kernel.failure import Facts, Failure, Origin, failure, fingerprint
@@ -50,12 +50,6 @@ class TestWhatCounts:
             exec(compile("\n" * above + "def pay(): raise RuntimeError('no')", "/srv/shop/pay.py", "exec"), there)
             lines.append(caught(there["pay"]))
         assert prints(*lines) == 1
-
-    def test_depth_of_recursion_does_not(self) -> None:
-        def down(n: int) -> None:
-            down(n - 1) if n else pay("x")
-
-        assert prints(*(caught(down, depth) for depth in (0, 1, 50))) == 1
 
     def test_each_fact_counts(self) -> None:
         base = Facts("C", "r", ("E",), ("a:b",), {"status": 1}, None, "m")
@@ -196,16 +190,6 @@ class TestOfTheApplication:
         with caplog.at_level(logging.WARNING):
             assert prints(caught(pay, "a", origin=Origin(rules=rules)), caught(pay, "b")) == 1
         assert "broken" in caplog.text and "fingerprint" in caplog.text
-
-    def test_declared_with_the_application(self) -> None:
-        app = App("sqlite:///:memory:")
-
-        @app.fingerprint
-        def mine(error: BaseException) -> str | None:
-            return "mine"
-
-        handler = app.task("K")(lambda ctx: None).handler
-        assert handler.rules.fingerprint == [mine]
 
     def test_a_retry_keeps_its_place_too(self) -> None:
         def one() -> None:

@@ -68,17 +68,6 @@ def test_the_best_peer_is_the_fastest_other_queue_on_postgres() -> None:
     assert "awa" in found.measured
 
 
-@pytest.mark.parametrize(
-    ("rows", "share", "verdict"),
-    [(1_000_000, 0.95, targets.MEETS), (100_000, 0.95, targets.SMALLER), (100_000, 0.8, targets.SHORT)],
-)
-def test_growth_met_with_fewer_rows_says_so(rows: int, share: float, verdict: str) -> None:
-    given = results()
-    case = {"case": "delayed", "rows": rows, "per_s": share * 100, "plain_per_s": 100.0, "ratio": share}
-    given["growth"]["redrive-postgres"] = [case]
-    assert row(given, "delayed").verdict == verdict
-
-
 def test_the_report_has_every_peer_and_every_target() -> None:
     given = results(
         **{"redrive-postgres": peer("redrive-postgres", drain=25_000.0)},

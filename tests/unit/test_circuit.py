@@ -14,7 +14,6 @@ from redrive import Circuit
 from redrive.errors import InvalidInput
 from redrive.kernel.circuit import (
     CircuitRow,
-    CircuitState,
     SetCircuit,
     Window,
     circuit_of,
@@ -61,13 +60,6 @@ def test_with_a_ratio_it_opens_by_the_share_of_the_last_seconds() -> None:
     window.clear()
     slowly = [window.note(terms, at * 3.0, at % 2 == 0) for at in range(40)]
     assert not any(slowly), "never five within ten seconds"
-
-
-def test_a_success_never_opens_it() -> None:
-    terms = replace(TERMS, failures=1, ratio=0.1)
-    window = Window()
-    window.note(terms, 0, True)
-    assert not window.note(terms, 1, False)
 
 
 @given(st.lists(st.booleans(), max_size=60), st.integers(1, 6))
@@ -130,13 +122,6 @@ def test_a_trip_of_an_open_one_only_adds_kinds() -> None:
     change = trip(row, TERMS, ["B"], "x", "w2", 0.5)
     assert change is not None
     assert (change.kinds, change.wait, change.reason, change.opened) == (("A", "B"), None, row.reason, row.opened)
-
-
-def test_states() -> None:
-    assert ROW.state(NOW) is CircuitState.CLOSED
-    row = replace(ROW, open=True, until=NOW + timedelta(seconds=1))
-    assert row.state(NOW) is CircuitState.OPEN
-    assert row.state(NOW + timedelta(seconds=2)) is CircuitState.HALF_OPEN
 
 
 def test_declaring_says_which_kinds_have_it_and_leaves_those_of_others() -> None:

@@ -20,7 +20,6 @@ from redrive.kernel.machine import (
     Lease,
     Meets,
     Policy,
-    Transition,
     lands,
     settle,
 )
@@ -155,15 +154,6 @@ def test_delays() -> None:
     told = type(told)(**{**{f: getattr(told, f) for f in told.__slots__}, "retry_after": 33.0})
     assert settle(FIRST, Failed(told), POLICY, 0.0).delay == 33.0
     assert settle(FIRST, Snooze(12), POLICY, 0.0).delay == 12
-
-
-def test_values_travel() -> None:
-    assert settle(FIRST, Completed('{"a":1}'), POLICY, 0).result == '{"a":1}'
-    assert settle(FIRST, Snooze(1, state={"page": 2}), POLICY, 0).memo == '{"page":2}'
-    assert settle(FIRST, Snooze(1), POLICY, 0).memo is None
-    assert settle(FIRST, Cancel("why"), POLICY, 0).reason == "why"
-    expired: Transition = settle(FIRST, Expired(), POLICY, 0)
-    assert expired.failure is not None and expired.failure.reason == "lease_expired"
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), True, "5", None, 10**10])

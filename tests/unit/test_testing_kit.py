@@ -142,13 +142,6 @@ def test_from_ordinary_functions(app: App) -> None:
     app.sync.close()
 
 
-def test_fixture_gives_a_fresh_app(redrive_app: Callable[..., TestKit]) -> None:
-    kit = redrive_app()
-    kit.app.sync.enqueue("SYSTEM_HEALTH_CHECK")
-    assert kit.drain_sync().completed == 1
-    kit.app.sync.close()
-
-
 def test_fixture_rebinds_also_inside_a_loop(app: App, redrive_app: Callable[..., TestKit]) -> None:
     kit = redrive_app(app)
 

@@ -20,7 +20,7 @@ from tests.failures.corpus.vary import Vary
 
 VARIANTS = 12
 HERE = Path(__file__).parent
-_PACKAGES = ("shop", "clinic", "depot", "market", "harbour")
+_PACKAGES = ("shop", "clinic", "depot", "harbour")
 Call = Callable[["Scene"], Any]
 
 
