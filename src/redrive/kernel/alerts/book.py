@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redrive.kernel.alerts.facts import Answer
-from redrive.kernel.alerts.rules import Condition
+from redrive.kernel.alerts.rules import Condition, key_of
 from redrive.kernel.alerts.slo import ServiceLevel
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.documents import from_document
@@ -58,7 +58,7 @@ class Alert:
 
     @property
     def key(self) -> str:
-        return f"{self.rule}:{self.queue}" if self.queue else self.rule
+        return key_of(self.rule, self.queue)
 
     @property
     def state(self) -> str:
@@ -79,7 +79,7 @@ class Silence:
 
     @property
     def key(self) -> str:
-        return f"{self.rule}:{self.queue}" if self.queue else self.rule
+        return key_of(self.rule, self.queue)
 
     def covers(self, alert: Alert, now: datetime) -> bool:
         return self.until > now and self.rule == alert.rule and self.queue in ("", alert.queue)
@@ -138,15 +138,12 @@ def set_back(book: Book, now: datetime) -> Book:
     if book.at is None or book.at - now <= AHEAD:
         return book
 
-    def earlier(at: datetime | None) -> datetime | None:
-        return None if at is None else min(at, now)
-
     alerts = {
         key: replace(
             alert,
             since=min(alert.since, now),
-            fired=earlier(alert.fired),
-            gone=earlier(alert.gone),
+            fired=alert.fired and min(alert.fired, now),
+            gone=alert.gone and min(alert.gone, now),
         )
         for key, alert in book.alerts.items()
     }
