@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from redrive.errors import StoreUnavailable
-from redrive.kernel.alerts.book import ENDED_AFTER, Alert, Book, Message, document
+from redrive.kernel.alerts.book import ENDED_AFTER, Alert, Book, Message
 from redrive.kernel.alerts.facts import Answer
 from redrive.kernel.alerts.own import OwnRule
 from redrive.kernel.alerts.thresholds import Limits, Thresholds
 from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.diagnosis import Level
+from redrive.kernel.documents import to_document
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Fail
 from redrive.kernel.ports.store import Heartbeat
@@ -301,7 +302,7 @@ async def test_a_destination_that_hangs_holds_up_nobody(
     many = [replace(waiting, id=f"m{n}", next_at=waiting.at) for n in range(8)]
     record = await harness.store.record(COLLECTION, BOOK)
     assert record is not None
-    body = document(replace(first, messages=many))
+    body = to_document(replace(first, messages=many))
     await harness.store.apply(Commit(puts=[Put(COLLECTION, BOOK, body, record.version)]))
     await harness.enqueue(queue="reports")
     tried.clear()
@@ -347,7 +348,7 @@ async def test_what_cannot_be_sent_for_an_hour_is_given_up_and_doctor_says_so(ha
     await alive(harness)
     now = await harness.store.now()
     old = Message("1", now - timedelta(hours=2), now - timedelta(hours=2), ("webhook",), ())
-    left = document(Book(at=now - timedelta(seconds=20), messages=[old]))
+    left = to_document(Book(at=now - timedelta(seconds=20), messages=[old]))
     await harness.store.apply(Commit(puts=[Put(COLLECTION, BOOK, left)]))
     await Evaluator(AT_ONCE, {}).run(harness.store, "w1")
     assert not (await book(harness)).messages

@@ -19,10 +19,9 @@ from redrive.kernel.alerts.slo import (
     ServiceLevel,
     Start,
     measure,
-    read_service,
-    service_document,
 )
 from redrive.kernel.alerts.thresholds import Limits
+from redrive.kernel.documents import from_document, to_document
 from redrive.kernel.ports.store import Heartbeat
 from redrive.kernel.series import Tally, TallySheet, write
 from redrive.ops.alerts.evaluate import Evaluator
@@ -106,7 +105,7 @@ def test_what_has_ended_burns_no_more() -> None:
 
 def test_it_is_read_as_it_was_written() -> None:
     service = ServiceLevel(THIRTY, 5, 2, 1, {"1h": 2.5}, NOW)
-    assert read_service(service_document(service)) == service
+    assert from_document(ServiceLevel, to_document(service)) == service
 
 
 async def start(harness: Harness, name: str, *waits: float) -> None:

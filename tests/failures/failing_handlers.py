@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redrive import Classification, Context, Fail, Retry
+from redrive import Classification, Context, Fail
 
 
 class Declined(Exception):
@@ -23,14 +23,6 @@ async def fail_on_loop(ctx: Context, customer: str) -> None:
 
 def give_back(ctx: Context, customer: str) -> Fail:
     return Fail("SHOP_CLOSED", f"no more orders of {customer} today")
-
-
-def again(ctx: Context, customer: str) -> None:
-    raise Retry(f"the frobnicator of {customer} is not ready", after=0)
-
-
-def crash(ctx: Context, customer: str) -> None:
-    raise RuntimeError(f"the frobnicator refused {customer} and blew up")
 
 
 def decline(ctx: Context, customer: str) -> None:

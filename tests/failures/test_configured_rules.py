@@ -63,14 +63,11 @@ def test_settings_say_what_they_are_about(file: Path, capsys: pytest.CaptureFixt
     ("changed", "said"),
     [
         ('"5xx"|"6xx"', r"REDRIVE_FAILURE_RULES.1.status: status is a number .*line 10, \[failure_rules\]"),
-        ('"5xx"|true', r"FAILURE_RULES.1.status: .*line 10"),
         ('"model_error"|"model"', r"FAILURE_RULES.1.failure_type: .* is not one of .*line 13"),
         ("retry = false|retry = 0", r"FAILURE_RULES.0.retry: retry is True or False, not 0 .*line 7"),
-        ("retry = false|retires = 3", r"FAILURE_RULES.0.retires: 'retires' is not known .*line 7"),
         ('reason = "unpaid"|', r"FAILURE_RULES.0: reason is needed .*line 3, \[failure_rules\]"),
         ('reason = "unpaid"|reason = "a b"', r"FAILURE_RULES.0.reason: .* is not a valid name .*line 5"),
         ('status = "5xx"\nexception = "stripe.APIError"|', r"FAILURE_RULES.1: it fits everything .*line 9"),
-        ('exception = "stripe.APIError"|exception = "a b"', r"FAILURE_RULES.1.exception: .*line 11"),
         (
             'status = "5xx"\nexception = "stripe.APIError"|words = ["out of credit", "余额不足"]',
             r"FAILURE_RULES.1: it never applies: rule 0 fits the same failures first .*line 9",

@@ -9,23 +9,19 @@ import pytest
 from redrive.kernel.failure import Failure, Origin, failure
 from redrive.kernel.outcome import Verdict
 from redrive.worker.failures import failed
-from tests.failures.corpus import addresses, causes, fresh, heldout, strangers, strangers_blind, untuned
+from tests.failures.corpus import addresses, fresh, strangers, strangers_blind
 from tests.failures.corpus.collect import Cause, failures, score
 from tests.failures.corpus.servers import Servers
 
 PARTS = {
-    "tuned": causes.CAUSES,
-    "kept aside": heldout.CAUSES,
     "fresh": fresh.CAUSES,
     "addresses": addresses.CAUSES,
     "strangers": strangers.CAUSES,
     "strangers, blind": strangers_blind.CAUSES,
-    "market": untuned.CAUSES,
 }
 # Precision and recall; what was written last and never looked at again is as it was at first sight.
 LEAST = dict.fromkeys(PARTS, (0.99, 0.99)) | {"strangers, blind": (0.96, 0.98)}
-# They really call servers. What the rules were made with says the least.
-SLOW = {"tuned": pytest.mark.repeats, "kept aside": pytest.mark.thorough, "fresh": pytest.mark.thorough}
+SLOW = {"fresh": pytest.mark.thorough}  # they really call servers
 
 
 def stored(cause: Cause, happened: Any) -> Failure:
@@ -37,8 +33,6 @@ def stored(cause: Cause, happened: Any) -> Failure:
         import tests.failures.corpus.collect as collect
 
         handler = {
-            "SHOP_CLOSED": ("shop_orders", "refuse"),
-            "CLINIC_DRUG": ("clinic_ward", "prescribe"),
             "DEPOT_LATE": ("depot_jobs", "late"),
         }
         module, name = handler[happened.code]  # type: ignore[attr-defined]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -14,11 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from redrive import App, Fail, Retry
+from redrive import Fail, Retry
 from redrive.kernel import frames
 from redrive.kernel.classify import FailureRules
-from redrive.kernel.failure import Failure, Origin, failure
-from redrive.kernel.fingerprint import Facts, fingerprint
+from redrive.kernel.failure import Facts, Failure, Origin, failure, fingerprint
 from redrive.worker.failures import failed, log_rule_error
 
 
@@ -52,12 +50,6 @@ class TestWhatCounts:
             exec(compile("\n" * above + "def pay(): raise RuntimeError('no')", "/srv/shop/pay.py", "exec"), there)
             lines.append(caught(there["pay"]))
         assert prints(*lines) == 1
-
-    def test_depth_of_recursion_does_not(self) -> None:
-        def down(n: int) -> None:
-            down(n - 1) if n else pay("x")
-
-        assert prints(*(caught(down, depth) for depth in (0, 1, 50))) == 1
 
     def test_each_fact_counts(self) -> None:
         base = Facts("C", "r", ("E",), ("a:b",), {"status": 1}, None, "m")
@@ -144,13 +136,11 @@ class TestOwnFrames:
         "filename, module, package, expected",
         [
             ("/srv/shop/pay.py", "shop.pay", None, True),
-            ("/srv/app.pyz/shop/pay.py", "shop.pay", None, True),
             ("/usr/lib/python3/dist-packages/requests/api.py", "requests.api", None, False),
             ("/v/lib/python3.11/site-packages/shop/pay.py", "shop.pay", None, False),
             ("/v/lib/python3.11/site-packages/shop/pay.py", "shop.pay", "shop", True),
             ("/v/lib/python3.11/site-packages/shopping/pay.py", "shopping.pay", "shop", False),
             (str(Path(asyncio.__file__)), "asyncio", None, False),
-            (str(Path(threading.__file__)), "threading", None, False),
             (str(Path(frames.__file__)), "redrive.kernel.frames", None, False),
             ("/v/site-packages/redrive_kit/examples/shots.py", "redrive_kit.examples.shots", "redrive_kit", True),
             ("<frozen importlib._bootstrap>", "importlib._bootstrap", None, False),
@@ -158,7 +148,6 @@ class TestOwnFrames:
             ("<string>", "shop.pay", None, True),
             ("<ipython-input-3>", "__main__", None, True),
             ("C:\\shop\\pay.py", "shop.pay", None, True),
-            ("C:\\v\\Lib\\site-packages\\x\\pay.py", "x.pay", None, False),
         ],
     )
     def test_whose(self, filename: str, module: str, package: str | None, expected: bool) -> None:
@@ -201,16 +190,6 @@ class TestOfTheApplication:
         with caplog.at_level(logging.WARNING):
             assert prints(caught(pay, "a", origin=Origin(rules=rules)), caught(pay, "b")) == 1
         assert "broken" in caplog.text and "fingerprint" in caplog.text
-
-    def test_declared_with_the_application(self) -> None:
-        app = App("sqlite:///:memory:")
-
-        @app.fingerprint
-        def mine(error: BaseException) -> str | None:
-            return "mine"
-
-        handler = app.task("K")(lambda ctx: None).handler
-        assert handler.rules.fingerprint == [mine]
 
     def test_a_retry_keeps_its_place_too(self) -> None:
         def one() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from redrive import App, Bulk, Fail, State
+from redrive import App, Bulk, State
 from redrive.kernel.task import Task, Timeline
 from tests.worker.conftest import ended, working
 
@@ -45,7 +45,7 @@ def told(task: Task) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("name", ["fail", "crash", "decline", "again"])
+@pytest.mark.parametrize("name", ["fail", "decline"])
 async def test_a_process_and_a_thread_say_the_same(app: App, name: str) -> None:
     app.classify(handlers.judge)
     app.fingerprint(handlers.name_it)
@@ -78,19 +78,6 @@ async def test_a_raised_verdict_keeps_its_stack_and_place(app: App) -> None:
     assert raised.error_summary["message"] == returned.error_summary["message"] == "no more orders of … today"
     assert (raised.failure_type, returned.failure_type) == ("model_error", "unknown")
     assert len({one.error_fingerprint for one in (raised, loop, returned)}) == 3
-
-
-async def test_two_kinds_with_the_same_verdict_are_two_causes(app: App) -> None:
-    async def one(ctx: Any, customer: str) -> Fail:
-        return Fail("SHOP_CLOSED", "closed")
-
-    async def two(ctx: Any, customer: str) -> Fail:
-        return Fail("SHOP_CLOSED", "closed")
-
-    app.task("ONE")(one)
-    app.task("TWO")(two)
-    found = await failures(app, ONE=None, TWO=None)
-    assert len({line.task.error_fingerprint for line in found.values()}) == 2
 
 
 async def test_one_exception_of_a_bulk_call_is_judged_once(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

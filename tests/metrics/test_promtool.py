@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open_metrics
 
-from redrive.kernel.spread import Spread
+from redrive.kernel.series import Spread
 from redrive.observe.exposition import render
 from redrive.observe.metrics import TABLE, Scope, Type
 from redrive.observe.samples import Samples

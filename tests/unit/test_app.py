@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from redrive.errors import (
     TooManyNames,
     UnknownKind,
 )
-from redrive.handlers.bulk import Item
 from redrive.ops.access import Caller, Role
 from tests.databases import Databases
 from tests.worker.conftest import drain
@@ -42,24 +40,16 @@ async def app() -> Any:
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"kind": "SEDN", "payload": {"to": "x"}}, UnknownKind, "did you mean SEND"),
-    ({"kind": "no spaces"}, InvalidInput, "not a valid name"),
-    ({"kind": "SEND", "payload": {"to": "x"}, "queue": ""}, InvalidInput, "queue '' is not a valid name"),
     ({"kind": "SEND"}, PayloadMissing, "needs a payload"),
     ({"kind": "SEND", "payload": {}}, PayloadInvalid, "to: Field required"),
     ({"kind": "SEND", "payload": {"to": "x", "copies": "many"}}, PayloadInvalid, "copies"),
     ({"kind": "SEND", "payload": {"to": "x", "cc": "y"}}, PayloadInvalid, "cc: Extra inputs"),
     ({"kind": "SEND", "payload": {"to": float("nan")}}, PayloadInvalid, "NaN and infinity are not JSON"),
     ({"kind": "SEND", "payload": {"to": "a\x00b"}}, PayloadInvalid, "NUL"),
-    ({"kind": "SEND", "payload": {"to": object()}}, PayloadInvalid, "not JSON serializable"),
     ({"kind": "SEND", "payload": {"to": "x" * 1_100_000}}, PayloadInvalid, "over the limit"),
     ({"kind": "SEND", "payload": {"to": "x"}, "delay": -1}, InvalidInput, "delay must be from 0"),
-    ({"kind": "SEND", "payload": {"to": "x"}, "delay": float("nan")}, InvalidInput, "delay must be"),
     ({"kind": "SEND", "payload": {"to": "x"}, "run_at": datetime(2030, 1, 1)}, InvalidInput, "time zone"),
     ({"kind": "SEND", "payload": {"to": "x"}, "run_at": datetime(2999, 1, 1, tzinfo=UTC)}, InvalidInput, "10 years"),
-    ({"kind": "SEND", "payload": {"to": "x"}, "run_at": datetime(1969, 1, 1, tzinfo=UTC)}, InvalidInput, "after 1970"),
-    ({"kind": "SEND", "payload": {"to": "x"}, "priority": 99999}, InvalidInput, "priority"),
-    ({"kind": "SEND", "payload": {"to": "x"}, "max_attempts": 0}, InvalidInput, "max_attempts"),
-    ({"kind": "SEND", "payload": {"to": "x"}, "idempotency_key": ""}, InvalidInput, "idempotency_key"),
     ({"kind": "SEND", "payload": {"to": "x"}, "idempotency_key": "schedule:x:1"}, InvalidInput, "runs of schedules"),
     ({"kind": "SEND", "payload": {"to": "x"}, "scope": "a\nb"}, InvalidInput, "control characters"),
 ]
@@ -212,11 +202,8 @@ def test_a_forgotten_context_is_refused_at_import(function: Any) -> None:
 
 def _no_context() -> None: ...
 def _annotated(n: int) -> None: ...
-def _listed(ids: list[int]) -> None: ...
 def _context(ctx: Context) -> None: ...
 def _bulk(items: Bulk) -> None: ...
-def _optional(ctx: Context | None, n: int) -> None: ...
-def _items(given: Sequence[Item]) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -224,7 +211,6 @@ def _items(given: Sequence[Item]) -> None: ...
     [
         ({}, _no_context, ConfigError, "takes no context"),
         ({}, _annotated, ConfigError, "'n' is annotated with int"),
-        ({}, _listed, ConfigError, "annotated with list"),
         ({}, _bulk, ConfigError, "not declared as bulk"),
         ({"bulk": 5}, _context, ConfigError, "gets a Bulk"),
         ({"bulk": 5}, _no_context, ConfigError, "takes no Bulk"),
@@ -253,18 +239,10 @@ def test_a_handler_of_a_process_is_found_by_its_name_and_a_kind_has_one() -> Non
         app.task("X")(_context)
 
 
-def test_a_signature_that_fits_or_cannot_be_judged_is_taken() -> None:
-    app = App("sqlite:///:memory:")
-    app.task("UNANNOTATED")(lambda ctx, n=1: None)
-    app.task("OPTIONAL")(_optional)
-    app.task("ITEMS", bulk=5)(_items)
-
-
 @pytest.mark.parametrize(
     ("given", "says"),
     [
         ({"cron": "nonsense"}, "not a cron expression"),
-        ({"cron": "61 * * * *"}, "not a cron expression"),
         ({"cron": "0 0 30 2 *"}, "not a cron expression"),
         ({"cron": "* * * * *", "timezone": "Mars/Olympus"}, "not a known time zone"),
         ({"cron": "* * * * *", "missed": "maybe"}, "missed must be one of"),
@@ -284,19 +262,6 @@ def test_ids_that_are_none_are_refused(tmp_path: Any) -> None:
             call("nope")
 
 
-async def test_a_role_that_only_enqueues_may_use_keys(databases: Databases, database: str) -> None:
-    with databases.role("producer") as role, psycopg.connect(databases.url(database), autocommit=True) as owner:
-        owner.execute(f"select redrive.grant_producer('{role}')")
-        app = App(databases.url(database, user=role))
-        first = await app.enqueue("SEND", {"to": "x"}, idempotency_key="k")
-        second = await app.enqueue("SEND", {"to": "x"}, idempotency_key="k")
-        assert (second.id, second.deduplicated, second.payload) == (first.id, True, {"to": "x"})
-        with pytest.raises(IdempotencyConflict):
-            await app.enqueue("SEND", {"to": "y"}, idempotency_key="k")
-        await app.close()
-        owner.execute(f"drop owned by {role}")
-
-
 async def test_a_role_that_only_enqueues_has_what_its_application_declares(databases: Databases, database: str) -> None:
     """Also in its own transaction, and before any worker has announced it; nothing else, where no name is left."""
     with databases.role("producer") as role, psycopg.connect(databases.url(database), autocommit=True) as owner:
@@ -306,7 +271,11 @@ async def test_a_role_that_only_enqueues_has_what_its_application_declares(datab
         app, other = App(url), App(url)
         for kind in ("SEND", "PRINT", "SORT"):
             app.declare(kind, queue="mail")
-        await app.enqueue("SEND", {"to": "x"})
+        first = await app.enqueue("SEND", {"to": "x"}, idempotency_key="k")
+        second = await app.enqueue("SEND", {"to": "x"}, idempotency_key="k")
+        assert (second.id, second.deduplicated, second.payload) == (first.id, True, {"to": "x"})
+        with pytest.raises(IdempotencyConflict):
+            await app.enqueue("SEND", {"to": "y"}, idempotency_key="k")
         with psycopg.connect(url) as connection:
             await app.enqueue("PRINT", connection=connection)
             await app.enqueue_many(

@@ -48,11 +48,6 @@ def row(given: dict[str, Any], name: str) -> targets.Row:
     return next(row for row in targets.evaluate(given) if name in row.name)
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.5, 50), (0.99, 99), (0.995, 100), (1.0, 100), (0.001, 1)])
-def test_percentile_is_the_nearest_rank(share: float, expected: int) -> None:
-    assert figures.percentile(list(range(100, 0, -1)), share) == expected
-
-
 def test_figures_of_a_run() -> None:
     assert figures.rate([0, SECOND // 2, SECOND]) == 2
     assert figures.windows([0, SECOND, SECOND + 1, 2 * SECOND, 9 * SECOND], 1.0, SECOND, 4 * SECOND) == [2, 1, 0]
@@ -71,28 +66,6 @@ def test_the_best_peer_is_the_fastest_other_queue_on_postgres() -> None:
     assert found.value == pytest.approx(2.4)
     assert found.verdict == targets.SHORT
     assert "awa" in found.measured
-
-
-def test_nothing_measured_is_no_verdict() -> None:
-    assert {row.verdict for row in targets.evaluate(results())} == {targets.UNKNOWN}
-
-
-def test_what_was_not_measured_is_not_a_figure() -> None:
-    broken = peer("pgqueuer", pickup={"not_measured": "it broke"})
-    given = results(**{"redrive-postgres": peer("redrive-postgres", pickup={"p50_ms": 1.0}), "pgqueuer": broken})
-    assert row(given, "pick-up p50, idle").verdict == targets.UNKNOWN
-    assert "pickup not measured: it broke" in report.setups(given)
-
-
-@pytest.mark.parametrize(
-    ("rows", "share", "verdict"),
-    [(1_000_000, 0.95, targets.MEETS), (100_000, 0.95, targets.SMALLER), (100_000, 0.8, targets.SHORT)],
-)
-def test_growth_met_with_fewer_rows_says_so(rows: int, share: float, verdict: str) -> None:
-    given = results()
-    case = {"case": "delayed", "rows": rows, "per_s": share * 100, "plain_per_s": 100.0, "ratio": share}
-    given["growth"]["redrive-postgres"] = [case]
-    assert row(given, "delayed").verdict == verdict
 
 
 def test_the_report_has_every_peer_and_every_target() -> None:

@@ -133,28 +133,6 @@ async def test_who_cancels_itself_does_not_harm_the_next() -> None:
     assert stage.done == [("suicidal", "returned"), ("next", "slept")]
 
 
-async def test_timeouts_of_the_standard_library_work_inside() -> None:
-    stage = Stage()
-
-    async def limited() -> str:
-        try:
-            async with asyncio.timeout(0.01):
-                await asyncio.sleep(3600)
-        except TimeoutError:
-            return "timeout"
-        return "?"
-
-    async def grouped() -> int:
-        async with asyncio.TaskGroup() as group:
-            parts = [group.create_task(asyncio.sleep(0, n)) for n in (1, 2)]
-        return sum(part.result() for part in parts)
-
-    stage.add("limited", limited)
-    stage.add("grouped", grouped)
-    await stage.until(2)
-    assert sorted(stage.done) == [("grouped", 3), ("limited", "timeout")]
-
-
 async def test_a_carrier_that_is_cancelled_before_its_turn_is_replaced() -> None:
     stage = Stage()
 

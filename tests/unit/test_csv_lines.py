@@ -15,9 +15,9 @@ def cell(value: Any) -> str:
     return found
 
 
-FORMULAS = ["=1", "+1", "-1", "@a", " =1", "\u00a0=1", "\t1", "\t =1", "\r=1", "\n=1"]
+FORMULAS = ["=1", "+1", "-1", "@a", "\u00a0=1", "\t =1", "\n=1"]
 HIDDEN = ["\u200b=1", "\ufeff=1", "\u202e=1"]
-WIDE = ["＝1", "＋1", "－1", "＠a", " ＝1", "﹦1"]
+WIDE = ["＝1", "＠a", "﹦1"]
 
 
 @pytest.mark.parametrize("text", [*FORMULAS, *HIDDEN, *WIDE])

@@ -29,6 +29,8 @@ def test_an_id_is_an_ordinary_uuid() -> None:
 def test_a_clock_that_is_corrected_is_followed_and_one_that_trembles_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time_ns()
     monkeypatch.setattr("redrive.ids.time.time_ns", lambda: now)
+    still = [new_id() for _ in range(100)]
+    assert still == sorted(still), "a clock that stands still"
     first = new_id()
     now -= 2 * 10**9
     assert new_id() > first  # a step back of two seconds: still in order

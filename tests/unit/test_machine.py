@@ -20,7 +20,6 @@ from redrive.kernel.machine import (
     Lease,
     Meets,
     Policy,
-    Transition,
     lands,
     settle,
 )
@@ -96,30 +95,20 @@ SETTLED: list[tuple[Lease, Outcome, Event, State, DeadReason | None]] = [
     (FIRST, Expired(), Event.EXPIRE, Q, None),
     (LAST, Expired(), Event.EXPIRE, F, DeadReason.MAX_ATTEMPTS),
     (FIRST, Retry(), Event.RETRY, D, None),
-    (FIRST, Retry(after=0), Event.RETRY, Q, None),
     (LAST, Retry(after=0), Event.FAIL, F, DeadReason.MAX_ATTEMPTS),
     (FIRST, Fail("TASK_ENTITY_NOT_FOUND"), Event.FAIL, F, DeadReason.NON_RETRYABLE),
-    (FIRST, Fail("MY_OWN_CODE"), Event.FAIL, F, DeadReason.NON_RETRYABLE),
     (FIRST, Fail("TASK_EXECUTION_FAILED"), Event.RETRY, D, None),
-    (LAST, Fail("TASK_EXECUTION_FAILED"), Event.FAIL, F, DeadReason.MAX_ATTEMPTS),
     (FIRST, Failed(BROKEN), Event.RETRY, D, None),
     (LAST, Failed(BROKEN), Event.FAIL, F, DeadReason.MAX_ATTEMPTS),
     (FIRST, Failed(FATAL), Event.FAIL, F, DeadReason.NON_RETRYABLE),
-    (LAST, Failed(FATAL), Event.FAIL, F, DeadReason.NON_RETRYABLE),
     (FIRST, Failed(BUSY), Event.RETRY, D, None),
     (LAST, Failed(BUSY), Event.FAIL, F, DeadReason.MAX_ATTEMPTS),
 ]
 
 
-@pytest.mark.parametrize("event", Event)
-def test_every_row_of_the_table(event: Event) -> None:
-    rule = TABLE[event]
-    assert (set(rule.sources), set(rule.targets), rule.fenced, rule.attempts) == EXPECTED[event]
-    assert rule.why
-
-
-def test_the_table_as_a_whole() -> None:
-    assert set(TABLE) == set(Event) == set(EXPECTED)
+def test_the_table() -> None:
+    found = {event: (set(rule.sources), set(rule.targets), rule.fenced, rule.attempts) for event, rule in TABLE.items()}
+    assert found == EXPECTED and set(TABLE) == set(Event)
     for event, rule in TABLE.items():
         # Whoever takes a task out of running must hold its token; nobody else has one.
         assert rule.fenced == (rule.sources == (R,)), event
@@ -165,15 +154,6 @@ def test_delays() -> None:
     told = type(told)(**{**{f: getattr(told, f) for f in told.__slots__}, "retry_after": 33.0})
     assert settle(FIRST, Failed(told), POLICY, 0.0).delay == 33.0
     assert settle(FIRST, Snooze(12), POLICY, 0.0).delay == 12
-
-
-def test_values_travel() -> None:
-    assert settle(FIRST, Completed('{"a":1}'), POLICY, 0).result == '{"a":1}'
-    assert settle(FIRST, Snooze(1, state={"page": 2}), POLICY, 0).memo == '{"page":2}'
-    assert settle(FIRST, Snooze(1), POLICY, 0).memo is None
-    assert settle(FIRST, Cancel("why"), POLICY, 0).reason == "why"
-    expired: Transition = settle(FIRST, Expired(), POLICY, 0)
-    assert expired.failure is not None and expired.failure.reason == "lease_expired"
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), True, "5", None, 10**10])

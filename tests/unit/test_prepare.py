@@ -75,13 +75,6 @@ async def test_zero_lifts_a_limit(store: Any) -> None:
     assert await limit(store) == (None, None, None)
 
 
-async def test_zero_lifts_the_limit_of_a_kind_that_is_handled_elsewhere(store: Any) -> None:
-    await start(make(limited=2), store)
-    settings = load_settings(url="sqlite:///:memory:", kind_concurrency={"K": 0})
-    await start(App("sqlite:///:memory:", settings=settings), store)
-    assert await limit(store) == (None, None, None)
-
-
 async def test_an_operators_limit_stays(store: Any) -> None:
     await start(make(limited=2), store)
     await store.apply(Commit(controls=[Limit("K", 1, None, actor="ann")]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from redrive.stores.postgres.scan_positions import (
     PRIORITY_MAX,
     PRIORITY_MIN,
-    SWEEP_AFTER_SHORT_S,
     SWEEP_EVERY_S,
     ScanPositions,
 )
@@ -23,10 +22,6 @@ def known(*rows: tuple[str, str, int, int], now: float = 100.0, short: bool = Fa
     remembered.segments(("q",), now)
     remembered.learn(rows, short=short, cost=0.0, now=now)
     return remembered
-
-
-def test_at_first_everything_is_read() -> None:
-    assert segments(ScanPositions(), now=5.0) == EVERYTHING
 
 
 def test_after_a_claim_reading_goes_on_behind_it() -> None:
@@ -50,26 +45,10 @@ def test_the_ranges_cover_every_priority_once() -> None:
     assert [after[2] for after in found[1:]] == [before[4] + 1 for before in found[:-1]]
 
 
-def test_lanes_and_queues_are_apart_and_in_order() -> None:
-    remembered = known(("b", "", 0, 4), ("b", "K", 0, 6), ("a", "", 0, 2))
-    found = segments(remembered, "b", "a", now=100.1)
-    assert [(queue, lane, pos) for queue, lane, _, pos, _ in found if pos] == [
-        ("b", "", 5),
-        ("b", "K", 7),
-        ("a", "", 3),
-    ]
-    assert [queue for queue, *_ in found] == sorted((queue for queue, *_ in found), reverse=True)
-
-
 def test_a_sweep_reads_everything_now_and_then() -> None:
     remembered = known(("q", "", 0, 9))
     assert segments(remembered, now=100.0 + SWEEP_EVERY_S * 0.9) != EVERYTHING
     assert segments(remembered, now=100.0 + SWEEP_EVERY_S) == EVERYTHING
-
-
-def test_a_sweep_comes_sooner_when_nothing_was_found() -> None:
-    remembered = known(("q", "", 0, 9), short=True)
-    assert segments(remembered, now=100.0 + SWEEP_AFTER_SHORT_S * 1.01) == EVERYTHING
 
 
 def test_costly_sweeps_are_rare() -> None:
@@ -88,12 +67,6 @@ def test_a_late_commit_rewinds() -> None:
     remembered.rewind("q", 60)
     found = {(queue, lane): pos for queue, lane, _, pos, _ in segments(remembered, "q", now=100.1) if pos}
     assert found == {("q", ""): 50, ("q", "K"): 50}
-
-
-def test_rewinding_everywhere_sweeps() -> None:
-    remembered = known(("q", "", 0, 90))
-    remembered.rewind("*", 0)
-    assert segments(remembered, now=100.1) == EVERYTHING
 
 
 def test_a_worker_that_never_claims_starts_behind_what_a_sweep_found_empty() -> None:

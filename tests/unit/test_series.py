@@ -7,11 +7,10 @@ import json
 from bisect import bisect_left
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redrive.kernel.series import (
@@ -62,6 +61,7 @@ def total(*parts: Document) -> Document:
 documents = tallies.map(Tally.document)
 
 
+@settings(max_examples=30, deadline=None)
 @given(documents, documents, documents)
 def test_the_order_of_adding_does_not_matter(a: Document, b: Document, c: Document) -> None:
     before = copy.deepcopy((a, b, c))
@@ -69,6 +69,7 @@ def test_the_order_of_adding_does_not_matter(a: Document, b: Document, c: Docume
     assert (a, b, c) == before, "what is added stays as it is"
 
 
+@settings(max_examples=30, deadline=None)
 @given(tallies, tallies)
 def test_adding_documents_adds_what_was_counted(a: Tally, b: Tally) -> None:
     found = from_document(total(a.document(), b.document()))
@@ -78,6 +79,7 @@ def test_adding_documents_adds_what_was_counted(a: Tally, b: Tally) -> None:
     assert found.oldest == max((x for x in (a.oldest, b.oldest) if x is not None), default=None)
 
 
+@settings(max_examples=30, deadline=None)
 @given(tallies)
 def test_a_tally_is_read_as_it_was_written(tally: Tally) -> None:
     [(at, key, document)] = read(write({("q", "k"): tally}), NOW)
@@ -91,6 +93,7 @@ def test_a_document_says_nothing_of_zeros_and_is_read_by_other_versions() -> Non
     assert from_document({"completed": 2, "shiny": 1, "run": {"99": 1}}).run[-1] == 1
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.lists(seconds, min_size=1), st.integers(0, 100))
 def test_a_percentile_is_bounded_by_the_edges_of_its_bucket(values: list[float], percent: int) -> None:
     tally = Tally()
@@ -103,13 +106,6 @@ def test_a_percentile_is_bounded_by_the_edges_of_its_bucket(values: list[float],
     rank = percent / 100 * len(values)
     assert sum(value <= BOUNDS[place] for value in values) >= rank or found == BOUNDS[-1]
     assert sum(value <= ([0.0, *BOUNDS][place]) for value in values if place) <= rank
-
-
-@given(buckets)
-def test_percentiles_rise(counts: list[int]) -> None:
-    found = [quantile(counts, q / 20) for q in range(21)]
-    assert (found[0] is None) is (sum(counts) == 0)
-    assert all(a is None or (b is not None and a <= b) for a, b in pairwise(found))
 
 
 def test_a_percentile_is_linear_in_its_bucket_and_honest_about_the_last() -> None:
@@ -149,6 +145,7 @@ def test_there_are_only_so_many_series() -> None:
     }
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.sets(st.tuples(st.sampled_from("pqrs"), st.text("abc", min_size=1, max_size=3))), st.integers(0, 20))
 def test_however_many_there_are(keys: set[tuple[str, str]], most: int) -> None:
     found = admit(sorted(keys), most=most)

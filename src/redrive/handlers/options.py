@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, TypeVar
@@ -10,7 +9,7 @@ from uuid import UUID
 
 from redrive.errors import InvalidInput
 from redrive.kernel.circuit import Circuit
-from redrive.kernel.wording import seconds_of
+from redrive.kernel.wording import seconds_of, suggestion
 
 DEFAULT_HISTORY = "default"
 LONGEST_HISTORY_S = 36_500 * 86_400.0
@@ -76,11 +75,7 @@ def check_options(options: Given) -> Given:
     known = EnqueueOptions.__annotations__
     if not options.keys() <= known.keys():
         unknown = next(name for name in options if name not in known)
-        close = difflib.get_close_matches(unknown, known, 1)
-        raise InvalidInput(
-            f"there is no enqueue option {unknown!r}",
-            hint=f"did you mean {close[0]}?" if close else f"options are: {', '.join(known)}",
-        )
+        raise InvalidInput(f"there is no enqueue option {unknown!r}", hint=suggestion(unknown, known))
     return options
 
 

@@ -234,16 +234,16 @@ def make_handler(
     kind: str,
     function: Callable[..., Any],
     *,
-    queue: str,
     policy: Policy,
-    timeout: float | None,
-    isolation: str | None,
-    bulk: int | None,
-    payload: Any,
-    priority: int,
-    concurrency: int | None,
-    rate_limit_ms: int | None,
-    deterministic: tuple[type[BaseException], ...],
+    queue: str = "default",
+    timeout: float | None = None,
+    isolation: str | None = None,
+    bulk: int | None = None,
+    payload: Any = None,
+    priority: int = 0,
+    concurrency: int | None = None,
+    rate_limit_ms: int | None = None,
+    deterministic: tuple[type[BaseException], ...] = (),
     names: Mapping[str, Any] | None = None,
     public: Iterable[str] = (),
     circuit: Circuit | bool | None = None,
@@ -282,26 +282,26 @@ def make_handler(
         deterministic=final,
         public=check_public(kind, public),
         circuit=circuit_of(kind, circuit),
-        preload=_modules(kind, preload),
+        preload=_names(kind, "preload", "modules", preload, _is_module),
     )
 
 
 def check_public(kind: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Returns ``public=`` as a tuple; a lone text would be taken for its letters."""
-    listed = (names,) if isinstance(names, str) else tuple(names)
+    """Returns ``public=`` as a tuple."""
+    return _names(kind, "public", "payload fields", names, bool)
+
+
+def _names(kind: str, option: str, what: str, given: Iterable[str], fits: Callable[[str], bool]) -> tuple[str, ...]:
+    """Returns names as a tuple; a lone text would be taken for its letters."""
+    listed = (given,) if isinstance(given, str) else tuple(given)
     for name in listed:
-        if not isinstance(name, str) or not name:
-            raise InvalidInput(f"public= of {kind} lists names of payload fields, and {name!r} is none")
+        if not isinstance(name, str) or not fits(name):
+            raise InvalidInput(f"{option}= of {kind} lists names of {what}, and {name!r} is none")
     return listed
 
 
-def _modules(kind: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Returns ``preload=`` as a tuple; what cannot be the name of a module is refused."""
-    listed = (names,) if isinstance(names, str) else tuple(names)
-    for name in listed:
-        if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
-            raise InvalidInput(f"preload= of {kind} lists names of modules, and {name!r} is none")
-    return listed
+def _is_module(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
 
 
 def _isolation(kind: str, function: Callable[..., Any], wanted: str | None, bulk: int | None) -> Isolation:

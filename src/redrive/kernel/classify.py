@@ -6,10 +6,10 @@ application puts its own rules before these.
 
 from __future__ import annotations
 
-import errno as e
+import errno
 import re
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -66,215 +66,107 @@ CONFLICT = Classification("conflict")
 UNAVAILABLE = Classification("unavailable", _T.MODEL_ERROR)
 DENIED = Classification("denied", _T.MODEL_ERROR)
 
+
+def _table(groups: Mapping[Classification, str]) -> dict[str, Classification]:
+    return {name: meaning for meaning, names in groups.items() for name in names.split()}
+
+
 # package.Class along the MRO, the most special class first. What a database refuses is tried again: a unique key may be
 # a race that is over, a missing table a migration that is under way.
-NAMES: dict[str, Classification] = {
-    "builtins.TimeoutError": TIMEOUT,
-    "builtins.ConnectionError": CONNECT,
-    "builtins.EOFError": CONNECT,
-    "builtins.UnicodeError": INVALID,
-    "builtins.OverflowError": INVALID,
-    "socket.gaierror": CONNECT,
-    "socket.herror": CONNECT,
-    "subprocess.TimeoutExpired": TIMEOUT,
-    "concurrent.TimeoutError": TIMEOUT,
-    "asyncio.TimeoutError": TIMEOUT,
-    "ssl.SSLZeroReturnError": CONNECT,
-    "ssl.SSLEOFError": CONNECT,
-    "ssl.SSLError": TLS,
-    "http.IncompleteRead": CONNECT,
-    "http.BadStatusLine": CONNECT,
-    "http.HTTPException": CONNECT,
-    "json.JSONDecodeError": INVALID,
-    "pydantic_core.ValidationError": INVALID,
-    "pydantic.ValidationError": INVALID,
-    "sqlite3.IntegrityError": INVALID,
-    "sqlite3.DataError": INVALID,
-    "sqlite3.ProgrammingError": INVALID,
-    "sqlite3.InterfaceError": INVALID,
-    "sqlite3.DatabaseError": UNKNOWN,
-    "httpx.TimeoutException": TIMEOUT,
-    "httpx.TransportError": CONNECT,
-    "httpx.InvalidURL": INVALID,
-    "httpx.UnsupportedProtocol": INVALID,
-    "httpx.TooManyRedirects": INVALID,
-    "httpx.DecodingError": INVALID,
-    "httpcore.TimeoutException": TIMEOUT,
-    "httpcore.NetworkError": CONNECT,
-    "httpcore.ProtocolError": CONNECT,
-    "requests.Timeout": TIMEOUT,
-    "requests.SSLError": TLS,
-    "requests.ConnectionError": CONNECT,
-    "requests.ChunkedEncodingError": CONNECT,
-    "requests.TooManyRedirects": INVALID,
-    "requests.InvalidURL": INVALID,
-    "requests.MissingSchema": INVALID,
-    "requests.InvalidSchema": INVALID,
-    "requests.JSONDecodeError": INVALID,
-    "urllib3.TimeoutError": TIMEOUT,
-    "urllib3.SSLError": TLS,
-    "urllib3.NewConnectionError": CONNECT,
-    "urllib3.ProtocolError": CONNECT,
-    "urllib3.MaxRetryError": CONNECT,
-    "urllib3.NameResolutionError": CONNECT,
-    "aiohttp.ServerTimeoutError": TIMEOUT,
-    "aiohttp.ClientSSLError": TLS,
-    "aiohttp.ClientConnectionError": CONNECT,
-    "aiohttp.ClientPayloadError": CONNECT,
-    "aiohttp.InvalidURL": INVALID,
-    "botocore.ConnectTimeoutError": TIMEOUT,
-    "botocore.ReadTimeoutError": TIMEOUT,
-    "botocore.SSLError": TLS,
-    "botocore.HTTPClientError": CONNECT,
-    "botocore.ConnectionError": CONNECT,
-    "botocore.NoCredentialsError": DENIED,
-    "botocore.ParamValidationError": INVALID,
-    "openai.APITimeoutError": TIMEOUT,
-    "openai.APIConnectionError": CONNECT,
-    "anthropic.APITimeoutError": TIMEOUT,
-    "anthropic.APIConnectionError": CONNECT,
-    "redis.TimeoutError": TIMEOUT,
-    "redis.AuthenticationError": DENIED,
-    "redis.BusyLoadingError": UNAVAILABLE,
-    "redis.ConnectionError": CONNECT,
-    "redis.ReadOnlyError": UNAVAILABLE,
-    "redis.DataError": INVALID,
-    "psycopg_pool.PoolTimeout": TIMEOUT,
-    "psycopg.IntegrityError": INVALID,
-    "psycopg.DataError": INVALID,
-    "psycopg.ProgrammingError": INVALID,
-    "psycopg.OperationalError": CONNECT,
-    "psycopg2.IntegrityError": INVALID,
-    "psycopg2.DataError": INVALID,
-    "psycopg2.ProgrammingError": INVALID,
-    "psycopg2.OperationalError": CONNECT,
-    "asyncpg.ConnectionDoesNotExistError": CONNECT,
-    "asyncpg.InterfaceError": INVALID,
-    "asyncpg.DataError": INVALID,
-    "asyncpg.ConnectionFailureError": CONNECT,
-    "pymysql.OperationalError": CONNECT,
-    "MySQLdb.OperationalError": CONNECT,
-    "sqlalchemy.TimeoutError": TIMEOUT,
-    "sqlalchemy.ArgumentError": INVALID,
-    "django.ValidationError": INVALID,
-    "django.DataError": INVALID,
-    "django.IntegrityError": INVALID,
-    "elastic_transport.ConnectionTimeout": TIMEOUT,
-    "elastic_transport.TlsError": TLS,
-    "elastic_transport.ConnectionError": CONNECT,
-    "pymongo.NetworkTimeout": TIMEOUT,
-    "pymongo.ServerSelectionTimeoutError": CONNECT,
-    "pymongo.AutoReconnect": CONNECT,
-    "kafka.KafkaTimeoutError": TIMEOUT,
-    "aiokafka.KafkaTimeoutError": TIMEOUT,
-    "pika.AMQPConnectionError": CONNECT,
-    "websockets.ConnectionClosed": CONNECT,
-    "paramiko.SSHException": CONNECT,
-    "smtplib.SMTPServerDisconnected": CONNECT,
-    "smtplib.SMTPConnectError": CONNECT,
-    "ftplib.error_temp": UNAVAILABLE,
-    "grpc.FutureTimeoutError": TIMEOUT,
-}
+NAMES = _table(
+    {
+        TIMEOUT: """
+            builtins.TimeoutError subprocess.TimeoutExpired concurrent.TimeoutError asyncio.TimeoutError
+            httpx.TimeoutException httpcore.TimeoutException requests.Timeout urllib3.TimeoutError
+            aiohttp.ServerTimeoutError botocore.ConnectTimeoutError botocore.ReadTimeoutError openai.APITimeoutError
+            anthropic.APITimeoutError redis.TimeoutError psycopg_pool.PoolTimeout sqlalchemy.TimeoutError
+            elastic_transport.ConnectionTimeout pymongo.NetworkTimeout kafka.KafkaTimeoutError
+            aiokafka.KafkaTimeoutError grpc.FutureTimeoutError
+        """,
+        CONNECT: """
+            builtins.ConnectionError builtins.EOFError socket.gaierror socket.herror ssl.SSLZeroReturnError
+            ssl.SSLEOFError http.IncompleteRead http.BadStatusLine http.HTTPException smtplib.SMTPServerDisconnected
+            smtplib.SMTPConnectError httpx.TransportError httpcore.NetworkError httpcore.ProtocolError
+            requests.ConnectionError requests.ChunkedEncodingError urllib3.NewConnectionError urllib3.ProtocolError
+            urllib3.MaxRetryError urllib3.NameResolutionError aiohttp.ClientConnectionError aiohttp.ClientPayloadError
+            botocore.HTTPClientError botocore.ConnectionError openai.APIConnectionError anthropic.APIConnectionError
+            redis.ConnectionError psycopg.OperationalError psycopg2.OperationalError
+            asyncpg.ConnectionDoesNotExistError asyncpg.ConnectionFailureError pymysql.OperationalError
+            MySQLdb.OperationalError elastic_transport.ConnectionError pymongo.ServerSelectionTimeoutError
+            pymongo.AutoReconnect pika.AMQPConnectionError websockets.ConnectionClosed paramiko.SSHException
+        """,
+        TLS: """
+            ssl.SSLError requests.SSLError urllib3.SSLError aiohttp.ClientSSLError botocore.SSLError
+            elastic_transport.TlsError
+        """,
+        INVALID: """
+            builtins.UnicodeError builtins.OverflowError json.JSONDecodeError pydantic_core.ValidationError
+            pydantic.ValidationError sqlite3.IntegrityError sqlite3.DataError sqlite3.ProgrammingError
+            sqlite3.InterfaceError httpx.InvalidURL httpx.UnsupportedProtocol httpx.TooManyRedirects
+            httpx.DecodingError requests.TooManyRedirects requests.InvalidURL requests.MissingSchema
+            requests.InvalidSchema requests.JSONDecodeError aiohttp.InvalidURL botocore.ParamValidationError
+            redis.DataError psycopg.IntegrityError psycopg.DataError psycopg.ProgrammingError
+            psycopg2.IntegrityError psycopg2.DataError psycopg2.ProgrammingError asyncpg.InterfaceError
+            asyncpg.DataError sqlalchemy.ArgumentError django.ValidationError django.DataError django.IntegrityError
+        """,
+        DENIED: "botocore.NoCredentialsError redis.AuthenticationError",
+        UNAVAILABLE: "redis.BusyLoadingError redis.ReadOnlyError ftplib.error_temp",
+        UNKNOWN: "sqlite3.DatabaseError",
+    }
+)
 # Of libraries nobody thought of: names that can only mean one thing.
-PLAIN_NAMES: dict[str, Classification] = {
-    "TimeoutException": TIMEOUT,
-    "Timeout": TIMEOUT,
-    "TimeoutError": TIMEOUT,
-    "ReadTimeout": TIMEOUT,
-    "ConnectTimeout": TIMEOUT,
-    "ConnectionTimeout": TIMEOUT,
-    "PoolTimeout": TIMEOUT,
-    "APITimeoutError": TIMEOUT,
-    "ConnectionError": CONNECT,
-    "ConnectError": CONNECT,
-    "NetworkError": CONNECT,
-    "TransportError": CONNECT,
-    "APIConnectionError": CONNECT,
-    "ConnectionFailure": CONNECT,
-    "ConnectionClosedError": CONNECT,
-}
-ERRNOS: dict[int, Classification] = dict.fromkeys(
-    (
-        e.ECONNREFUSED,
-        e.ECONNRESET,
-        e.ECONNABORTED,
-        e.EPIPE,
-        e.EHOSTUNREACH,
-        e.ENETUNREACH,
-        e.EHOSTDOWN,
-        e.ENETDOWN,
-        e.ENETRESET,
-        e.ENOTCONN,
-        e.ESHUTDOWN,
-        e.EADDRNOTAVAIL,
-    ),
-    CONNECT,
-) | {e.ETIMEDOUT: TIMEOUT}
+PLAIN_NAMES = _table(
+    {
+        TIMEOUT: """
+            TimeoutException Timeout TimeoutError ReadTimeout ConnectTimeout ConnectionTimeout PoolTimeout
+            APITimeoutError
+        """,
+        CONNECT: """
+            ConnectionError ConnectError NetworkError TransportError APIConnectionError ConnectionFailure
+            ConnectionClosedError
+        """,
+    }
+)
+_LOST = """
+    ECONNREFUSED ECONNRESET ECONNABORTED EPIPE EHOSTUNREACH ENETUNREACH EHOSTDOWN ENETDOWN ENETRESET ENOTCONN ESHUTDOWN
+    EADDRNOTAVAIL
+"""
+ERRNOS = {getattr(errno, name): CONNECT for name in _LOST.split()} | {errno.ETIMEDOUT: TIMEOUT}
 # By code, else by class (the first two characters).
-SQLSTATES: dict[str, Classification] = {
-    "08": CONNECT,
-    "57P01": CONNECT,
-    "57P02": CONNECT,
-    "57P03": CONNECT,
-    "57014": TIMEOUT,
-    "55P03": TIMEOUT,
-    "25P03": TIMEOUT,
-    "25P04": TIMEOUT,
-    "57P05": TIMEOUT,
-    "40": CONFLICT,
-    "25006": UNAVAILABLE,
-    "53300": CONNECT,
-    "53": UNAVAILABLE,
-    "58": UNAVAILABLE,
-    "28": DENIED,
-    "22": INVALID,
-    "23": INVALID,
-    "42501": DENIED,
-    "42": INVALID,
-    "0A": INVALID,
-    "54": INVALID,
-}
-_SQLITE = {
-    "SQLITE_BUSY": TIMEOUT,
-    "SQLITE_LOCKED": TIMEOUT,
-    "SQLITE_INTERRUPT": TIMEOUT,
-    "SQLITE_CONSTRAINT": INVALID,
-    "SQLITE_ERROR": INVALID,
-    "SQLITE_MISMATCH": INVALID,
-    "SQLITE_TOOBIG": INVALID,
-    "SQLITE_FULL": UNAVAILABLE,
-    "SQLITE_READONLY": DENIED,
-    "SQLITE_PERM": DENIED,
-    "SQLITE_AUTH": DENIED,
-}
+SQLSTATES = _table(
+    {
+        CONNECT: "08 57P01 57P02 57P03 53300",
+        TIMEOUT: "57014 55P03 25P03 25P04 57P05",
+        CONFLICT: "40",
+        UNAVAILABLE: "25006 53 58",
+        DENIED: "28 42501",
+        INVALID: "22 23 42 0A 54",
+    }
+)
+# By what SQLite's name of it begins with.
+_SQLITE = _table(
+    {
+        TIMEOUT: "SQLITE_BUSY SQLITE_LOCKED SQLITE_INTERRUPT",
+        INVALID: "SQLITE_CONSTRAINT SQLITE_ERROR SQLITE_MISMATCH SQLITE_TOOBIG",
+        UNAVAILABLE: "SQLITE_FULL",
+        DENIED: "SQLITE_READONLY SQLITE_PERM SQLITE_AUTH",
+    }
+)
 # What providers call it, where their status says something else: AWS answers 400 to what should be tried again.
-CODES: dict[str, Classification] = {
-    **dict.fromkeys(
-        (
-            "Throttling",
-            "ThrottlingException",
-            "ThrottledException",
-            "RequestThrottled",
-            "RequestThrottledException",
-            "TooManyRequestsException",
-            "ProvisionedThroughputExceededException",
-            "RequestLimitExceeded",
-            "SlowDown",
-            "BandwidthLimitExceeded",
-            "LimitExceededException",
-            "TransactionInProgressException",
-            "PriorRequestNotComplete",
-            "EC2ThrottledException",
-            "RESOURCE_EXHAUSTED",
-        ),
-        THROTTLED,
-    ),
-    **dict.fromkeys(("RequestTimeout", "RequestTimeoutException", "DEADLINE_EXCEEDED"), TIMEOUT),
-    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "RequestExpired", "UNAUTHENTICATED"), DENIED),
-    "UNAVAILABLE": CONNECT,
-    "TransactionCanceledException": CONFLICT,
-    "OperationAborted": CONFLICT,
-}
+CODES = _table(
+    {
+        THROTTLED: """
+            Throttling ThrottlingException ThrottledException RequestThrottled RequestThrottledException
+            TooManyRequestsException ProvisionedThroughputExceededException RequestLimitExceeded SlowDown
+            BandwidthLimitExceeded LimitExceededException TransactionInProgressException PriorRequestNotComplete
+            EC2ThrottledException RESOURCE_EXHAUSTED
+        """,
+        TIMEOUT: "RequestTimeout RequestTimeoutException DEADLINE_EXCEEDED",
+        DENIED: "ExpiredToken ExpiredTokenException RequestExpired UNAUTHENTICATED",
+        CONNECT: "UNAVAILABLE",
+        CONFLICT: "TransactionCanceledException OperationAborted",
+    }
+)
 
 
 def by_status(status: int) -> Classification:
@@ -386,11 +278,17 @@ def _by_application(error: BaseException, rules: FailureRules) -> Classification
         if (known := rule.classify(error)) is not None:
             return known
     if rules.named:
-        for kind in type(error).__mro__:
-            for name in (f"{kind.__module__}.{kind.__qualname__}", _short(kind), kind.__qualname__):
-                if name in rules.named:
-                    return rules.named[name]
+        return next((rules.named[name] for name in names_of(type(error)) if name in rules.named), None)
     return None
+
+
+def names_of(kind: type) -> Iterator[str]:
+    """Yields what an application may call a class, or one that it derives from."""
+    for one in kind.__mro__:
+        yield f"{one.__module__}.{one.__qualname__}"
+        yield f"{one.__module__.partition('.')[0]}.{one.__qualname__}"
+        yield _short(one)
+        yield one.__qualname__
 
 
 def _by_table(error: BaseException, seen: int = 0) -> Classification | None:

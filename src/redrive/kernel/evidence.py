@@ -34,6 +34,14 @@ def look(holder: Any, name: str) -> Any:
         return None
 
 
+def text_of(error: BaseException, most: int) -> str | None:
+    """Returns what an exception says, cut at once: whatever follows would go through all of it. None if it raises."""
+    try:
+        return str(error)[:most]
+    except Exception:
+        return None
+
+
 def chain(error: BaseException) -> list[BaseException]:
     """Yields the exception, then what it came from: what it wraps, its cause or context, and the members of groups."""
     found: list[BaseException] = []
@@ -68,24 +76,15 @@ def status(error: BaseException) -> int | None:
     if isinstance(error, RedriveError):  # its status is what we answer, and nobody answered us
         return None
     response = look(error, "response")
-    holders = [(response, "status_code"), (response, "status"), (error, "status_code"), (error, "status")]
+    values = [look(holder, name) for holder in (response, error) for name in ("status_code", "status")]
     if isinstance(response, Mapping):
-        holders.append((_AsAttributes(_meta(response)), "HTTPStatusCode"))
+        values.append(_meta(response).get("HTTPStatusCode"))
     if look(error, "hdrs") is not None:  # urllib.error.HTTPError calls it a code
-        holders.append((error, "code"))
-    for holder, name in holders:
-        value = look(holder, name)
+        values.append(look(error, "code"))
+    for value in values:
         if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599:
             return int(value)
     return None
-
-
-class _AsAttributes:
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = values
-
-    def __getattr__(self, name: str) -> Any:
-        return self._values.get(name)
 
 
 def _meta(response: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from redrive.errors import ConfigError, RedriveError
 from redrive.kernel import evidence
-from redrive.kernel.classify import Classification, FailureType
+from redrive.kernel.classify import Classification, FailureType, names_of
 from redrive.kernel.task import check_name
 
 MAX_DEPTH = 8  # how far causes are followed
@@ -110,13 +110,13 @@ class FailureRule:
         }
 
     def _fits(self, error: BaseException) -> bool:
-        if self._names and not any(name in self._names for name in _names_of(type(error))):
+        if self._names and not any(name in self._names for name in names_of(type(error))):
             return False
         if self._status and not self._has_status(evidence.status(error)):
             return False
         if self._codes and _code_of(error) not in self._codes:
             return False
-        return not self._words or self._says(_message(error))
+        return not self._words or self._says(evidence.text_of(error, READ) or "")
 
     def _has_status(self, status: int | None) -> bool:
         return status is not None and (status in self._status or f"{status // 100}xx" in self._status)
@@ -127,23 +127,31 @@ class FailureRule:
 
 
 def check_rules(given: object) -> list[FailureRule]:
-    """Returns the rules of an application; mistakes are said with the place of the rule."""
-    if isinstance(given, str | Mapping | FailureRule) or not hasattr(given, "__iter__"):
+    """Returns the rules of an application; the first mistake is said with the place of its rule."""
+    if isinstance(given, str | Mapping | FailureRule) or not isinstance(given, Iterable):
         raise ConfigError(f"failure_rules is a list of FailureRule values, not {str(given)[:80]!r}")
-    found: list[FailureRule] = []
+    rules, mistakes = read_rules(given)
+    for nth, error in mistakes:
+        raise ConfigError(f"failure_rules[{nth}]: {error.message}", hint=error.hint)
+    return rules
+
+
+def read_rules(given: Iterable[object]) -> tuple[list[FailureRule], list[tuple[int, BadRule]]]:
+    """Returns the rules of a table, and what is wrong with others, by their places."""
+    found: dict[int, FailureRule] = {}
+    mistakes: list[tuple[int, BadRule]] = []
     for nth, one in enumerate(given):
         try:
             rule = rule_of(one)
-        except ConfigError as error:
-            raise ConfigError(f"failure_rules[{nth}]: {error.message}", hint=error.hint) from None
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"failure_rules[{nth}]: {error}") from None
-        for before, other in enumerate(found):
-            if other.conditions == rule.conditions:
-                told = f"failure_rules[{nth}] never applies: failure_rules[{before}] fits the same failures first"
-                raise ConfigError(told, hint="remove one of them")
-        found.append(rule)
-    return found
+        except BadRule as error:
+            mistakes.append((nth, error))
+            continue
+        same = [before for before, other in found.items() if other.conditions == rule.conditions]
+        if same:
+            message = f"it never applies: rule {same[0]} fits the same failures first"
+            mistakes.append((nth, BadRule(message, hint="remove one of them")))
+        found[nth] = rule
+    return list(found.values()), mistakes
 
 
 def rule_of(given: object) -> FailureRule:
@@ -194,13 +202,6 @@ def _name(given: object) -> str:
     raise ConfigError(f"exception is a class of exceptions or its name, 'package.Class', not {given!r}")
 
 
-def _names_of(kind: type) -> Iterator[str]:
-    for one in kind.__mro__:
-        yield f"{one.__module__}.{one.__qualname__}"
-        yield f"{one.__module__.partition('.')[0]}.{one.__qualname__}"
-        yield one.__qualname__
-
-
 def _text(what: str, given: object) -> str:
     if not isinstance(given, str) or not given.strip():
         raise ConfigError(f"{what} is a text that is not empty, or a list of them, not {given!r}")
@@ -211,10 +212,3 @@ def _code_of(error: BaseException) -> str | None:
     """Returns what a provider calls it; some have numbers for that."""
     own = evidence.look(error, "code")
     return evidence.provider_code(error) or (str(own)[:100] if isinstance(own, str | int) else None)
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)[:READ]
-    except Exception:
-        return ""

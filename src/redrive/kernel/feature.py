@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from uuid import UUID
 
-    from redrive.kernel.alerts.brought import AlertRule
+    from redrive.kernel.alerts.own import AlertRule
     from redrive.kernel.approved import ApprovedAction
     from redrive.kernel.diagnosis import Dependency, Finding
     from redrive.kernel.duty import Duty

@@ -7,12 +7,10 @@ import inspect
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
-from typing import Any, NamedTuple
-
-from redrive.kernel.remembered import Remembered
+from typing import Any, Generic, NamedTuple, TypeVar
 
 MAX_FRAMES = 5_000
 MAX_KEPT_FRAMES = 30
@@ -28,6 +26,27 @@ _STANDARD = tuple(
     {path.rstrip("/\\") + "/" for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))}
 )
 _WORD = re.compile(r"[^\W\d_]+")
+
+T = TypeVar("T")
+
+
+class Remembered(Generic[T]):
+    """A bounded cache of what was computed about objects that do not change, by their identity. Objects are kept alive,
+    so that no other one gets the id of one that is gone."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._found: dict[int, tuple[object, T]] = {}
+
+    def get(self, one: Any, work_out: Callable[[Any], T]) -> T:
+        known = self._found.get(id(one))
+        if known is not None:
+            return known[1]
+        if len(self._found) >= self._size:
+            self._found.clear()  # simpler than the oldest, and rare: it holds more than an application has
+        found = work_out(one)
+        self._found[id(one)] = (one, found)
+        return found
 
 
 def type_name(error: BaseException) -> str:

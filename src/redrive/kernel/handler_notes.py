@@ -3,11 +3,11 @@ collections."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
 
+from redrive.kernel.documents import from_document
 from redrive.kernel.records import Put, Record
 
 # One for each attempt that was given up; its state is the task's id until the handler ends.
@@ -74,21 +74,17 @@ def add_blocks(kind: str, known: Record | None, blocks: Iterable[LoopBlock]) -> 
 
 
 def stray_of(record: Record) -> Stray:
-    return Stray(**_known(Stray, record.body))
+    return from_document(Stray, record.body)
 
 
 def blocks_of(record: Record) -> list[LoopBlock]:
     """Returns the blocks of one kind, the last one first."""
-    return [LoopBlock(**_known(LoopBlock, one)) for one in reversed(record.body.get("blocks", ()))]
+    return [from_document(LoopBlock, one) for one in reversed(record.body.get("blocks", ()))]
 
 
 def unhandled_of(record: Record) -> Unhandled:
-    return Unhandled(**_known(Unhandled, record.body))
+    return from_document(Unhandled, record.body)
 
 
 def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
-
-
-def _known(kind: type[Stray] | type[LoopBlock] | type[Unhandled], body: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: body[name] for name in kind.__dataclass_fields__}

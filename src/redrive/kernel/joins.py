@@ -7,12 +7,14 @@ by whoever settles; a member that an operator retries is taken out of the count 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NoReturn
 from uuid import UUID
 
 from redrive.errors import InvalidInput
+from redrive.kernel import documents
+from redrive.kernel.documents import to_document
 from redrive.kernel.payload import check, decode
 from redrive.kernel.task import (
     MAX_FACTS_BYTES,
@@ -141,21 +143,13 @@ def as_document(task: NewTask | None, what: str = "a task that is enqueued later
     if task is None:
         return None
     check_later(task, what)
-    values = {
-        name: value
-        for name, value in asdict(task).items()
-        if value is not None and value is not False and name not in _NOT_KEPT
-    }
-    return {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
+    kept = {name: value for name, value in to_document(task).items() if name not in _NOT_KEPT}
+    return {name: value for name, value in kept.items() if value is not None and value is not False}
 
 
 def from_document(document: dict[str, Any]) -> NewTask:
     """Makes the task again from ``as_document``."""
-    values: dict[str, Any] = {"payload": None, **document}
-    for name in ("id", "join"):
-        if name in values:
-            values[name] = UUID(values[name])
-    return NewTask(**values)
+    return documents.from_document(NewTask, {"payload": None, **document}, strict=True)
 
 
 def raise_no_members(join_id: object) -> NoReturn:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from redrive.kernel.evidence import look
-from redrive.kernel.frames import is_code, walk
-from redrive.kernel.remembered import Remembered
+from redrive.kernel.frames import Remembered, is_code, walk
 
 MAX_NODES = 20_000
 ANY = "*"

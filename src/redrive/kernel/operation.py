@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -17,6 +16,7 @@ from uuid import UUID
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit, BulkAction
 from redrive.kernel.commit import CancelRequest, Commit
+from redrive.kernel.documents import from_document, to_document
 from redrive.kernel.failure_filter import FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.machine import Transition
 from redrive.kernel.operation_actions import (
@@ -106,9 +106,8 @@ class Operation:
 
     @classmethod
     def of(cls, record: Record) -> Operation:
-        what = what_of(record.body)
-        own = document(what)
-        body = {name: value for name, value in record.body.items() if name not in own}
+        body = dict(record.body)
+        what = what_of(body)
         which = failures(body.pop("which"))
         status = Status(record.state)
         return cls(**body, id=record.id, what=what, which=which, status=status, version=record.version)
@@ -351,14 +350,8 @@ class Operation:
 
 def facts(which: FailureFilter) -> dict[str, Any]:
     """Returns a filter as it is stored: only the fields that were asked for."""
-    given = {name: value for name, value in asdict(which).items() if value is not None}
-    if which.ids is not None:
-        given["ids"] = [str(task_id) for task_id in which.ids]
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items()}
+    return {name: value for name, value in to_document(which).items() if value is not None}
 
 
 def failures(given: Mapping[str, Any]) -> FailureFilter:
-    ids = given.get("ids")
-    times = {name: datetime.fromisoformat(given[name]) for name in ("since", "until") if name in given}
-    named = None if ids is None else tuple(UUID(task_id) for task_id in ids)
-    return FailureFilter(**{**given, **times, "ids": named})
+    return from_document(FailureFilter, given, strict=True)

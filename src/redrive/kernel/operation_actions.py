@@ -1,17 +1,15 @@
-"""What a bulk operation does: one class for each action, with what it is about and how far it has come.
-
-In the operation's document the fields of all actions stand side by side, those of other actions with their defaults.
-"""
+"""What a bulk operation does: one class for each action, with what it is about and how far it has come."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 from uuid import UUID
 
+from redrive.kernel.documents import from_document, to_document
 from redrive.kernel.failure_filter import FailedRef
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.task import WAITING, State, Task
@@ -67,21 +65,6 @@ class Canary:
     passed: bool = False
     then: Then = Then.GO_ON
 
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Canary:
-        ids, then = tuple(UUID(task_id) for task_id in given["ids"]), Then(given.get("then", Then.GO_ON))
-        return cls(**{**given, "ids": ids, "then": then})
-
-    def body(self) -> dict[str, Any]:
-        return {
-            "first": self.first,
-            "percent": self.percent,
-            "ids": [str(task_id) for task_id in self.ids],
-            "full": self.full,
-            "passed": self.passed,
-            "then": self.then.value,
-        }
-
     def joined_by(self, moved: Sequence[UUID]) -> Canary:
         """Returns it with these as its next tasks, as long as some are missing."""
         if self.full:
@@ -99,13 +82,6 @@ class Forget:
     upto: int = 0
     cursor: int = 0
     plan: str | None = None  # that lists its tasks
-
-    @classmethod
-    def of(cls, body: Mapping[str, Any]) -> Forget:
-        return cls(body["upto"], int(body["cursor"]), body["plan"])
-
-    def body(self) -> dict[str, Any]:
-        return {"upto": self.upto, "cursor": self.cursor, "plan": self.plan}
 
     def after(self, tasks: Sequence[FailedRef]) -> Forget:
         return replace(self, cursor=tasks[-1].failed_seq or 0)
@@ -130,26 +106,6 @@ class Retry:
     canary: Canary | None = None
     stop_on_return: bool = False  # stop when a task comes back with a fingerprint that was redriven
     fingerprints: tuple[str, ...] = ()  # that were redriven, where it stops by them
-
-    @classmethod
-    def of(cls, body: Mapping[str, Any]) -> Retry:
-        names = ("upto", "plan", "letters", "cancelled", "given_up_until", "stop_on_return")
-        canary = None if body["canary"] is None else Canary.of(body["canary"])
-        same = {name: body[name] for name in names if name in body}
-        return cls(cursor=int(body["cursor"]), canary=canary, fingerprints=tuple(body["fingerprints"]), **same)
-
-    def body(self) -> dict[str, Any]:
-        return {
-            "upto": self.upto,
-            "cursor": self.cursor,
-            "plan": self.plan,
-            "letters": self.letters,
-            "cancelled": self.cancelled,
-            "given_up_until": self.given_up_until,
-            "canary": None if self.canary is None else self.canary.body(),
-            "stop_on_return": self.stop_on_return,
-            "fingerprints": list(self.fingerprints),
-        }
 
     def after(self, tasks: Sequence[FailedRef]) -> Retry:
         fingerprints: tuple[str, ...] = ()
@@ -183,13 +139,6 @@ class Purge:
     until: int
     last: UUID = LAST_ID
 
-    @classmethod
-    def of(cls, body: Mapping[str, Any]) -> Purge:
-        return cls(body["upto"], UUID(str(body["cursor"])))
-
-    def body(self) -> dict[str, Any]:
-        return {"upto": self.until, "cursor": str(self.last)}
-
     def means(self, task: Task) -> bool:
         """Returns whether a task waited when the operator decided: what ran or was retried since came back later."""
         since = [task.created_at, task.last_attempt_at, task.last_replayed_at]
@@ -211,14 +160,6 @@ class Cancel:
     until: int  # when it was asked for: what somebody has retried since is not meant
     round: int = 0
     last: UUID = LAST_ID
-
-    @classmethod
-    def of(cls, body: Mapping[str, Any]) -> Cancel:
-        number, _, last = str(body["cursor"]).partition(" ")
-        return cls(body["upto"], int(number), UUID(last))
-
-    def body(self) -> dict[str, Any]:
-        return {"upto": self.until, "cursor": f"{self.round} {self.last}"}
 
     def means(self, task: Task) -> bool:
         """Returns whether a task is meant, whenever it was added; but not what somebody has retried since."""
@@ -249,15 +190,6 @@ class Erasure:
     erased: Mapping[str, int] = field(default_factory=dict)  # how many went, by where they were
     traces: tuple[str, ...] = ()  # what else its subject is quoted by
 
-    @classmethod
-    def of(cls, body: Mapping[str, Any]) -> Erasure:
-        phase, _, place = str(body["cursor"]).partition(" ")
-        return cls(phase, place, body["archive"], body["erased"], tuple(body["traces"]))
-
-    def body(self) -> dict[str, Any]:
-        cursor = f"{self.phase} {self.place}" if self.place else self.phase
-        return {"cursor": cursor, "archive": self.archive, "erased": dict(self.erased), "traces": list(self.traces)}
-
     def at(self, phase: str, place: str | int = "") -> Erasure:
         """Returns it at another phase, or further on in one."""
         return replace(self, phase=phase, place=str(place))
@@ -277,14 +209,6 @@ class Work:
     state: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, body: Mapping[str, Any]) -> Work:
-        return cls(**body["work"])
-
-    def body(self) -> dict[str, Any]:
-        names = ("feature", "verb", "subject", "unit", "state", "result")
-        return {"work": {name: getattr(self, name) for name in names}}
-
     @property
     def open_result(self) -> dict[str, Any]:
         """What everybody may see of its result."""
@@ -294,30 +218,20 @@ class Work:
 Moving = Retry | Forget | Purge | Cancel  # actions that move tasks
 What = Moving | Erasure | Work
 _CLASSES: dict[Action, type[What]] = {one.action: one for one in (Retry, Forget, Purge, Cancel, Erasure, Work)}
-_ABSENT: dict[str, Any] = {
-    "upto": 0,
-    "cursor": 0,
-    "canary": None,
-    "stop_on_return": False,
-    "fingerprints": [],
-    "plan": None,
-    "archive": None,
-    "erased": {},
-    "traces": [],
-    "letters": 0,
-    "cancelled": 0,
-    "given_up_until": 0,
-}
 
 
-def what_of(body: Mapping[str, Any]) -> What:
-    """Returns what the operation of a document does."""
-    return _CLASSES[Action(body["action"])].of(body)
+def what_of(body: dict[str, Any]) -> What:
+    """Takes what the operation does out of its document."""
+    kind = _CLASSES[Action(body.pop("action"))]
+    if kind is Work:
+        return from_document(Work, body.pop("work"), strict=True)
+    return from_document(kind, {one.name: body.pop(one.name) for one in fields(kind) if one.name in body})
 
 
 def document(what: What) -> dict[str, Any]:
-    """Returns it for the document of its operation, with the fields of all actions."""
-    return {"action": what.action.value, **_ABSENT, **what.body()}
+    """Returns it for the document of its operation, where its fields stand beside those of the operation."""
+    own = to_document(what)
+    return {"action": what.action.value, **({"work": own} if isinstance(what, Work) else own)}
 
 
 def moment(when: datetime) -> int:

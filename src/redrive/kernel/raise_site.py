@@ -12,14 +12,16 @@ from __future__ import annotations
 import dis
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from types import CodeType, FrameType, TracebackType
-from typing import NamedTuple
+from enum import EnumMeta
+from itertools import islice
+from types import CodeType, FrameType, FunctionType, TracebackType
+from typing import Any, NamedTuple
 
 from redrive.kernel import frames
-from redrive.kernel.error_tables import error_texts_near, reads_as_error
-from redrive.kernel.error_words import ERROR_WORDS
+from redrive.kernel.error_words import ERROR_WORDS, FAILURE_WORDS
+from redrive.kernel.evidence import text_of
+from redrive.kernel.frames import Remembered
 from redrive.kernel.message_template import FIELD, HOLE, MAX_LOOKED_AT, WORD, folded, fragments, spans, template
-from redrive.kernel.remembered import Remembered
 
 MAX_CODE = 64_000  # bytes: more than a person writes, and ``dis`` takes the square of its jumps
 MAX_STEPS = 300
@@ -29,6 +31,10 @@ _ENDS = " \t\n:;,.-([{|"
 _PROPER = re.compile(r"(?<![\w.])[A-Z]\w{1,60}(?: [A-Z]\w{1,60}){1,10}")
 _MAKES = ("CALL", "BINARY_OP", "BUILD_STRING", "FORMAT_")
 _SPOKEN = ("__init__", "__str__")  # where exceptions make their messages
+MAX_NAMES = 200  # of a function, that are looked up
+MAX_TEXTS = 200  # of a table: nobody writes more by hand
+MAX_LOOKS = 8_000  # at values of tables, for one message: they may be of any size, and the event loop waits
+MAX_NESTED = 2
 
 Position = tuple[int | None, int | None, int | None, int | None]  # first and last line, first and last column
 
@@ -145,10 +151,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _text(error: BaseException) -> str:
-    try:
-        return str(error)[:MAX_LOOKED_AT]
-    except Exception:
-        return ""
+    return text_of(error, MAX_LOOKED_AT) or ""
 
 
 def _own_steps(trace: TracebackType | None, package: str | None) -> list[TracebackType]:
@@ -162,6 +165,65 @@ def _own_steps(trace: TracebackType | None, package: str | None) -> list[Traceba
         if len(found) < frames.MAX_KEPT_FRAMES and frames.own(step.tb_frame, package):
             found.setdefault((id(step.tb_frame.f_code), step.tb_lasti), step)
     return list(found.values())
+
+
+# -- tables of errors ------------------------------------------------------------------------------------------------
+
+
+def error_texts_near(steps: Iterable[FrameType]) -> list[str]:
+    """Returns the texts of tables of errors that functions name. ``{51: "quota exceeded", 57: "not permitted"}`` says
+    what went wrong, ``{1: "Berlin", 2: "New York"}`` where: by all of its texts, since a city may be called Wrong
+    Way."""
+    found: list[str] = []
+    looks = iter(range(MAX_LOOKS))
+    for frame in steps:
+        for table in _tables(frame):
+            texts = list(islice(_texts_of(table, looks), MAX_TEXTS + 1))
+            errors = [text for text in texts if reads_as_error(text)]
+            # States are single words (``expired``, ``cancelled``): alone they are no reasons.
+            told = any(len(WORD.findall(text)) > 1 for text in errors)
+            if told and len(texts) <= MAX_TEXTS and len(errors) * 2 > len(texts):
+                found += texts
+    return found
+
+
+def _tables(frame: FrameType) -> Iterator[Any]:
+    """Yields what a function names in its module and class, what functions that it calls name in theirs, and the
+    enumerations that its values belong to. By types alone: an object may say that it is of another class."""
+    module, names = frame.f_globals, frame.f_code.co_names[:MAX_NAMES]
+    yield from (module[name] for name in names if name in module)
+    for called in (*map(module.get, names), *frame.f_locals.values()):
+        if type(called) is FunctionType:
+            inner = called.__globals__
+            yield from (inner[name] for name in called.__code__.co_names[:MAX_NAMES] if name in inner)
+    own = frame.f_locals.get("self", frame.f_locals.get("cls"))
+    for kind in (own if isinstance(own, type) else type(own)).__mro__[:-1]:
+        yield from (vars(kind)[name] for name in names if name in vars(kind))
+    yield from (type(value) for value in frame.f_locals.values() if isinstance(type(value), EnumMeta))
+
+
+def _texts_of(value: Any, looks: Iterator[int], depth: int = 0) -> Iterator[str]:
+    """Yields the texts in a table without a call of anybody's code, while there are looks left."""
+    if isinstance(value, EnumMeta):
+        value = [member.value for member in value._member_map_.values()]
+    if depth > MAX_NESTED or type(value) not in (dict, list, tuple):
+        return
+    for one in value.values() if type(value) is dict else value:
+        if next(looks, None) is None:
+            return
+        if isinstance(one, str):
+            yield one
+        else:
+            yield from _texts_of(one, looks, depth + 1)
+
+
+def reads_as_error(text: str) -> bool:
+    """True if a text says that something is wrong, and at least half of its words are usual ones; where each has a
+    capital, as a name has, all of them: ``Bad Request``, not ``Bad Homburg``."""
+    words = WORD.findall(text)
+    known = sum(word.lower() in ERROR_WORDS for word in words)
+    least = len(words) * 2 if all(word[0].isupper() for word in words) else len(words)
+    return known * 2 >= least and any(word.lower() in FAILURE_WORDS for word in words)
 
 
 # -- statements ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import timedelta
 
 MAX_MESSAGE = 4_000  # characters of a message that are kept
@@ -23,6 +24,14 @@ def seconds_of(text: str) -> float | None:
     who writes 8 may mean hours."""
     found = _SPAN.fullmatch(text.strip())
     return None if found is None else float(found[1]) * _UNITS[found[2]]
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Returns which known name is meant most likely, else which there are."""
+    import difflib  # rarely wanted
+
+    close = difflib.get_close_matches(name, known := list(known), 1)
+    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
 
 
 def counted(n: int, noun: str = "task") -> str:

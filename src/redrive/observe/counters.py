@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from redrive.kernel.series import MOST_SERIES, OTHER
-from redrive.kernel.spread import Spread
+from redrive.kernel.series import MOST_SERIES, OTHER, Spread
 
 MOST_REASONS = 50
 MOST_ENDS = 5_000

@@ -17,7 +17,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from redrive.kernel.spread import Spread
+from redrive.kernel.series import Spread
 from redrive.observe.metrics import Metric, Scope, Type
 from redrive.observe.samples import Samples, Value
 

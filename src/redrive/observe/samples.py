@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from redrive.kernel.spread import Spread
+from redrive.kernel.series import Spread
 
 Labels = tuple[str, ...]
 Value = float | Spread

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
-from redrive.kernel.alerts.fold import MOST_NAMED
+from redrive.kernel.alerts.book import MOST_NAMED
 from redrive.kernel.alerts.rules import (
     AUDIT_CHAIN,
     AUDIT_UNSEALED,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from redrive.kernel.alerts.brought import AlertRule
+from redrive.kernel.alerts.own import AlertRule
 from redrive.kernel.alerts.rules import Unit
 from redrive.kernel.diagnosis import Dependency, Finding, Level
 from redrive.outbox.event import queue_of

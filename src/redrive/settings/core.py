@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from urllib.parse import SplitResult, urlsplit
 
 from redrive.errors import ConfigError
 from redrive.kernel.alerts.own import OwnRule
@@ -26,7 +25,7 @@ from redrive.settings.rules import (
     parse_failure_rules,
 )
 from redrive.settings.sources import check_kind, environment, file_values, load_feature, read_file
-from redrive.settings.values import Problem, Unfit
+from redrive.settings.values import Problem, Unfit, url_parts
 
 if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
@@ -68,21 +67,12 @@ def _http(url: str | None) -> str | None:
     """Nothing of it is quoted: such addresses are secrets."""
     if url is None:
         return None
-    where = _parts(url)
-    if where is None or where.scheme not in ("http", "https") or re.search(r"\s", url):
+    where = url_parts(url)
+    if where is None or where.scheme not in ("http", "https"):
         raise ValueError("it is no address that begins with http:// or https://")
     if where.username is not None:
         raise ValueError("a login in an address is not sent; put a token into its path, or use a proxy that adds it")
     return url
-
-
-def _parts(url: str) -> SplitResult | None:
-    """Returns an address taken apart; None of one that has no host, or a port that is none."""
-    try:
-        found = urlsplit(url)
-        return found if found.hostname and found.port != 0 else None
-    except ValueError:
-        return None
 
 
 def _objectives(given: dict[str, Objective]) -> dict[str, Objective]:
@@ -93,8 +83,8 @@ def _objectives(given: dict[str, Objective]) -> dict[str, Objective]:
 
 
 def _smtp(url: str) -> str:
-    where = _parts(url)
-    if where is None or where.scheme not in ("smtp", "smtps") or re.search(r"\s", url):
+    where = url_parts(url)
+    if where is None or where.scheme not in ("smtp", "smtps"):
         raise ValueError("it is no address like smtp://user:password@host:587 or smtps://host")
     return url
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import operator
 import re
 import typing
@@ -11,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from redrive.errors import ConfigError
-from redrive.settings.values import Problem, Unfit, read, refused
+from redrive.kernel.wording import suggestion
+from redrive.settings.values import Problem, Unfit, below, read, refused
 
 _REQUIRED: Any = ...
 
@@ -35,16 +35,12 @@ class Setting:
 
     def read(self, value: Any) -> Any:
         """Returns a value as it is used, or raises Unfit."""
-        try:
+        with below(self.field):
             found = read(self.kind, value) if self.parse is None else self.parse(value)
             if found is not None:
                 for limit, bound in self.limits.items():
                     _check_limit(limit, bound, found)
             return found if self.check is None else self.check(found)
-        except Unfit as error:
-            raise Unfit(*(one.below(self.field) for one in error.problems)) from None
-        except ValueError as error:
-            raise Unfit(Problem((self.field,), str(error), value)) from None
 
     def fresh(self) -> Any:
         """Returns the default, for one who may change it."""
@@ -115,7 +111,11 @@ class Values:
     def _fill(self, given: Mapping[str, tuple[Any, str]]) -> None:
         """Takes values, each with where it comes from; Unfit has all that do not fit."""
         fields = fields_of(type(self))
-        problems = [Problem((name,), _no_field(name, fields), given[name][0]) for name in given if name not in fields]
+        problems = [
+            Problem((name,), f"there is no such field; {suggestion(name, fields)}", given[name][0])
+            for name in given
+            if name not in fields
+        ]
         for name, one in fields.items():
             if name not in given and one.default is _REQUIRED:
                 problems.append(Problem((name,), "it is needed, and has no default"))
@@ -200,12 +200,6 @@ def names_of(kind: type[Values]) -> list[str]:
 def fields_by_name(kind: type[Values]) -> dict[str, str]:
     """Returns the fields of a class by each name that the file may have for them."""
     return {name: one.field for one in fields_of(kind).values() for name in (one.field, one.name.lower())}
-
-
-def _no_field(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, known, 1)
-    guess = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-    return f"there is no such field; {guess}"
 
 
 def _check_limit(limit: str, bound: Any, value: Any) -> None:

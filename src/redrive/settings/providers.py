@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from redrive.kernel.placeholders import names_in, problem_of
 from redrive.settings.declare import Values, option
-from redrive.settings.values import Problem, Unfit, from_json, read
+from redrive.settings.values import Problem, Problems, Unfit, from_json, read, url_parts
 
 PROVIDERS_EXAMPLE = (
     '{"video": {"type": "http", "base_url": "https://api.example.com", "start": {"url": "/jobs"}, '
@@ -39,12 +39,8 @@ _SECRET = re.compile(r"auth|cookie|token|secret|password|api-?key", re.I)
 
 def _base(url: str) -> str:
     """Nothing of it is quoted: it may hold a login."""
-    try:
-        where = urlsplit(url)
-        fits = where.scheme in ("http", "https") and where.hostname and where.port != 0 and not re.search(r"\s", url)
-    except ValueError:
-        fits = False
-    if not fits:
+    where = url_parts(url)
+    if where is None or where.scheme not in ("http", "https"):
         raise ValueError("it is no address that begins with http:// or https://")
     if where.username is not None or where.query or where.fragment:
         raise ValueError("a login, a query or a fragment does not belong there; a secret is said with auth_env")
@@ -236,15 +232,12 @@ class Providers(dict[str, HttpProviderSettings]):
 def parse_providers(given: Any) -> Providers:
     """Returns what such tables say. Raises Unfit with all that is wrong."""
     tables: dict[str, Any] = read(dict[str, Any], from_json(given, PROVIDERS_EXAMPLE))
-    found, problems = Providers(), list[Problem]()
-    for name, table in tables.items():
-        try:
-            if not _NAME.fullmatch(name):
-                raise Unfit(Problem((), "a provider is named in small letters, digits, - and _", name))
-            found[name] = HttpProviderSettings.from_map(table)
-            problems += [one.below(name) for one in found[name].problems()]
-        except Unfit as error:
-            problems += [one.below(name) for one in error.problems]
-    if problems:
-        raise Unfit(*problems)
+    found = Providers()
+    with Problems() as problems:
+        for name, table in tables.items():
+            with problems.below(name):
+                if not _NAME.fullmatch(name):
+                    raise Unfit(Problem((), "a provider is named in small letters, digits, - and _", name))
+                found[name] = HttpProviderSettings.from_map(table)
+                problems += [one.below(name) for one in found[name].problems()]
     return found

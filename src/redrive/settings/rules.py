@@ -8,17 +8,14 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from redrive.kernel.alerts.own import COMPARISONS, OwnRule
 from redrive.kernel.alerts.rules import NAMES
 from redrive.kernel.alerts.thresholds import EVERY_QUEUE, SPANS, THRESHOLDS, Limits, Thresholds, merged
 from redrive.kernel.diagnosis import Level
-from redrive.kernel.wording import EXAMPLES, seconds_of
-from redrive.settings.values import Place, Problem, Unfit, from_json, read
-
-if TYPE_CHECKING:
-    from redrive.kernel.failure_rule import FailureRule
+from redrive.kernel.wording import EXAMPLES, seconds_of, suggestion
+from redrive.settings.values import Problem, Problems, Unfit, below, from_json, read
 
 ALIKE = 0.8  # from here on a name that is not known is taken for one that is
 THRESHOLDS_TABLE = "thresholds"
@@ -51,18 +48,14 @@ def parse_alerts(given: Any) -> AlertSettings:
     if isinstance(given, AlertSettings):
         return given
     tables: dict[str, Any] = read(dict[str, Any], from_json(given, ALERTS_EXAMPLE))
-    problems: list[Problem] = []
     limits, own = Limits(), dict[str, OwnRule]()
-    for name, table in tables.items():
-        try:
-            if name == THRESHOLDS_TABLE:
-                limits = _limits(table)
-            else:
-                own[name] = _own(name, table)
-        except Unfit as error:
-            problems += [one.below(name) for one in error.problems]
-    if problems:
-        raise Unfit(*problems)
+    with Problems() as problems:
+        for name, table in tables.items():
+            with problems.below(name):
+                if name == THRESHOLDS_TABLE:
+                    limits = _limits(table)
+                else:
+                    own[name] = _own(name, table)
     return AlertSettings(limits, own)
 
 
@@ -79,22 +72,13 @@ def parse_span(given: Any) -> float:
 def _limits(given: Any) -> Limits:
     tables: dict[str, dict[str, Any]] = read(dict[str, dict[str, Any]], given)
     found: dict[str, Thresholds] = {}
-    problems: list[Problem] = []
-    for queue, table in tables.items():
-        problems += [
-            Problem((queue, name), _unknown(name, THRESHOLDS), table[name]) for name in table if name not in THRESHOLDS
-        ]
-    if problems:
-        raise Unfit(*problems)
-    for queue, table in merged(tables).items():
-        try:
-            found[queue] = read(Thresholds, {name: _seconds(name, value) for name, value in table.items()})
-        except Unfit as error:
-            problems += [one.below(queue) for one in error.problems]
-        except ValueError as error:
-            problems.append(Problem((queue,), str(error)))
-    if problems:
-        raise Unfit(*problems)
+    with Problems() as unknown:
+        for queue, table in tables.items():
+            unknown += [Problem((queue, name), _unknown(name, THRESHOLDS)) for name in table if name not in THRESHOLDS]
+    with Problems() as problems:
+        for queue, table in merged(tables).items():
+            with problems.below(queue):
+                found[queue] = read(Thresholds, {name: _seconds(name, value) for name, value in table.items()})
     return Limits(found.pop(EVERY_QUEUE, Thresholds()), found)
 
 
@@ -102,10 +86,8 @@ def _seconds(name: str, value: Any) -> Any:
     """Returns a threshold that is a span of time in seconds, and others as they are."""
     if not name.endswith(SPANS) or not isinstance(value, str):
         return value
-    try:
+    with below(name):
         return parse_span(value)
-    except Unfit as error:
-        raise Unfit(*(one.below(name) for one in error.problems)) from None
 
 
 def problems_of_rules(alerts: AlertSettings, of_features: Collection[str], others: bool) -> Iterator[Problem]:
@@ -135,10 +117,8 @@ def _own(name: str, given: Any) -> OwnRule:
     op = _field(table, "op", str, ">")
     if op not in COMPARISONS:
         raise Unfit(Problem(("op",), f"it is one of {' '.join(COMPARISONS)}", op))
-    try:
+    with below("for"):
         hold = parse_span(table.get("for", 0))
-    except Unfit as error:
-        raise Unfit(*(one.below("for") for one in error.problems)) from None
     return OwnRule(
         name,
         text,
@@ -153,17 +133,12 @@ def _own(name: str, given: Any) -> OwnRule:
 
 
 def _field(table: Mapping[str, Any], name: str, kind: Any, default: Any) -> Any:
-    try:
+    with below(name):
         return read(kind, table[name]) if name in table else default
-    except Unfit as error:
-        place: Place = (name,)
-        raise Unfit(*(one._replace(place=(*place, *one.place)) for one in error.problems)) from None
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, known := list(known), 1)
-    guess = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-    return f"{name!r} is not known; {guess}"
+    return f"{name!r} is not known; {suggestion(name, known)}"
 
 
 # -- [[failure_rules]] -------------------------------------------------------------------------------------------------
@@ -178,31 +153,13 @@ class RuleTable(list[Any]):
 
 def parse_failure_rules(given: Any) -> RuleTable:
     """Returns the rules of such tables. Raises Unfit with all that is wrong, each with its place."""
+    from redrive.kernel.failure_rule import read_rules  # rarely wanted
+
     given = from_json(given, FAILURE_RULES_EXAMPLE)
     if not isinstance(given, list | tuple):
         raise Unfit(Problem((), "it is a list of rules, in redrive.toml [[failure_rules]]", given))
-    found: dict[int, FailureRule] = {}
-    problems: list[Problem] = []
-    for nth, one in enumerate(given):
-        problem = _take(found, nth, one)
-        if problem is not None:
-            problems.append(problem)
-    if problems:
-        raise Unfit(*problems)
-    return RuleTable(found.values())
-
-
-def _take(found: dict[int, FailureRule], nth: int, given: object) -> Problem | None:
-    """Adds a rule to those before it; returns why it cannot be used."""
-    from redrive.kernel.failure_rule import BadRule, rule_of  # rarely wanted
-
-    try:
-        rule = rule_of(given)
-    except BadRule as error:
-        below = () if error.field is None else (error.field,)
-        return Problem((nth, *below), error.message, hint=error.hint or "")
-    for before, other in found.items():
-        if other.conditions == rule.conditions:
-            return Problem((nth,), f"it never applies: rule {before} fits the same failures first")
-    found[nth] = rule
-    return None
+    rules, mistakes = read_rules(given)
+    if mistakes:
+        places = [((nth,) if error.field is None else (nth, error.field), error) for nth, error in mistakes]
+        raise Unfit(*(Problem(place, error.message, hint=error.hint or "") for place, error in places))
+    return RuleTable(rules)

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, Union
+from urllib.parse import SplitResult, urlsplit
 
 Place = tuple[str | int, ...]
 _LISTS = (list, tuple, set, frozenset)
@@ -38,6 +41,34 @@ class Unfit(ValueError):
     def __init__(self, *problems: Problem) -> None:
         super().__init__("; ".join(f"{'.'.join(map(str, one.place))}: {one.message}" for one in problems))
         self.problems = problems
+
+
+class Problems(list[Problem]):
+    """Collects all that does not fit; what was collected is raised at the end of its block."""
+
+    def __enter__(self) -> Problems:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self and error is None:
+            raise Unfit(*self)
+
+    @contextmanager
+    def below(self, step: str | int) -> Iterator[None]:
+        """Collects what does not fit below a step of the way to a value."""
+        try:
+            yield
+        except Unfit as error:
+            self += [one.below(step) for one in error.problems]
+        except ValueError as error:
+            self.append(Problem((step,), str(error)))
+
+
+@contextmanager
+def below(step: str | int) -> Iterator[None]:
+    """Raises what does not fit with one more step of the way to it."""
+    with Problems() as problems, problems.below(step):
+        yield
 
 
 def read(kind: Any, value: Any) -> Any:
@@ -206,14 +237,11 @@ def _record(kind: Any, value: Any) -> Any:
 
 def _each(parts: Iterator[tuple[str | int, Any, Any]]) -> list[Any]:
     """Returns each value by its type; all problems are found, not the first alone."""
-    found, problems = [], []
-    for step, kind, value in parts:
-        try:
-            found.append(read(kind, value))
-        except Unfit as error:
-            problems += [one.below(step) for one in error.problems]
-    if problems:
-        raise Unfit(*problems)
+    found = []
+    with Problems() as problems:
+        for step, kind, value in parts:
+            with problems.below(step):
+                found.append(read(kind, value))
     return found
 
 
@@ -225,3 +253,12 @@ def _by_pydantic(kind: Any, value: Any) -> Any:
     except ValidationError as error:
         found = error.errors(include_url=False)
         raise Unfit(*(Problem(one["loc"], one["msg"], one["input"]) for one in found)) from None
+
+
+def url_parts(url: str) -> SplitResult | None:
+    """Returns an address taken apart; None of one that has spaces, no host, or a port that is none."""
+    try:
+        found = urlsplit(url)
+        return found if found.hostname and found.port != 0 and not re.search(r"\s", url) else None
+    except ValueError:
+        return None

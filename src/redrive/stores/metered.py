@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from redrive.errors import RedriveError
-from redrive.kernel.spread import Meter
+from redrive.kernel.series import Meter
 
 
 class Measured(Protocol):

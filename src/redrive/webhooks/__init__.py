@@ -4,7 +4,7 @@
 of a settlement.
 """
 
-from redrive.kernel.alerts.brought import AlertRule
+from redrive.kernel.alerts.own import AlertRule
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.feature import Feature
 from redrive.webhooks.delivery_tasks import event_task, kinds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redrive.kernel.ports.store import Store
-from redrive.kernel.spread import Spread
+from redrive.kernel.series import Spread
 from redrive.observe import metrics
 from redrive.observe.samples import Samples, put
 from redrive.version import __version__

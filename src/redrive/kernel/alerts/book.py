@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from redrive.kernel.alerts.facts import Answer
-from redrive.kernel.alerts.fold import fold
-from redrive.kernel.alerts.rules import Condition
-from redrive.kernel.alerts.slo import ServiceLevel, read_service, service_document
+from redrive.kernel.alerts.rules import Condition, key_of
+from redrive.kernel.alerts.slo import ServiceLevel
 from redrive.kernel.diagnosis import Level
+from redrive.kernel.documents import from_document
 from redrive.kernel.wording import span
 
 ENDED_AFTER = timedelta(seconds=30)  # without the condition; a moment is none
@@ -21,6 +21,11 @@ UNOBSERVED = timedelta(minutes=2)  # a pause of this length between two rounds i
 AHEAD = timedelta(minutes=1)  # a book from further in the future was written by a clock that has been set
 NOBODYS = timedelta(minutes=5)  # so long after its last answer a rule that is not known here is somebody's
 MOST_ENDED = 50
+MOST_NAMED = 20  # queues of one rule
+MOST_ALERTS = 500
+SHOWN = 3
+_WORST_FIRST = {Level.CRITICAL: 0, Level.WARNING: 1}
+_MORE_FIX = "redrive stats lists all queues; mend those that are named, and the next ones are"
 
 
 @dataclass(slots=True, frozen=True)
@@ -53,7 +58,7 @@ class Alert:
 
     @property
     def key(self) -> str:
-        return f"{self.rule}:{self.queue}" if self.queue else self.rule
+        return key_of(self.rule, self.queue)
 
     @property
     def state(self) -> str:
@@ -74,7 +79,7 @@ class Silence:
 
     @property
     def key(self) -> str:
-        return f"{self.rule}:{self.queue}" if self.queue else self.rule
+        return key_of(self.rule, self.queue)
 
     def covers(self, alert: Alert, now: datetime) -> bool:
         return self.until > now and self.rule == alert.rule and self.queue in ("", alert.queue)
@@ -133,15 +138,12 @@ def set_back(book: Book, now: datetime) -> Book:
     if book.at is None or book.at - now <= AHEAD:
         return book
 
-    def earlier(at: datetime | None) -> datetime | None:
-        return None if at is None else min(at, now)
-
     alerts = {
         key: replace(
             alert,
             since=min(alert.since, now),
-            fired=earlier(alert.fired),
-            gone=earlier(alert.gone),
+            fired=alert.fired and min(alert.fired, now),
+            gone=alert.gone and min(alert.gone, now),
         )
         for key, alert in book.alerts.items()
     }
@@ -190,6 +192,40 @@ def _alert_for(known: Alert | None, condition: Condition, now: datetime, missed:
     )
 
 
+# -- one rule that is broken in many queues does not push the alerts of all others out of the book -------------------
+
+
+def fold(broken: Iterable[Condition], known: Collection[str]) -> tuple[list[Condition], int]:
+    """Returns what is broken, and how many had to be left out: of each rule so many queues by name, and one condition
+    for all the others. Those that are ``known`` keep their names: none of them is taken for ended. Where there are
+    still too many, queues are left out before what is about the store or a feature."""
+    by_rule: dict[str, list[Condition]] = {}
+    for one in broken:
+        by_rule.setdefault(one.rule, []).append(one)
+    kept = [one for of_rule in by_rule.values() for one in _named(of_rule, known)]
+    kept.sort(key=lambda one: (one.key not in known, bool(one.queue), _WORST_FIRST.get(one.level, 2)))
+    return kept[:MOST_ALERTS], max(len(kept) - MOST_ALERTS, 0)
+
+
+def _named(of_rule: list[Condition], known: Collection[str]) -> list[Condition]:
+    """Returns the conditions of one rule: those that are known, then the worst, then one about the rest."""
+    order = sorted(of_rule, key=lambda one: (one.key not in known, bool(one.queue), -one.value))
+    already = sum(one.key in known for one in order)
+    most = max(MOST_NAMED, already)
+    # One more is named rather than hidden behind "and one more".
+    if len(order) <= most + 1:
+        return order
+    return [*order[:most], _rest(order[most:], most)]
+
+
+def _rest(others: list[Condition], named: int) -> Condition:
+    """Returns one condition about many queues, which fires as soon as the first of them would."""
+    shown = ", ".join(one.queue for one in others[:SHOWN])
+    text = f"{named} queues are named, and {len(others):,} more have the same: {shown}, …"
+    soonest = min(one.hold for one in others)
+    return replace(others[0], queue="", value=float(len(others)), text=text, hold=soonest, fix=_MORE_FIX)
+
+
 def of_others(book: Book, known: Collection[str], now: datetime) -> tuple[dict[str, Answer], list[Condition]]:
     """Returns what rules have answered that are not known here, and those of them that are broken. Workers of another
     application, which share the store, judge them: here they are neither broken anew nor ended. What was not asked for
@@ -226,106 +262,17 @@ def mark_notified(book: Book, alerts: Iterable[Alert]) -> Book:
     return replace(book, alerts={key: replace(a, told=True) if key in keys else a for key, a in book.alerts.items()})
 
 
-def document(book: Book) -> dict[str, Any]:
-    """Returns the book as JSON values."""
-    return {
-        "at": _text(book.at),
-        "by": book.by,
-        "alerts": [alert_document(alert) for alert in book.alerts.values()],
-        "ended": [alert_document(alert) for alert in book.ended],
-        "messages": [
-            {
-                "id": one.id,
-                "at": _text(one.at),
-                "next_at": _text(one.next_at),
-                "to": list(one.to),
-                "alerts": [alert_document(alert) for alert in one.alerts],
-                "tries": one.tries,
-            }
-            for one in book.messages
-        ],
-        "depths": {queue: [[_text(at), n] for at, n in known] for queue, known in book.depths.items()},
-        "counted": {queue: list(pair) for queue, pair in book.counted.items()},
-        "chain": book.chain,
-        "chain_at": _text(book.chain_at),
-        "answers": {name: [one.value, one.fault, _text(one.at)] for name, one in book.answers.items()},
-        "services": {queue: service_document(one) for queue, one in book.services.items()},
-        "lost": book.lost,
-        "dropped": book.dropped,
-    }
-
-
 def read_book(body: Mapping[str, Any] | None) -> Book:
     """Returns the book that such a document was made of; an empty one where somebody has rewritten it."""
-    if body is None:
-        return Book()
     try:
-        return Book(
-            _time(body.get("at")),
-            str(body.get("by", "")),
-            {alert.key: alert for alert in map(read_alert, body.get("alerts", ()))},
-            [read_alert(one) for one in body.get("ended", ())],
-            [
-                Message(
-                    str(one["id"]),
-                    datetime.fromisoformat(one["at"]),
-                    datetime.fromisoformat(one["next_at"]),
-                    tuple(one["to"]),
-                    tuple(map(read_alert, one["alerts"])),
-                    int(one["tries"]),
-                )
-                for one in body.get("messages", ())
-            ],
-            {
-                queue: [(datetime.fromisoformat(at), int(n)) for at, n in known]
-                for queue, known in body.get("depths", {}).items()
-            },
-            {queue: (int(failed), int(overdue)) for queue, (failed, overdue) in body.get("counted", {}).items()},
-            body.get("chain"),
-            _time(body.get("chain_at")),
-            {name: Answer(value, fault, _time(at)) for name, (value, fault, at) in body.get("answers", {}).items()},
-            {queue: read_service(one) for queue, one in body.get("services", {}).items()},
-            body.get("lost"),
-            int(body.get("dropped", 0)),
-        )
+        return Book() if body is None else from_document(Book, body)
     except (KeyError, TypeError, ValueError, AttributeError):
         return Book()
-
-
-def alert_document(alert: Alert) -> dict[str, Any]:
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(alert).items()}
-
-
-def read_alert(body: Mapping[str, Any]) -> Alert:
-    values = {name: body[name] for name in Alert.__dataclass_fields__ if name in body}
-    times = {name: _time(values.get(name)) for name in ("fired", "gone", "ended")}
-    return Alert(**{**values, **times, "since": datetime.fromisoformat(body["since"]), "level": Level(body["level"])})
-
-
-def silence_document(silence: Silence) -> dict[str, Any]:
-    return {
-        name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(silence).items()
-    }
 
 
 def read_silence(body: Mapping[str, Any]) -> Silence | None:
     """Returns a silence; None of a document that is none."""
     try:
-        return Silence(
-            str(body["rule"]),
-            str(body["queue"]),
-            datetime.fromisoformat(body["until"]),
-            str(body["by"]),
-            body.get("reason"),
-            datetime.fromisoformat(body["at"]),
-        )
+        return from_document(Silence, body)
     except (KeyError, TypeError, ValueError):
         return None
-
-
-def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
-
-
-def _text(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()

@@ -45,6 +45,11 @@ class Unit(StrEnum):
         }[self]
 
 
+def key_of(rule: str, queue: str) -> str:
+    """Returns what a rule is known by, of a queue or (``queue`` empty) wherever it is broken."""
+    return f"{rule}:{queue}" if queue else rule
+
+
 @dataclass(slots=True, frozen=True)
 class Condition:
     """A rule that is broken now, of a queue or (``queue`` empty) of the store. ``hold``: for how many seconds it has to
@@ -61,7 +66,7 @@ class Condition:
 
     @property
     def key(self) -> str:
-        return f"{self.rule}:{self.queue}" if self.queue else self.rule
+        return key_of(self.rule, self.queue)
 
 
 @dataclass(slots=True, frozen=True)

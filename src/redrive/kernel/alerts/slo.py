@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from redrive.kernel.figures import MOST_COUNTED
 from redrive.kernel.series import BOUNDS
@@ -156,21 +155,3 @@ def _sum(starts: Starts) -> tuple[int, int]:
     for _, (more_good, more_bad) in starts:
         good, bad = good + more_good, bad + more_bad
     return good, bad
-
-
-def service_document(service: ServiceLevel) -> dict[str, Any]:
-    return {
-        "good": service.good,
-        "bad": service.bad,
-        "overdue": service.overdue,
-        "burn": dict(service.burn),
-        "at": None if service.at is None else service.at.isoformat(),
-        "objective": [service.objective.wait_seconds, service.objective.target, service.objective.days],
-    }
-
-
-def read_service(body: Mapping[str, Any]) -> ServiceLevel:
-    wait, target, days = body["objective"]
-    at = None if body["at"] is None else datetime.fromisoformat(body["at"])
-    burn = {str(name): float(value) for name, value in body["burn"].items()}
-    return ServiceLevel(Objective(wait, target, days), body["good"], body["bad"], body["overdue"], burn, at)

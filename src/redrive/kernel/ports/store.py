@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from redrive.kernel.machine import ExpiredLease
     from redrive.kernel.reactions import Reactions
     from redrive.kernel.retry_guard import Guards
-    from redrive.kernel.series import TallySheet
-    from redrive.kernel.spread import Meter
+    from redrive.kernel.series import Meter, TallySheet
     from redrive.kernel.task import Claimed, State
 
 # What reads ask for and return is part of the port, for those who have a store.

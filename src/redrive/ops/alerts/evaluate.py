@@ -19,7 +19,6 @@ from redrive.kernel.alerts.book import (
     Book,
     Message,
     Silence,
-    document,
     mark_notified,
     of_others,
     read_book,
@@ -42,6 +41,7 @@ from redrive.kernel.alerts.rules import (
 from redrive.kernel.alerts.slo import Objective
 from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.commit import Commit
+from redrive.kernel.documents import to_document
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.figures import Figures
 from redrive.kernel.ports.store import Store
@@ -114,7 +114,7 @@ class Evaluator:
             return
         after, mine = self._take(after, figures.now)
         try:
-            await store.apply(Commit(puts=[Put(COLLECTION, BOOK, document(after), version)]))
+            await store.apply(Commit(puts=[Put(COLLECTION, BOOK, to_document(after), version)]))
         except ChangedMeanwhile:
             return  # somebody else evaluates; that one tells
         _log(before, after)
@@ -214,7 +214,7 @@ async def _settle(store: Store, left: Mapping[str, tuple[str, ...]]) -> None:
         kept = [replace(one, to=left.get(one.id, one.to)) for one in book.messages]
         sent = replace(book, messages=[one for one in kept if one.to], lost=book.lost if any(left.values()) else None)
         try:
-            await store.apply(Commit(puts=[Put(COLLECTION, BOOK, document(sent), record.version)]))
+            await store.apply(Commit(puts=[Put(COLLECTION, BOOK, to_document(sent), record.version)]))
             return
         except ChangedMeanwhile:
             continue

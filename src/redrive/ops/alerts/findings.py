@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from redrive.kernel.alerts.book import Silence, silence_over
+from redrive.kernel.alerts.book import Silence, fold, silence_over
 from redrive.kernel.alerts.facts import Answer, Facts
-from redrive.kernel.alerts.fold import fold
 from redrive.kernel.alerts.own import OwnRule
 from redrive.kernel.alerts.rules import Condition, Unit, conditions
 from redrive.kernel.alerts.slo import Objective

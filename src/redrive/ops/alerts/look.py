@@ -13,12 +13,13 @@ from types import MappingProxyType
 from typing import Any
 
 from redrive.errors import InvalidInput, NotFound
-from redrive.kernel.alerts.book import Book, Silence, read_book, read_silence, silence_document
+from redrive.kernel.alerts.book import Book, Silence, read_book, read_silence
 from redrive.kernel.alerts.facts import SURGE_WINDOW, USUAL_WINDOW, Facts, QueueFacts, depth_before, remember
 from redrive.kernel.alerts.slo import BURST, WINDOWS, Objective, ServiceLevel, measure
 from redrive.kernel.alerts.thresholds import NOT_EVALUATED_S, Limits
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
+from redrive.kernel.documents import to_document
 from redrive.kernel.figures import Figures
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
@@ -250,7 +251,7 @@ async def silence(store: Store, rule: str, queue: str, until: datetime, *, actor
     before = await _record(store, new.key)
     if before is None and len(await store.records(COLLECTION, states=(STATE,), limit=MOST_SILENCES)) >= MOST_SILENCES:
         raise InvalidInput(f"there are {MOST_SILENCES} silences already", hint="redrive alerts unsilence RULE")
-    body = silence_document(new)
+    body = to_document(new)
     row = Audit(
         *(actor, "ALERT_SILENCE", why),
         before=None if before is None else {"until": before.body.get("until")},

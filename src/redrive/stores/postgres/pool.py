@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from redrive.errors import StoreError, StoreUnavailable
-from redrive.kernel.spread import Meter
+from redrive.kernel.series import Meter
 from redrive.stores.metered import metered
 from redrive.stores.postgres.connection import (
     LONGEST_SILENCE,

@@ -32,7 +32,7 @@ from redrive.kernel.ports.store import (
     Wake,
 )
 from redrive.kernel.retention import DEFAULTS, Retention
-from redrive.kernel.spread import Meter
+from redrive.kernel.series import Meter
 from redrive.stores.features import Features
 from redrive.stores.metered import metered
 from redrive.stores.schema import index_names

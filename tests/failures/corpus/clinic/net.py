@@ -4,7 +4,6 @@ import asyncio
 import http.client
 import socket
 import ssl
-import urllib.request
 
 import aiohttp
 import asyncpg
@@ -38,22 +37,9 @@ def secure(url):
     return httpx.get(url, timeout=1)
 
 
-def secure_old(url):
-    with urllib.request.urlopen(url, timeout=1) as answer:
-        return answer.read()
-
-
 def handshake(port):
     with socket.create_connection(("127.0.0.1", port), timeout=1) as plain:
         return ssl.create_default_context().wrap_socket(plain, server_hostname="localhost")
-
-
-def remember(port, key, value):
-    cache = redis.Redis(port=port, socket_timeout=0.15, protocol=2, retry=ONCE)
-    try:
-        return cache.set(key, value)
-    finally:
-        cache.close()
 
 
 def look_up(port, key):
@@ -64,11 +50,6 @@ def look_up(port, key):
 def lookup_host(name):
     # Numbers only: a name is refused by the resolver itself, without asking anybody.
     return socket.getaddrinfo(name, 443, flags=socket.AI_NUMERICHOST)
-
-
-def read_sensor(port):
-    with socket.create_connection(("127.0.0.1", port), timeout=0.05) as connection:
-        return connection.recv(10)
 
 
 def raw(port, path):
@@ -103,18 +84,5 @@ def beds(url):
 def hurry(seconds):
     async def run():
         await asyncio.wait_for(asyncio.sleep(seconds + 10), 0.01)
-
-    return asyncio.run(run())
-
-
-def all_wards(names):
-    async def visit(name):
-        await asyncio.sleep(0)
-        raise KeyError(name)
-
-    async def run():
-        async with asyncio.TaskGroup() as group:
-            for name in names:
-                group.create_task(visit(name))
 
     return asyncio.run(run())

@@ -1,9 +1,6 @@
 """Records of patients."""
 
-import configparser
 import csv
-import datetime
-import decimal
 import io
 import uuid
 import zipfile
@@ -17,15 +14,9 @@ if not settings.configured:
     )
 
 from django.core import exceptions, validators
-from django.db import models
 from django.db.utils import ConnectionHandler
 
 _HANDLER = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})
-
-
-def unpack(data, member):
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return archive.read(member)
 
 
 def packed():
@@ -33,10 +24,6 @@ def packed():
     with zipfile.ZipFile(target, "w") as archive:
         archive.writestr("readme", "x")
     return target.getvalue()
-
-
-def dose(text):
-    return decimal.Decimal(text) / 3
 
 
 def column(frame, name):
@@ -49,18 +36,6 @@ def table(text):
 
 def merge(left, right, on):
     return pandas.DataFrame(left).merge(pandas.DataFrame(right), on=on)
-
-
-def widths(rows):
-    return pandas.DataFrame(rows)
-
-
-def birth(text):
-    return datetime.date.fromisoformat(text)
-
-
-def parse_when(text):
-    return datetime.datetime.strptime(text, "%d/%m/%Y")
 
 
 def number(text):
@@ -82,19 +57,8 @@ def django_twice(name):
         cursor.execute("insert into ward values (%s)", [name])
 
 
-def django_missing(name):
-    with _HANDLER["default"].cursor() as cursor:
-        cursor.execute(f"select * from {name}")
-
-
 def forbidden(user):
     raise exceptions.PermissionDenied(f"{user} may not look")
-
-
-def settings_of(text, name):
-    parser = configparser.ConfigParser()
-    parser.read_string(text)
-    return parser["lab"][name]
 
 
 def rows(text):
@@ -103,7 +67,3 @@ def rows(text):
 
 def decode(data):
     return data.decode("utf-8")
-
-
-def choice(value):
-    return models.TextChoices("Ward", "NORTH SOUTH")(value)

@@ -23,17 +23,6 @@ def add_customer(url, number, mail):
         connection.execute("insert into customer (id, mail) values (%s, %s)", (number, mail))
 
 
-def add_purchase(url, customer, amount):
-    with psycopg.connect(url, connect_timeout=2) as connection:
-        connection.execute(SCHEMA)
-        connection.execute(f"insert into purchase (customer, amount) values ({customer}, {amount})")
-
-
-def nightly_totals(url):
-    with psycopg.connect(url, connect_timeout=2) as connection:
-        return connection.execute("select 1").fetchone()
-
-
 def weekly_report(url):
     return execute(url, "select 2")
 
@@ -71,13 +60,3 @@ def lite_twice(place):
     connection.execute("create table shelf (place text primary key)")
     for _ in range(2):
         connection.execute("insert into shelf values (?)", (place,))
-
-
-def lite_locked(path):
-    one, two = sqlite3.connect(path), sqlite3.connect(path, timeout=0)
-    try:
-        one.execute("begin exclusive")
-        two.execute("begin exclusive")
-    finally:
-        one.close()
-        two.close()

@@ -13,7 +13,3 @@ def client(base):
 def describe(base, product):
     answer = client(base).chat.completions.create(model="gpt-x", messages=[{"role": "user", "content": product}])
     return answer.choices[0].message.content
-
-
-def translate(base, text):
-    return client(base).completions.create(model="gpt-x", prompt=text)

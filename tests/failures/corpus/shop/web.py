@@ -15,15 +15,6 @@ def fetch(url):
     return answer.json()
 
 
-def sync_orders(url):
-    return fetch(url)
-
-
-def refresh_prices(url):
-    with httpx.Client(timeout=0.15) as client:
-        return client.get(url).raise_for_status().json()
-
-
 def push_stock(url):
     async def send():
         async with httpx.AsyncClient(timeout=0.15) as client:
@@ -36,11 +27,6 @@ def download(url):
     answer = requests.get(url, timeout=0.15)
     answer.raise_for_status()
     return answer.content
-
-
-def mirror(url):
-    with requests.Session() as session:
-        return session.head(url, timeout=0.15, allow_redirects=True)
 
 
 def crawl(url):

@@ -34,8 +34,8 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_collection text := case when tg_op = 'DELETE' then old.collection else new.collection end;
   -- How far an operation has come is its worker's to say.
-  v_free text[] := case v_collection when 'operation' then array['total', 'cursor', 'done', 'skipped', 'canary', 'fingerprints', 'note',
-    'erased', 'traces', 'last_piece', 'driver'] else array[]::text[] end;
+  v_free text[] := case v_collection when 'operation' then array['total', 'cursor', 'last', 'round', 'phase', 'place', 'done',
+    'skipped', 'canary', 'fingerprints', 'note', 'erased', 'traces', 'last_piece', 'driver'] else array[]::text[] end;
   v_old jsonb;
   v_new jsonb;
   v_allowed boolean := false;
