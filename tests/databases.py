@@ -62,7 +62,7 @@ end $$
 # Whoever is still connected belongs to the test that has ended.
 PART = """
 select pg_terminate_backend(pid, 2000) from pg_stat_activity
-where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
+where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend' and pid <> all (%s)
 """
 SHAPE = (Path(__file__).parent / "database_shape.sql").read_text()
 VERSIONS = (Path(__file__).parent / "database_versions.sql").read_text()
@@ -115,6 +115,7 @@ class Databases:
         self.application = Template(self.template, installed())
         self.store = Template(f"{self.template}_store", ())
         self._templates = [self.application, self.store]
+        self.kept: set[int] = set()  # processes of the server that serve the next test, too
         for template in self._templates:
             self._prepare(template)
 
@@ -175,7 +176,7 @@ class Databases:
             if copy.connection is None:
                 copy.connection = psycopg.connect(self.url(copy.name), autocommit=True)
                 copy.connection.execute("set lock_timeout = '2s'; set jit = off")
-            copy.connection.execute(PART)
+            copy.connection.execute(PART, [list(self.kept)])
             copy.connection.execute(template.empty)
             small = _value(copy.connection, "select pg_database_size(current_database())") < WORN_OUT
             return small and _has_shape(copy, copy.connection, template)
