@@ -19,7 +19,6 @@ VERBS = (
     "apply",
     "enqueue",
     "settle",
-    "effects",
     "writes",
     "tick",
     "upkeep",
