@@ -96,7 +96,8 @@ def _names(shape: type[Any]) -> tuple[str, ...]:
 
 def _filled(shape: type[T], row: Row, **given: Any) -> T:
     """Returns a value whose fields are ``given``, or else the columns of their names; the rest are as by default."""
-    return shape(**{name: row[name] for name in _names(shape) if name not in given and name in row}, **given)
+    names = _names(shape)  # type: ignore[arg-type] # a class can be hashed
+    return shape(**{name: row[name] for name in names if name not in given and name in row}, **given)
 
 
 def task(row: Row, as_text: bool = False) -> Task:
