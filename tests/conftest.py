@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from tests import cluster
 from tests.databases import Databases, drop_templates
 from tests.first_imports import import_own_share_first
 from tests.new_sqlite_files import at_once, step_by_step
+from tests.postgres_sessions import keep_sessions
 from tests.proxy import Proxy
 from tests.spent import Meter, Spent
 
@@ -27,9 +28,9 @@ _failed = pytest.StashKey[bool]()
 
 # Conformance shows that stores are alike, so what sees a store through its port alone runs on SQLite, and besides on
 # PostgreSQL what shows that both are put together: the files named here. Features with statements of their own run both
-# where a file is about those statements. A test on PostgreSQL costs three times as much: its connections are new, and
-# plan every function again. What kills and cuts is run on PostgreSQL, and on SQLite too in CI where SQLite does it in a
-# way of its own.
+# where a file is about those statements. A test on PostgreSQL costs three times as much unless it has
+# ``kept_sessions``: its connections are new, and plan every function again. What kills and cuts is run on PostgreSQL,
+# and on SQLite too in CI where SQLite does it in a way of its own.
 ALSO_ON_POSTGRES = {
     "alerts": ("test_slo.py", "test_standby.py"),
     "batches": ("test_batches.py",),
@@ -182,6 +183,14 @@ def databases() -> Iterator[Databases]:
         pytest.fail(str(error))
     yield found
     found.close()
+
+
+@pytest.fixture(scope="module")
+async def kept_sessions(databases: Databases) -> AsyncIterator[None]:
+    """Stores of all tests of a module use the same sessions of the server, one after the other, and one event loop.
+    Before the fixture that opens a store."""
+    async with keep_sessions(databases):
+        yield
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -19,21 +21,27 @@ from redrive.kernel.feature import Feature
 from redrive.stores.postgres.store import PostgresStore
 from tests.cluster import locked, run_directory, shared_server
 
-# Everything a test may have left in a migrated database; the schema itself stays.
-EMPTY = """
+# What a migrated database has rows in: emptied after each test. The schema itself stays.
+TABLES = """
+select format('delete from %I.%I', t.schemaname, t.tablename) from pg_tables t
+where t.schemaname = 'redrive' and t.tablename not in ('migration', 'function_set', 'reserved_kind')
+  and t.tablename !~ '^history_'
+-- rows of entries refer to others, and removing a dead letter or a batch leaves a row elsewhere
+order by t.tablename <> 'entry', t.tablename <> 'dead_letter', t.tablename <> 'batches_remote'
+"""
+RESET = """
+select setval(seqrelid, seqstart, false) from pg_sequence s join pg_class c on c.oid = s.seqrelid
+where c.relnamespace = 'redrive'::regnamespace;
+-- as nobody has analyzed it: plans depend on that
+update pg_class set relpages = 0, reltuples = -1 where relnamespace = 'redrive'::regnamespace and reltuples >= 0;
+delete from pg_statistic where starelid in (select oid from pg_class where relnamespace = 'redrive'::regnamespace)
+"""
+# What a test may have added to the schema.
+REMOVE_TABLES = """
 do $$
 declare
   v_table text;
 begin
-  for v_table in
-    select format('%I.%I', t.schemaname, t.tablename) from pg_tables t
-    where t.schemaname = 'redrive' and t.tablename not in ('migration', 'function_set', 'reserved_kind')
-      and t.tablename !~ '^history_'
-    -- rows of entries refer to others, and removing a dead letter or a batch leaves a row elsewhere
-    order by t.tablename <> 'entry', t.tablename <> 'dead_letter', t.tablename <> 'batches_remote'
-  loop
-    execute 'delete from ' || v_table;
-  end loop;
   for v_table in select format('%I.%I', t.schemaname, t.tablename) from pg_tables t where t.schemaname = 'public' loop
     execute 'drop table ' || v_table;
   end loop;
@@ -49,17 +57,12 @@ begin
   delete from redrive.migration where feature <> all (KEPT);
   delete from redrive.function_set where feature <> all (KEPT);
   delete from redrive.reserved_kind where feature <> all (KEPT);
-  perform setval(seqrelid, seqstart, false) from pg_sequence s join pg_class c on c.oid = s.seqrelid
-  where c.relnamespace = 'redrive'::regnamespace;
-  -- as nobody has analyzed it: plans depend on that
-  update pg_class set relpages = 0, reltuples = -1 where relnamespace = 'redrive'::regnamespace and reltuples >= 0;
-  delete from pg_statistic where starelid in (select oid from pg_class where relnamespace = 'redrive'::regnamespace);
 end $$
 """
 # Whoever is still connected belongs to the test that has ended.
 PART = """
 select pg_terminate_backend(pid, 2000) from pg_stat_activity
-where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
+where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend' and pid <> all (%s)
 """
 SHAPE = (Path(__file__).parent / "database_shape.sql").read_text()
 VERSIONS = (Path(__file__).parent / "database_versions.sql").read_text()
@@ -85,10 +88,20 @@ class Template:
 
     def __init__(self, name: str, features: tuple[Feature, ...]) -> None:
         self.name, self.features = name, features
-        self.clean: list[str] = []  # copies that have been made like it again
-        self.shape = ""
+        self.clean: list[Copy] = []  # that have been made like it again
+        self.shape = self.empty = ""
         kept = ", ".join(f"'{one}'" for one in ("", *(feature.name for feature in features)))
-        self.empty = EMPTY.replace("(KEPT)", f"(array[{kept}])")
+        self.remove_tables = REMOVE_TABLES.replace("(KEPT)", f"(array[{kept}])")
+
+
+@dataclass
+class Copy:
+    """A copy of a template, with the connection that empties it: a new one would have to read the catalogs first, which
+    takes longer than many a test."""
+
+    name: str
+    connection: psycopg.Connection[Any] | None = None
+    versions: str = ""  # of its catalogs, when they had the shape of the template
 
 
 class Databases:
@@ -99,10 +112,10 @@ class Databases:
         server = shared_server()
         self._server_url, self.template = server["url"], server["template"]
         self._admin = psycopg.connect(self._server_url, autocommit=True)
-        self._looked_through: dict[str, str] = {}  # databases that have the shape of their template, and since when
         self.application = Template(self.template, installed())
         self.store = Template(f"{self.template}_store", ())
         self._templates = [self.application, self.store]
+        self.kept: set[int] = set()  # processes of the server that serve the next test, too
         for template in self._templates:
             self._prepare(template)
 
@@ -122,8 +135,9 @@ class Databases:
                 self._admin.execute(f"create database {template.name}")
                 _in_thread(self._migrate(template))
                 with psycopg.connect(self.url(template.name)) as connection:
-                    path.write_text(_value(connection, SHAPE))
-            template.shape = path.read_text()
+                    deletes = [text for (text,) in connection.execute(TABLES)]
+                    path.write_text(json.dumps([_value(connection, SHAPE), ";".join([*deletes, RESET])]))
+            template.shape, template.empty = json.loads(path.read_text())
 
     def url(self, name: str, *, user: str | None = None) -> str:
         parts = urlsplit(self._server_url)
@@ -137,44 +151,37 @@ class Databases:
         try:
             yield name
         finally:
-            self._drop(name)
+            self._drop(Copy(name))
 
     @contextmanager
     def emptied(self, template: Template | None = None) -> Iterator[str]:
         """A migrated database without rows, used again if it can be made as it was: a copy of the template costs as
         much as ten tests."""
         source = template or self.application
-        name = source.clean.pop() if source.clean else self._create(source.name)
+        copy = source.clean.pop() if source.clean else Copy(self._create(source.name))
         try:
-            yield name
-            as_it_was = self._restore(name, source)
+            yield copy.name
+            as_it_was = self._restore(copy, source)
         except BaseException:
-            self._drop(name)
+            self._drop(copy)
             raise
         if as_it_was:
-            source.clean.append(name)
+            source.clean.append(copy)
         else:
-            self._drop(name)
+            self._drop(copy)
 
-    def _restore(self, name: str, template: Template) -> bool:
+    def _restore(self, copy: Copy, template: Template) -> bool:
         """Removes what a test has left there; tells whether nothing is left but what the template has."""
         try:
-            with psycopg.connect(self.url(name), autocommit=True) as connection:
-                connection.execute("set lock_timeout = '2s'")
-                connection.execute(PART)
-                connection.execute(template.empty)
-                small = _value(connection, "select pg_database_size(current_database())") < WORN_OUT
-                return small and self._has_shape(name, template, connection)
+            if copy.connection is None:
+                copy.connection = psycopg.connect(self.url(copy.name), autocommit=True)
+                copy.connection.execute("set lock_timeout = '2s'; set jit = off")
+            copy.connection.execute(PART, [list(self.kept)])
+            copy.connection.execute(template.empty)
+            small = _value(copy.connection, "select pg_database_size(current_database())") < WORN_OUT
+            return small and _has_shape(copy, copy.connection, template)
         except psycopg.Error:
             return False
-
-    def _has_shape(self, name: str, template: Template, connection: psycopg.Connection[Any]) -> bool:
-        """Tells whether a database is made as the template is; it is not looked through if nobody changed it."""
-        versions = _value(connection, VERSIONS)
-        if self._looked_through.get(name) == versions:
-            return True
-        self._looked_through[name] = versions
-        return bool(_value(connection, SHAPE) == template.shape)
 
     @contextmanager
     def role(self, name: str) -> Iterator[str]:
@@ -187,8 +194,8 @@ class Databases:
             self._admin.execute(f"drop role {unique}")
 
     def close(self) -> None:
-        for name in (name for template in self._templates for name in template.clean):
-            self._drop(name)
+        for copy in (copy for template in self._templates for copy in template.clean):
+            self._drop(copy)
         self._admin.close()
 
     def _create(self, source: str) -> str:
@@ -196,13 +203,26 @@ class Databases:
         self._admin.execute(f"create database {name} template {source}")
         return name
 
-    def _drop(self, name: str) -> None:
-        self._admin.execute(f"drop database if exists {name} with (force)")
+    def _drop(self, copy: Copy) -> None:
+        if copy.connection is not None:
+            copy.connection.close()
+        self._admin.execute(f"drop database if exists {copy.name} with (force)")
 
     async def _migrate(self, template: Template) -> None:
         store = PostgresStore(self.url(template.name), template.features)
         await store.migrations.up()
         await store.close()
+
+
+def _has_shape(copy: Copy, connection: psycopg.Connection[Any], template: Template) -> bool:
+    """Tells whether a copy is made as its template is; it is not looked through if nobody changed it."""
+    versions = _value(connection, VERSIONS)
+    if copy.versions != versions:
+        connection.execute(template.remove_tables)
+        if _value(connection, SHAPE) != template.shape:
+            return False
+        copy.versions = _value(connection, VERSIONS)
+    return True
 
 
 def _value(connection: psycopg.Connection[Any], query: str) -> Any:

@@ -11,24 +11,25 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
 from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Store
 from redrive.kernel.task import HISTORY, State
 from redrive.stores.postgres.store import PostgresStore
 from redrive_kit.conformance.harness import Cost, Harness, Totals
 
-# All timestamps but those of the schema itself: a database whose steps are older than the template's is not used again.
+# Moves all timestamps but those of the schema itself: a database whose steps are older than the template's is not used
+# again. Rows that are known by their time would meet each other on the way: far beyond all of them, and back.
 SHIFT = """
-select format('update redrive.%I set %s', c.relname,
-  string_agg(format('%1$I = %1$I - $1::interval', a.attname), ', '))
-from pg_class c join pg_attribute a on a.attrelid = c.oid
-where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
-  and c.relname not in ('migration', 'function_set')
-  and a.atttypid = 'timestamptz'::regtype and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
-group by c.relname
+select format('with %s select', string_agg(shift, ', ')) from (
+  select format('%I as (update redrive.%I set %s)', c.relname, c.relname,
+    string_agg(format('%1$I = %1$I - $1::interval', a.attname), ', ')) as shift
+  from pg_class c join pg_attribute a on a.attrelid = c.oid
+  where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+    and c.relname not in ('migration', 'function_set', 'series')
+    and a.atttypid = 'timestamptz'::regtype and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+  group by c.relname) x
 """
+SHIFT_SERIES = "update redrive.series set at = at - $1::interval"
 FAR = timedelta(days=400_000)
 # Counters of this session that are not yet in pg_stat: the difference within a transaction is exact on every version.
 WORK = """
@@ -60,9 +61,9 @@ class PostgresHarness(Harness):
         self.url = url
         self.features = features
         self._stores: list[PostgresStore] = []
-        self._shifts: list[str] = []
+        self._shift = ""
         self._admin: Any = None
-        self.store = self._make()
+        self.store: PostgresStore = self._make()
 
     def _make(self, features: Sequence[Feature] | None = None) -> PostgresStore:
         store = PostgresStore(self.url, self.features if features is None else features)
@@ -71,7 +72,7 @@ class PostgresHarness(Harness):
 
     async def connection(self) -> Any:
         if self._admin is None:
-            self._admin = await asyncpg.connect(self.url)
+            self._admin = await self.store.pool.connect()
         return self._admin
 
     async def another(self, features: Sequence[Feature] | None = None) -> Store:
@@ -83,13 +84,11 @@ class PostgresHarness(Harness):
     async def advance(self, seconds: float) -> None:
         admin = await self.connection()
         by = timedelta(seconds=seconds)
-        if not self._shifts:
-            self._shifts = [row[0] for row in await admin.fetch(SHIFT)]
+        self._shift = self._shift or await admin.fetchval(SHIFT)
         async with admin.transaction():
-            for shift in self._shifts:
-                # Rows that are known by their time would meet each other on the way: far beyond all of them, and back.
-                for part in (by - FAR, FAR) if "redrive.series " in shift else (by,):
-                    await admin.execute(shift, part)
+            await admin.execute(self._shift, by)
+            await admin.execute(SHIFT_SERIES, by - FAR)
+            await admin.execute(SHIFT_SERIES, FAR)
         for store in self._stores:
             store.ticks.checked = {
                 queues: (None if checked_to is None else checked_to - by, next_full_check)
@@ -180,7 +179,7 @@ class PostgresHarness(Harness):
                 await transaction.commit()
 
     async def close(self) -> None:
+        if self._admin is not None:
+            self.store.pool._idle.give(self._admin)
         for store in self._stores:
             await store.close()
-        if self._admin is not None:
-            await self._admin.close()

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def harness(request: pytest.FixtureRequest) -> AsyncIterator[PostgresHarness]:
+async def harness(kept_sessions: None, request: pytest.FixtureRequest) -> AsyncIterator[PostgresHarness]:
     harness = PostgresHarness(database_for(request, FEATURES), FEATURES)
     yield harness
     await harness.close()

@@ -26,11 +26,10 @@ from redrive.kernel.ports.reads import get_task
 from redrive.kernel.ports.store import Query
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import NewTask, State
-from redrive.stores.joined_steps import LAST
 from redrive.stores.postgres import migrate
 from redrive.stores.postgres.migrate import STEPS
 from redrive.stores.postgres.store import PostgresStore
-from redrive.stores.schema import Functions, Migration
+from redrive.stores.schema import LAST, Functions, Migration
 from redrive_kit.conformance.harness import FEATURES, LEASE, TERMINAL, failing
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.databases import Databases

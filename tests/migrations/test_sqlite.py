@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redrive.errors import InvalidInput, SchemaError
-from redrive.stores.joined_steps import LAST
+from redrive.stores.schema import LAST
 from redrive.stores.sqlite.migrate import STEPS
 from redrive.stores.sqlite.store import SqliteStore
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Cancel, Completed
 from redrive.kernel.task import State
@@ -13,18 +11,20 @@ from redrive_kit.conformance.harness import LEASE, REQUEUED, SETTLED, TERMINAL, 
 
 
 class TestCancel:
-    @pytest.mark.parametrize("state", [State.QUEUED, State.DELAYED, State.PAUSED, State.FAILED])
-    async def test_waiting_and_failed_tasks_are_cancelled_at_once(self, harness: Harness, state: State) -> None:
-        if state is State.FAILED:
-            task_id = await harness.failed(payload='{"keep":1}')
-        else:
-            task_id = await harness.enqueue(payload='{"keep":1}', delay=9.0 if state is State.DELAYED else None)
-            if state is State.PAUSED:
-                await harness.operate(Event.PAUSE, task_id)
-        assert await harness.state(task_id) is state
-        assert await harness.operate(Event.CANCEL, task_id, reason="not wanted")
-        task = await harness.task(task_id)
-        assert (task.state, task.payload, task.error_message) == (State.CANCELLED, {"keep": 1}, "not wanted")
+    async def test_waiting_and_failed_tasks_are_cancelled_at_once(self, harness: Harness) -> None:
+        payload = '{"keep":1}'
+        failed, paused = await harness.failed(payload=payload), await harness.enqueue(payload=payload)
+        await harness.operate(Event.PAUSE, paused)
+        for task_id, state in {
+            failed: State.FAILED,
+            paused: State.PAUSED,
+            await harness.enqueue(payload=payload): State.QUEUED,
+            await harness.enqueue(payload=payload, delay=9.0): State.DELAYED,
+        }.items():
+            assert await harness.state(task_id) is state
+            assert await harness.operate(Event.CANCEL, task_id, reason="not wanted"), state
+            task = await harness.task(task_id)
+            assert (task.state, task.payload, task.error_message) == (State.CANCELLED, {"keep": 1}, "not wanted")
         await harness.advance(60)
         await harness.tick()
         assert await harness.claim(5) == []
@@ -58,26 +58,26 @@ class TestCancel:
         assert (await harness.task(claimed.id)).cancel_requested_at == first
         assert len(await harness.audit(action="TASK_CANCEL_REQUEST")) == 1, "whoever asked first is the one who did"
 
-    @pytest.mark.parametrize("name", REQUEUED)
-    async def test_a_cancel_request_wins_over_requeueing(self, harness: Harness, name: str) -> None:
-        claimed = await harness.running()
-        await harness.ask_to_cancel(claimed.id)
-        assert await harness.settle(claimed, SETTLED[name][0])
-        assert await harness.state(claimed.id) is State.CANCELLED
+    async def test_a_cancel_request_wins_over_requeueing(self, harness: Harness) -> None:
+        for name in REQUEUED:
+            claimed = await harness.running()
+            await harness.ask_to_cancel(claimed.id)
+            assert await harness.settle(claimed, SETTLED[name][0]), name
+            assert await harness.state(claimed.id) is State.CANCELLED, name
         await harness.advance(60)
         await harness.tick()
         assert await harness.claim(5) == []
         await harness.check_totals()
 
-    @pytest.mark.parametrize("most", [1, 3])
-    async def test_a_cancel_request_wins_over_recovery(self, harness: Harness, most: int) -> None:
+    async def test_a_cancel_request_wins_over_recovery(self, harness: Harness) -> None:
         """Also where the attempts are used up: nobody waits for a worker that is gone to say so."""
-        claimed = await harness.running(max_attempts=most)
-        await harness.ask_to_cancel(claimed.id)
-        await harness.advance(LEASE + 1)
-        assert await harness.recover() == {claimed.id}
-        assert await harness.state(claimed.id) is State.CANCELLED
-        assert await harness.letters(claimed.id) == []
+        for most in (1, 3):
+            claimed = await harness.running(max_attempts=most)
+            await harness.ask_to_cancel(claimed.id)
+            await harness.advance(LEASE + 1)
+            assert await harness.recover() == {claimed.id}
+            assert await harness.state(claimed.id) is State.CANCELLED
+            assert await harness.letters(claimed.id) == []
         await harness.check_totals()
 
     async def test_work_that_was_done_anyway_counts(self, harness: Harness) -> None:

@@ -298,6 +298,11 @@ class Harness(ABC):
     async def control(self, *controls: Control, store: Store | None = None) -> Applied:
         return await (store or self.store).apply(Commit(controls=controls))
 
+    async def fold(self) -> None:
+        """Adds up all totals that a store keeps in parts."""
+        while await self.store.upkeep("fold"):
+            pass
+
     async def hold(self, target: Target, name: str, on: bool = True) -> Applied:
         return await self.control(Hold(target, name, on, "ann", "because"))
 

@@ -98,7 +98,7 @@ class TestJoins:
     async def test_the_last_member_brings_what_follows(self, harness: Harness) -> None:
         group = Group(harness)
         first, second, third = await group.begin(3)
-        assert first.join == group.join.id
+        assert first.join == group.join.id and await harness.store.joins([UUID(int=7)]) == []
         for claimed in (first, second):
             await harness.settle(claimed, Completed())
         assert await group.said() == [] and await group.counts() == (3, 2, 0, 0)
@@ -122,12 +122,11 @@ class TestJoins:
         assert await group.counts() == (4, 2, 1, 1) and await group.said() == ["ENDED"]
         assert await other.counts() == (2, 2, 0, 0) and await other.said() == ["ENDED", "SUCCEEDED"]
 
-    @pytest.mark.parametrize("outcome", [RETRY_AT_ONCE, Retry("later", after=60), Snooze(60), Released()])
-    async def test_members_that_come_back_have_not_arrived(self, harness: Harness, outcome: object) -> None:
+    async def test_members_that_come_back_have_not_arrived(self, harness: Harness) -> None:
         group = Group(harness)
-        (claimed,) = await group.begin(1)
-        await harness.settle(claimed, outcome)  # type: ignore[arg-type]
-        assert await group.counts() == (1, 0, 0, 0) and await group.said() == []
+        outcomes: list[Outcome] = [RETRY_AT_ONCE, Retry("later", after=60), Snooze(60), Released()]
+        await harness.settle_many(list(zip(await group.begin(4), outcomes, strict=True)))
+        assert await group.counts() == (4, 0, 0, 0) and await group.said() == []
 
     async def test_a_requested_cancel_wins_over_a_retry(self, harness: Harness) -> None:
         group = Group(harness)
@@ -137,19 +136,14 @@ class TestJoins:
         assert await harness.state(claimed.id) is State.CANCELLED
         assert await group.counts() == (1, 0, 0, 1) and await group.said() == ["ENDED"]
 
-    async def test_a_lost_settlement_does_not_arrive(self, harness: Harness) -> None:
+    async def test_a_settlement_that_is_lost_or_sent_again_arrives_at_most_once(self, harness: Harness) -> None:
         group = Group(harness)
-        (claimed,) = await group.begin(1)
-        await harness.advance(LEASE + 1)
-        await harness.recover()
-        assert not await harness.settle(claimed, Completed())
-        assert await group.counts() == (1, 0, 0, 0)
-
-    async def test_a_settlement_that_is_sent_again_arrives_once(self, harness: Harness) -> None:
-        group = Group(harness)
-        first, _ = await group.begin(2)
+        first, second = await group.begin(2)
         for _ in range(3):
             assert await harness.settle(first, Completed(), again=True)
+        await harness.advance(LEASE + 1)
+        await harness.recover()
+        assert not await harness.settle(second, Completed())
         assert await group.counts() == (2, 1, 0, 0) and await group.said() == []
 
     async def test_recovery_ends_members(self, harness: Harness) -> None:
@@ -266,9 +260,6 @@ class TestJoins:
             costs.append(len(cost.statements))
         assert costs[0] == costs[1]
 
-    async def test_nobody_is_found_by_another_id(self, harness: Harness) -> None:
-        assert await harness.store.joins([UUID(int=7)]) == []
-
     @pytest.mark.parametrize("again", [False, True])
     async def test_the_end_of_the_last_member_brings_further_members(self, harness: Harness, again: bool) -> None:
         group, grown = Group(harness), [new_id(), new_id()]
@@ -383,19 +374,13 @@ class TestJoins:
         assert await outer.counts() == (1, 0, 0, 1) and await outer.said() == ["ENDED"]
         assert await faults(harness) == ["INNER_ENDED was not enqueued: its idempotency key names other work"]
 
-    async def test_what_may_never_come_is_no_member(self) -> None:
-        with pytest.raises(InvalidInput, match="on_success cannot be a member"):
-            NewJoin(new_id(), on_success=NewTask(new_id(), "A", "default", None, join=new_id()))
-
-    @pytest.mark.parametrize("wrong", REFUSED)
     @pytest.mark.parametrize("when", ["on_complete", "on_success"])
-    async def test_what_could_not_be_enqueued_is_refused_at_the_opening(
-        self, harness: Harness, wrong: str, when: str
-    ) -> None:
-        follows: dict[str, Any] = {when: harness.new("DONE", **REFUSED[wrong])}
-        with pytest.raises(InvalidInput, match=when):
-            await harness.store.apply(Commit(joins=[NewJoin(new_id(), **follows)]))
-        assert await harness.totals() == {}
+    async def test_what_could_not_be_enqueued_is_refused_at_the_opening(self, harness: Harness, when: str) -> None:
+        for wrong, options in REFUSED.items():
+            follows: dict[str, Any] = {when: harness.new("DONE", **options)}
+            with pytest.raises(InvalidInput, match=when):
+                await harness.store.apply(Commit(joins=[NewJoin(new_id(), **follows)]))
+            assert await harness.totals() == {}, wrong
 
     @pytest.mark.parametrize("members", [1, LARGE])
     async def test_what_is_refused_at_the_end_holds_nobody_up(self, harness: Harness, members: int) -> None:
@@ -412,13 +397,12 @@ class TestJoins:
         assert await faults(harness) == [found.fault] and "SUCCEEDED" in await bad.said()
         await harness.check_totals()
 
-    async def test_one_task_cannot_be_both_callbacks(self, harness: Harness) -> None:
-        done = harness.new("DONE")
+    async def test_what_could_not_end_is_refused(self, harness: Harness) -> None:
+        done, one, two = harness.new("DONE"), new_id(), new_id()
+        with pytest.raises(InvalidInput, match="on_success cannot be a member"):
+            NewJoin(one, on_success=harness.new(join=two))
         with pytest.raises(InvalidInput, match="are the same task"):
-            NewJoin(new_id(), on_complete=done, on_success=done)
-
-    async def test_joins_do_not_wait_for_themselves(self, harness: Harness) -> None:
-        one, two = new_id(), new_id()
+            NewJoin(one, on_complete=done, on_success=done)
         with pytest.raises(InvalidInput, match="its own end"):
             NewJoin(one, on_complete=harness.new("DONE", join=one))
         circle = [NewJoin(a, on_complete=harness.new("DONE", join=b)) for a, b in ((one, two), (two, one))]

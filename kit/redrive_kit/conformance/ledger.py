@@ -53,21 +53,21 @@ class TestLedger:
         await post(harness, Posting("p", ((WORLD, -10), ("alice", 7), ("alice", 3))))
         assert await harness.store.sql.balance("alice") == 10
 
-    @pytest.mark.parametrize("amount", [0.5, 5.0, True, 2**62, 10**30, "5", None])
-    async def test_amounts_are_whole_numbers(self, amount: Any) -> None:
-        with pytest.raises(InvalidInput, match="an amount is a whole number"):
-            Posting("p", (("alice", amount), (WORLD, amount)))
+    async def test_amounts_are_whole_numbers_and_names_text(self) -> None:
+        amounts: list[Any] = [0.5, 5.0, True, 2**62, 10**30, "5", None]
+        for amount in amounts:
+            with pytest.raises(InvalidInput, match="an amount is a whole number"):
+                Posting("p", (("alice", amount), (WORLD, amount)))
+        names: list[Any] = ["", None, "a\0b", "x" * 600, 5]
+        for name in names:
+            for posting in ((name, ((WORLD, -1), ("alice", 1))), ("p", ((WORLD, -1), (name, 1)))):
+                with pytest.raises(InvalidInput, match=r"must be text|control characters"):
+                    Posting(*posting)
 
-    @pytest.mark.parametrize("name", ["", None, "a\0b", "x" * 600, 5])
-    async def test_names_are_text(self, name: Any) -> None:
-        for posting in ((name, ((WORLD, -1), ("alice", 1))), ("p", ((WORLD, -1), (name, 1)))):
-            with pytest.raises(InvalidInput, match=r"must be text|control characters"):
-                Posting(*posting)
-
-    @pytest.mark.parametrize("account", ["SYSTEM:world", "System:x", "systemx"])
-    async def test_only_the_system_owes(self, harness: Harness, account: str) -> None:
-        with pytest.raises(InvalidInput, match="below zero"):
-            await post(harness, Posting("p", ((account, -1), ("alice", 1))))
+    async def test_only_the_system_owes(self, harness: Harness) -> None:
+        for account in ("SYSTEM:world", "System:x", "systemx"):
+            with pytest.raises(InvalidInput, match="below zero"):
+                await post(harness, Posting("p", ((account, -1), ("alice", 1))))
 
     async def test_a_key_names_one_movement(self, harness: Harness) -> None:
         await post(harness, grant("g", "alice", 100))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 
-import pytest
-
 from redrive.kernel.commit import Commit, Limit
 from redrive.kernel.outcome import Completed, Released
 from redrive.kernel.ports.store import LimitRow
@@ -45,24 +43,24 @@ class TestLimits:
         got = await harness.claim(9, queues=("b", "a", "c"))
         assert [task.queue for task in got] == ["b", "b"]
 
-    @pytest.mark.parametrize("name", [*SETTLED, "expire", "cancel-request"])
-    async def test_a_place_is_free_again_after(self, harness: Harness, name: str) -> None:
-        await harness.limit("K", concurrency=1)
-        await harness.enqueue_many(2, "K")
-        claimed = await harness.claim_one()
-        assert await harness.claim(5) == []
-        assert (await limit_of(harness, "K")).running == 1
-        if name == "expire":
-            await harness.advance(LEASE + 1)
-            await harness.recover()
-        elif name == "cancel-request":
-            await harness.ask_to_cancel(claimed.id)
-            await harness.settle(claimed, Released())
-        else:
-            await harness.settle(claimed, SETTLED[name][0])
-        assert (await limit_of(harness, "K")).running == 0
-        assert len(await harness.claim(5)) == 1
-        assert (await limit_of(harness, "K")).running == 1
+    async def test_a_place_is_free_again_after_every_way_out(self, harness: Harness) -> None:
+        for kind in ("expire", "cancel-request", *SETTLED):
+            await harness.limit(kind, concurrency=1)
+            await harness.enqueue_many(2, kind, queue=kind)
+            claimed = await harness.claim_one(queues=(kind,))
+            assert await harness.claim(5, queues=(kind,)) == []
+            assert (await limit_of(harness, kind)).running == 1
+            if kind == "expire":
+                await harness.advance(LEASE + 1)
+                await harness.recover()
+            elif kind == "cancel-request":
+                await harness.ask_to_cancel(claimed.id)
+                await harness.settle(claimed, Released())
+            else:
+                await harness.settle(claimed, SETTLED[kind][0])
+            assert (await limit_of(harness, kind)).running == 0, kind
+            assert len(await harness.claim(5, queues=(kind,))) == 1, kind
+            assert (await limit_of(harness, kind)).running == 1, kind
 
     async def test_a_late_settlement_frees_nothing(self, harness: Harness) -> None:
         await harness.limit("K", concurrency=1)

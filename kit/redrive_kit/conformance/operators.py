@@ -67,19 +67,22 @@ class TestOperators:
         assert await harness.totals() == {("default", "A", State.COMPLETED): 1}
         await harness.check_totals()
 
-    @pytest.mark.parametrize("state", [State.QUEUED, State.DELAYED, State.RUNNING, State.PAUSED, State.COMPLETED])
-    async def test_only_failed_and_cancelled_tasks_are_retried(self, harness: Harness, state: State) -> None:
-        task_id = await harness.enqueue(delay=60.0 if state is State.DELAYED else None)
-        if state is State.PAUSED:
-            await harness.operate(Event.PAUSE, task_id)
-        elif state in (State.RUNNING, State.COMPLETED):
-            claimed = await harness.claim_one()
-            if state is State.COMPLETED:
-                await harness.settle(claimed, Completed())
-        before = await harness.store.timeline(task_id)
-        assert not await harness.operate(Event.REDRIVE, task_id)
-        assert await harness.store.timeline(task_id) == before
-        assert await harness.state(task_id) is state
+    async def test_only_failed_and_cancelled_tasks_are_retried(self, harness: Harness) -> None:
+        running, completed = await harness.running(), await harness.running()
+        await harness.settle(completed, Completed())
+        paused = await harness.enqueue()
+        await harness.operate(Event.PAUSE, paused)
+        for task_id, state in {
+            await harness.enqueue(): State.QUEUED,
+            await harness.enqueue(delay=60.0): State.DELAYED,
+            running.id: State.RUNNING,
+            paused: State.PAUSED,
+            completed.id: State.COMPLETED,
+        }.items():
+            before = await harness.store.timeline(task_id)
+            assert not await harness.operate(Event.REDRIVE, task_id), state
+            assert await harness.store.timeline(task_id) == before, state
+            assert await harness.state(task_id) is state
 
     async def test_an_unknown_task_is_answered_as_lost(self, harness: Harness) -> None:
         for event in (Event.REDRIVE, Event.CANCEL, Event.PAUSE, Event.RESUME):

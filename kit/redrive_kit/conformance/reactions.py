@@ -136,25 +136,25 @@ class TestReactions:
         assert await harness.settle(beside, Completed()) and await harness.settle(claimed, TERMINAL)
         await harness.check_totals()
 
-    @pytest.mark.parametrize("broken", BROKEN)
-    async def test_what_cannot_be_written_is_the_features_fault(self, harness: Harness, broken: str) -> None:
+    async def test_what_cannot_be_written_is_the_features_fault(self, harness: Harness) -> None:
         """Whatever is asked of such a task, it stays as it is, and nobody else is held up."""
-        claimed, beside = await probed(harness, broken=broken), await harness.running("B")
-        with pytest.raises(ReactionFailed, match=r"the feature 'probe' failed to (write its|react)"):
-            await harness.settle_many([(claimed, Completed()), (beside, Completed())])
-        for outcome in (Completed(), TERMINAL):
-            applied = await harness.store.apply(Commit(transitions=[harness.decide(claimed, outcome)]))
-            assert applied.lost == {claimed.id} and "probe" in applied.refused[claimed.id]
-        assert await harness.state(claimed.id) is State.RUNNING and await seen(harness, claimed) == []
-        assert await harness.settle(beside, Completed())
+        for broken in BROKEN:
+            claimed, beside = await probed(harness, broken=broken), await harness.running("B")
+            with pytest.raises(ReactionFailed, match=r"the feature 'probe' failed to (write its|react)"):
+                await harness.settle_many([(claimed, Completed()), (beside, Completed())])
+            for outcome in (Completed(), TERMINAL):
+                applied = await harness.store.apply(Commit(transitions=[harness.decide(claimed, outcome)]))
+                assert applied.lost == {claimed.id} and "probe" in applied.refused[claimed.id], broken
+            assert await harness.state(claimed.id) is State.RUNNING and await seen(harness, claimed) == [], broken
+            assert await harness.settle(beside, Completed()), broken
         await harness.check_totals()
 
-    @pytest.mark.parametrize("part", ["tasks", "postings", "audits", "rows", "joins", "closes"])
-    async def test_what_is_no_effect_is_the_features_fault(self, harness: Harness, part: str) -> None:
-        claimed = await probed(harness, rubbish=part)
-        with pytest.raises(ReactionFailed, match=f"among its {part} is object"):
-            await harness.settle(claimed, Completed())
-        assert await harness.state(claimed.id) is State.RUNNING
+    async def test_what_is_no_effect_is_the_features_fault(self, harness: Harness) -> None:
+        for part in ("tasks", "postings", "audits", "rows", "joins", "closes"):
+            claimed = await probed(harness, rubbish=part)
+            with pytest.raises(ReactionFailed, match=f"among its {part} is object"):
+                await harness.settle(claimed, Completed())
+            assert await harness.state(claimed.id) is State.RUNNING, part
 
     async def test_one_that_fails_does_not_keep_others_from_being_recovered(self, harness: Harness) -> None:
         claimed = await probed(harness, **{"raise on": "queued"})

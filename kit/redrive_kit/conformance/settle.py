@@ -28,14 +28,13 @@ from redrive_kit.conformance.harness import (
 
 
 class TestSettle:
-    @pytest.mark.parametrize("name", SETTLED)
-    async def test_each_outcome_reaches_its_state(self, harness: Harness, name: str) -> None:
-        outcome, state = SETTLED[name]
-        claimed = await harness.running()
-        assert await harness.settle(claimed, outcome)
-        task = await harness.task(claimed.id)
-        assert (task.state, task.lease_token, task.lease_expires_at) == (state, None, None)
-        assert await harness.totals() == {("default", "A", state): 1}
+    async def test_each_outcome_reaches_its_state(self, harness: Harness) -> None:
+        for name, (outcome, state) in SETTLED.items():
+            claimed = await harness.running(queue=name)
+            assert await harness.settle(claimed, outcome), name
+            task = await harness.task(claimed.id)
+            assert (task.state, task.lease_token, task.lease_expires_at) == (state, None, None), name
+        assert await harness.totals() == {(name, "A", state): 1 for name, (_, state) in SETTLED.items()}
         await harness.check_totals()
 
     async def test_completion_goes_to_history(self, harness: Harness) -> None:
@@ -216,39 +215,42 @@ CASES = [
 
 
 class TestLandings:
-    @pytest.mark.parametrize("event, to, meets", CASES)
     @pytest.mark.parametrize("verb", ["apply", "cycle"])
-    async def test_a_move_lands_where_the_machine_says(
-        self, harness: Harness, verb: str, event: Event, to: State, meets: tuple[Meets, ...]
-    ) -> None:
-        task_id, token = await (self.leased if event in LEASED else self.waiting)(harness, event, meets)
-        before = await harness.state(task_id)
-        move = Transition(task_id, event, to, token, delay=30.0 if to is State.DELAYED else 0.0)
-        move.expired = event is Event.EXPIRE
-        if to is State.FAILED or event is Event.RETRY:
-            move.failure = failure("TASK_EXECUTION_FAILED", "landing", "where to?")
-            move.dead = DeadReason.NON_RETRYABLE if to is State.FAILED else None
-        commit = Commit(transitions=[move])
-        done: Applied | Cycle = await (
-            harness.store.apply(commit) if verb == "apply" else harness.store.cycle(commit, None)
-        )
-        expected = lands(event, to, meets)
-        assert await harness.state(task_id) is expected
-        assert done.lost == ({task_id} if expected is before else set())
-        # Whoever asked is told: what is logged and counted is what became of the task.
-        assert done.instead == ({} if expected in (to, before) else {task_id: expected})
+    async def test_a_move_lands_where_the_machine_says(self, harness: Harness, verb: str) -> None:
+        for nth, (event, to, meets) in enumerate(CASES):
+            make = self.leased if event in LEASED else self.waiting
+            task_id, token = await make(harness, event, meets, f"q{nth}")
+            before = await harness.state(task_id)
+            move = Transition(task_id, event, to, token, delay=30.0 if to is State.DELAYED else 0.0)
+            move.expired = event is Event.EXPIRE
+            if to is State.FAILED or event is Event.RETRY:
+                move.failure = failure("TASK_EXECUTION_FAILED", "landing", "where to?")
+                move.dead = DeadReason.NON_RETRYABLE if to is State.FAILED else None
+            commit = Commit(transitions=[move])
+            done: Applied | Cycle = await (
+                harness.store.apply(commit) if verb == "apply" else harness.store.cycle(commit, None)
+            )
+            expected = lands(event, to, meets)
+            assert await harness.state(task_id) is expected, (event, to, meets)
+            assert done.lost == ({task_id} if expected is before else set()), (event, to, meets)
+            # Whoever asked is told: what is logged and counted is what became of the task.
+            assert done.instead == ({} if expected in (to, before) else {task_id: expected}), (event, to, meets)
         await harness.check_totals()
 
-    async def leased(self, harness: Harness, event: Event, meets: tuple[Meets, ...]) -> tuple[UUID, UUID | None]:
-        claimed = await harness.running()
+    async def leased(
+        self, harness: Harness, event: Event, meets: tuple[Meets, ...], queue: str
+    ) -> tuple[UUID, UUID | None]:
+        claimed = await harness.running(queue=queue)
         if Meets.CANCEL_REQUESTED in meets:
             assert await harness.ask_to_cancel(claimed.id)
         if event is Event.EXPIRE:
             await harness.advance(LEASE + 1)
         return claimed.id, claimed.token
 
-    async def waiting(self, harness: Harness, event: Event, meets: tuple[Meets, ...]) -> tuple[UUID, UUID | None]:
-        task_id = await harness.enqueue(delay=60.0 if Meets.EARLY in meets else None)
+    async def waiting(
+        self, harness: Harness, event: Event, meets: tuple[Meets, ...], queue: str
+    ) -> tuple[UUID, UUID | None]:
+        task_id = await harness.enqueue(queue=queue, delay=60.0 if Meets.EARLY in meets else None)
         if event is Event.RESUME:
             await harness.operate(Event.PAUSE, task_id)
         return task_id, None

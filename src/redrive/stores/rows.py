@@ -1,12 +1,15 @@
-"""Converts rows to values of the kernel, for all SQL stores. Columns arrive in their own types (ids, times, JSON)."""
+"""Converts rows to values of the kernel, for all SQL stores. Columns arrive in their own types (ids, times, JSON); most
+are called as the fields are."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
+from functools import cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from redrive.ids import from_text, is_id
@@ -21,6 +24,7 @@ from redrive.kernel.records import Record
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 
 def identity(value: Any) -> UUID:
@@ -85,237 +89,110 @@ def _text(row: Row, name: str) -> Any:
     return CUT if found is None and row.get(f"has_{name}") else found
 
 
+@cache
+def _names(shape: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(shape))
+
+
+def _filled(shape: type[T], row: Row, **given: Any) -> T:
+    """Returns a value whose fields are ``given``, or else the columns of their names; the rest are as by default."""
+    names = _names(shape)  # type: ignore[arg-type] # a class can be hashed
+    return shape(**{name: row[name] for name in names if name not in given and name in row}, **given)
+
+
 def task(row: Row, as_text: bool = False) -> Task:
     """Returns a task from a row of the live table or of history: columns that one of them lacks stay None. ``as_text``:
     a row of a page."""
-    get = row.get
     state = State(row["state_name"] if "state_name" in row else row["state"])
-    return Task(
+    return _filled(
+        Task,
+        row,
         id=identity(row["id"]),
-        kind=row["kind"],
-        queue=row["queue"],
         state=state,
         payload=document(row, "payload", as_text),
-        priority=row["priority"],
-        attempt_count=row["attempt_count"],
-        max_attempts=row["max_attempts"],
         group=row["task_group"],
-        scope=row["scope"],
-        trace_id=row["trace_id"],
-        idempotency_key=row["idempotency_key"],
         timeout=None if row["timeout_ms"] is None else row["timeout_ms"] / 1000,
-        created_at=row["created_at"],
-        run_at=get("run_at"),
-        next_attempt_at=get("next_attempt_at"),
-        last_attempt_at=row["last_attempt_at"],
         lease_token=row["lease_token"] if state is State.RUNNING else None,
-        lease_expires_at=get("lease_expires_at"),
-        worker_id=row["worker_id"],
-        cancel_requested_at=get("cancel_requested_at"),
-        paused_by=get("paused_by"),
         progress=document(row, "progress", as_text),
-        memo=readable(get("memo")),
-        error_code=get("error_code"),
-        error_reason=get("error_reason"),
-        failure_type=get("failure_type"),
+        memo=readable(row.get("memo")),
         error_message=_text(row, "error_message") or _text(row, "cancel_reason"),
         error_stack=_text(row, "error_stack"),
-        error_fingerprint=get("error_fingerprint"),
-        error_summary=readable(get("error_summary")),
-        feature=get("feature"),
-        facts=readable(get("facts")),
-        join_id=get("join_id"),
-        failed_at=get("failed_at"),
-        failed_seq=get("failed_seq"),
-        dead_reason=get("dead_reason"),
-        replay_count=row["replay_count"],
-        last_replayed_at=get("last_replayed_at"),
-        last_replayed_by=get("last_replayed_by"),
-        last_replayed_reason=get("last_replayed_reason"),
-        last_replayed_bulk_id=get("last_replayed_bulk_id"),
-        finished_at=get("finished_at"),
-        execution_ms=get("execution_ms"),
+        error_summary=readable(row.get("error_summary")),
+        facts=readable(row.get("facts")),
         result=document(row, "result", as_text),
-        erased_at=get("erased_at"),
-        forgotten=bool(get("forgotten")),
+        forgotten=bool(row.get("forgotten")),
     )
 
 
 def attempt(row: Row) -> Attempt:
-    return Attempt(
-        row["task_id"],
-        row["attempt"],
-        row["at"],
-        row["code"],
-        row["reason"],
-        row["failure_type"],
-        row["message"],
-        row["stack"],
-        row["fingerprint"],
-        row["worker_id"],
-        row["execution_ms"],
-        row["replay"],
-        readable(row["error_summary"]),
-        row["peer"],
-        row["build"],
-    )
+    return _filled(Attempt, row, summary=readable(row["error_summary"]))
 
 
 def dead_letter(row: Row, as_text: bool = False) -> DeadLetter:
-    return DeadLetter(
+    return _filled(
+        DeadLetter,
+        row,
         id=identity(row["id"]),
-        task_id=row["task_id"],
-        dead_at=row["dead_at"],
-        reason=row["reason"],
-        kind=row["kind"],
-        queue=row["queue"],
         group=row["task_group"],
-        scope=row["scope"],
-        trace_id=row["trace_id"],
         payload=document(row, "payload", as_text),
-        attempt_count=row["attempt_count"],
-        max_attempts=row["max_attempts"],
-        replay_count=row["replay_count"],
-        error_code=row["error_code"],
-        error_reason=row["error_reason"],
-        failure_type=row["failure_type"],
         error_message=_text(row, "error_message"),
-        error_fingerprint=row["error_fingerprint"],
         error_summary=readable(row["error_summary"]),
     )
 
 
 def audit(row: Row, as_text: bool = False) -> AuditRow:
-    return AuditRow(
-        row["id"],
-        row["at"],
-        row["actor"],
-        row["action"],
-        row["reason"],
-        row["task_id"],
-        row["bulk_id"],
-        row["target"],
-        document(row, "before", as_text),
-        document(row, "after", as_text),
-        row["kind"],
-        row["scope"],
-        row["trace_id"],
-        None if row["salt"] is None else str(row["salt"]),
-        row["erased"],
+    return _filled(
+        AuditRow,
+        row,
+        before=document(row, "before", as_text),
+        after=document(row, "after", as_text),
+        salt=None if row["salt"] is None else str(row["salt"]),
     )
 
 
 def cause(row: Row) -> CauseRow:
-    return CauseRow(
-        row["fingerprint"],
-        row["n"],
-        row["code"],
-        row["reason"],
-        row["failure_type"],
-        row["message"],
-        row["kind"],
-        row["first_seen"],
-        row["last_seen"],
-        row["sample_task"],
-        readable(row["error_summary"]),
-    )
+    return _filled(CauseRow, row, count=row["n"], summary=readable(row["error_summary"]))
 
 
 def failed_count(row: Row) -> FailedCount:
-    return FailedCount(
-        row["kind"],
-        row["queue"],
-        row["task_group"] or None,
-        row["error_code"],
-        row["error_reason"],
-        row["failure_type"],
-        row["dead_reason"],
-        row["fingerprint"],
-        row["n"],
-    )
+    return _filled(FailedCount, row, group=row["task_group"] or None)
 
 
 def record(row: Row) -> Record:
-    return Record(
-        row["collection"],
-        row["id"],
-        row["state"],
-        row["version"],
-        readable(row["body"]),
-        row["created_at"],
-        row["updated_at"],
-        row["seq"],
-        row["expires_at"],
-    )
+    return _filled(Record, row, body=readable(row["body"]))
 
 
 def hold(row: Row) -> HoldRow:
-    return HoldRow(row["target"], row["name"], row["actor"], row["reason"], row["at"])
+    return _filled(HoldRow, row)
 
 
 def limit(row: Row) -> LimitRow:
-    return LimitRow(row["kind"], row["concurrency"], row["rate_ms"], row["running"], row["actor"], row["next_at"])
+    return _filled(LimitRow, row)
 
 
 def circuit(row: Row) -> CircuitRow:
-    return CircuitRow(
-        row["name"],
-        row["version"],
-        tuple(row["kinds"]),
-        bool(row["open"]),
-        row["since"],
-        row["until"],
-        row["reason"],
-        row["actor"],
-        row["failed_probes"],
-        row["opened"],
-        row["probe"],
-        row["token"],
-    )
+    return _filled(CircuitRow, row, kinds=tuple(row["kinds"]), open=bool(row["open"]))
 
 
 def worker(row: Row) -> WorkerRow:
-    return WorkerRow(
-        row["id"],
-        row["host"],
-        row["pid"],
-        tuple(row["queues"]),
-        row["concurrency"],
-        row["running"],
-        row["version"],
-        row["started_at"],
-        row["seen_at"],
-        bool(row["stopping"]),
-        row["beat_ms"] / 1000,
-        row["beats_ms"] is not None,
-        row["stalled_ms"] / 1000,
-        row["drain_at"],
-        row["build"],
-        row["dead_at"] is not None,
+    return _filled(
+        WorkerRow,
+        row,
+        queues=tuple(row["queues"]),
+        stopping=bool(row["stopping"]),
+        every=row["beat_ms"] / 1000,
+        hears=row["beats_ms"] is not None,
+        stalled=row["stalled_ms"] / 1000,
+        dead=row["dead_at"] is not None,
     )
 
 
 def worker_leases(row: Row) -> WorkerLeases:
-    return WorkerLeases(
-        row["worker_id"], row["queue"], row["tasks"], row["earlier"], row["first_ends"], row["last_ends"]
-    )
+    return _filled(WorkerLeases, row)
 
 
 def schedule(row: Row) -> ScheduleRow:
-    return ScheduleRow(
-        row["name"],
-        row["owner"],
-        row["kind"],
-        row["cron"],
-        row["timezone"],
-        row["missed"],
-        row["queue"],
-        row["payload"],
-        row["priority"],
-        row["max_attempts"],
-        row["next_at"],
-        row["last_at"],
-    )
+    return _filled(ScheduleRow, row)
 
 
 # Reads the document that both stores answer with when they are asked for figures.

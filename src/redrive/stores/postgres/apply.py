@@ -23,7 +23,6 @@ from redrive.kernel.task import Enqueued
 from redrive.stores.features import Features, with_callbacks
 from redrive.stores.postgres import codec
 from redrive.stores.postgres.bad_rows import about_a_row, settle_in_parts
-from redrive.stores.postgres.effects import write_rows
 from redrive.stores.postgres.enqueue import enqueue
 from redrive.stores.postgres.errors import patiently
 from redrive.stores.postgres.pool import Connection, Pool
@@ -37,6 +36,7 @@ from redrive.stores.postgres.writes import (
     open_joins,
     opened_before,
     post,
+    write_rows,
 )
 from redrive.stores.refusals import changed_meanwhile, circuit_changed, may_have_landed
 from redrive.stores.sql import statements

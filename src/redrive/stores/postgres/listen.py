@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import md5
 from typing import Any
 from uuid import uuid4
@@ -32,20 +33,19 @@ class Listener:
         self._task: asyncio.Task[None] | None = None
         self._echo = asyncio.Event()
         self._echo_channel = f"redrive_echo_{uuid4().hex}"
-        self._channels: set[str] = set()
-        self._connection: Any = None
+        self._channels = {"redrive"}
+        self._added = asyncio.Event()
         self.alive = False
 
     def add(self, on_wake: Callable[[Wake], None], queues: Iterable[str]) -> Callable[[], None]:
         self._callbacks.append(on_wake)
         new = {channel_of(queue) for queue in queues} - self._channels
-        self._channels |= new
+        if new:
+            self._channels |= new
+            self.alive = False
+            self._added.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="redrive-listen")
-        elif new and self._connection is not None:
-            # Rare: a second worker in one process. A new connection listens to everything.
-            self.alive = False
-            self._connection.terminate()
         return lambda: self._remove(on_wake)
 
     def _remove(self, on_wake: Callable[[Wake], None]) -> None:
@@ -78,22 +78,26 @@ class Listener:
         try:
             if self._pool.pooled:
                 return
-            self._connection = connection
-            for channel in ("redrive", *self._channels):
-                await connection.add_listener(channel, self._on_notify)
             await connection.add_listener(self._echo_channel, self._on_echo)
-            self.alive = True
-            # Whatever was announced while nobody listened is unknown: look everywhere.
-            self._remembered.rewind("*", 0)
-            self._send(Wake())
+            heard = set[str]()
             while True:
+                self._added.clear()
+                if new := self._channels - heard:
+                    for channel in new:
+                        await connection.add_listener(channel, self._on_notify)
+                    heard |= new
+                    self.alive = self._channels == heard
+                    # Whatever was announced while nobody listened is unknown: look everywhere.
+                    self._remembered.rewind("*", 0)
+                    self._send(Wake())
                 self._echo.clear()
                 await connection.execute("select pg_notify($1, '')", self._echo_channel, timeout=ECHO_TIMEOUT_S)
                 async with asyncio.timeout(ECHO_TIMEOUT_S):
                     await self._echo.wait()
-                await asyncio.sleep(ECHO_EVERY_S)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(ECHO_EVERY_S):
+                        await self._added.wait()
         finally:
-            self._connection = None
             connection.terminate()
 
     def _on_echo(self, *_: Any) -> None:

@@ -13,9 +13,8 @@ from redrive.errors import SchemaError, StoreUnavailable
 from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import SchemaStatus
 from redrive.stores import schema
-from redrive.stores.joined_steps import join_script, joined
 from redrive.stores.postgres.pool import Pool
-from redrive.stores.schema import beforehand, indexed_table
+from redrive.stores.schema import beforehand, indexed_table, join_script, joined
 
 STEPS = schema.load("redrive.stores.postgres")
 FUNCTIONS = schema.load_functions("redrive.stores.postgres")

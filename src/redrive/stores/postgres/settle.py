@@ -15,8 +15,8 @@ from redrive.kernel.retry_guard import RetryWithheld, Withheld, by_feature
 from redrive.kernel.task import State
 from redrive.stores.features import Features
 from redrive.stores.postgres import codec
-from redrive.stores.postgres.effects import follow
 from redrive.stores.postgres.pool import Connection, Pool
+from redrive.stores.postgres.writes import follow
 from redrive.stores.refusals import ended_inside, lease_lost
 from redrive.stores.sql import statements
 

@@ -33,7 +33,6 @@ from redrive.stores.sql import statements
 from redrive.stores.sqlite.bad_rows import settle_in_parts
 from redrive.stores.sqlite.claim import claim
 from redrive.stores.sqlite.codec import typed
-from redrive.stores.sqlite.effects import write_rows
 from redrive.stores.sqlite.enqueue import enqueue, know_names
 from redrive.stores.sqlite.session import Execute, Session, dumps, micros, to_micros
 from redrive.stores.sqlite.settle import settle
@@ -46,6 +45,7 @@ from redrive.stores.sqlite.writes import (
     open_joins,
     opened_before,
     post,
+    write_rows,
 )
 
 SQL = statements("redrive.stores.sqlite", "apply.sql")

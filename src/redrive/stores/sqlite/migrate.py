@@ -13,7 +13,7 @@ from redrive.errors import SchemaError
 from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import SchemaStatus
 from redrive.stores import schema
-from redrive.stores.joined_steps import join_script, joined
+from redrive.stores.schema import join_script, joined
 from redrive.stores.sqlite.session import Session, to_datetime
 from redrive.stores.sqlite.url import Location
 from redrive.stores.sqlite.writer import Writer

@@ -15,9 +15,8 @@ from redrive.kernel.reactions import Landed
 from redrive.kernel.task import HISTORY, State
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.claim import free_places
-from redrive.stores.sqlite.effects import follow, withheld
 from redrive.stores.sqlite.session import FORGOTTEN, HOUR, Row, Session, dumps, micros
-from redrive.stores.sqlite.writes import Arrivals, add_audits
+from redrive.stores.sqlite.writes import Arrivals, add_audits, follow, withheld
 
 SQL = statements("redrive.stores.sqlite", "settle.sql")
 SESSION = statements("redrive.stores.sqlite", "session.sql")
