@@ -176,12 +176,13 @@ if TYPE_CHECKING:  # to whom a model that is made is no type
     TaskOut: TypeAlias = EarlierNames
     DeadLetterOut: TypeAlias = EarlierNames
     ObstacleOut: TypeAlias = Out
+    ApprovalOut: TypeAlias = Out
     OperationOut: TypeAlias = Out
     ReasonOut: TypeAlias = Out
 else:
     TaskOut, DeadLetterOut = model_of(views.TaskView), model_of(views.DeadLetterView)
     OperationOut, ReasonOut = model_of(views.OperationView), model_of(views.ReasonView)
-    ObstacleOut = model_of(views.ObstacleView)
+    ObstacleOut, ApprovalOut = model_of(views.ObstacleView), model_of(views.ApprovalView)
 
 
 class AuditOut(EarlierNames):
@@ -230,35 +231,6 @@ class DoctorOut(Out):
     worst: str
     findings: list[FindingOut]
     triage: dict[str, dict[str, Any]]
-
-
-class ApprovalOut(Out):
-    id: str
-    state: str
-    operation_id: str | None = Field(description="What begins with the approval; null of an action of a feature.")
-    action: str
-    title: str
-    filter: dict[str, Any]
-    total: int
-    needed: str
-    consequence: str = Field(description="What becomes of the tasks, and whether that can be taken back.")
-    feature: str | None = Field(None, description="Whose action it is, where that is no operation on tasks.")
-    arguments: dict[str, Any] | None = Field(None, description="And with what it is carried out.")
-    page: str | None = Field(None, description="Where the console shows what it is about.")
-    requested_by: str
-    reason: str | None
-    fixed: str | None
-    idempotent: bool | None
-    expires_at: datetime
-    decided_by: str | None
-    decision_reason: str | None
-    warnings: list[ObstacleOut] = Field([], description="What would keep the tasks from running; while it is pending.")
-    created_at: datetime
-
-
-class ApprovalPage(Out):
-    approvals: list[ApprovalOut]
-    next_before: int | None
 
 
 class ReasonIn(In):

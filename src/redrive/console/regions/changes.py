@@ -49,7 +49,7 @@ def cause(fingerprint: str) -> Sample:
 
 
 async def approvals(operator: Operator) -> object:
-    return [(record.id, record.state) for record in await operator.approvals.list(limit=50)]
+    return [(record.id, record.state) for record in await operator.approvals.records(limit=50)]
 
 
 async def schedules(operator: Operator) -> object:
