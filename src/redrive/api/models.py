@@ -171,35 +171,20 @@ def _docs(view: type) -> str | None:
     return None if text is None or text.startswith(f"{view.__name__}(") else text
 
 
-EARLIER_NAMED = (views.TaskView, views.DeadLetterView)
+EARLIER_NAMED = (views.TaskView, views.DeadLetterView, views.AuditView)
 if TYPE_CHECKING:  # to whom a model that is made is no type
     TaskOut: TypeAlias = EarlierNames
     DeadLetterOut: TypeAlias = EarlierNames
+    AuditOut: TypeAlias = EarlierNames
     ObstacleOut: TypeAlias = Out
     ApprovalOut: TypeAlias = Out
     OperationOut: TypeAlias = Out
     ReasonOut: TypeAlias = Out
 else:
     TaskOut, DeadLetterOut = model_of(views.TaskView), model_of(views.DeadLetterView)
+    AuditOut = model_of(views.AuditView)
     OperationOut, ReasonOut = model_of(views.OperationView), model_of(views.ReasonView)
     ObstacleOut, ApprovalOut = model_of(views.ObstacleView), model_of(views.ApprovalView)
-
-
-class AuditOut(EarlierNames):
-    id: int
-    at: datetime
-    actor: str
-    action: str
-    reason: str | None
-    task_id: UUID | None
-    batch_id: str | None
-    target: str | None
-    kind: str | None
-    scope: str | None
-    trace_id: str | None
-    before: Any
-    after: Any
-    cut: list[str] = Field([], description="What was left out because it is long; the export has it whole.")
 
 
 class AuditPage(Out):

@@ -25,7 +25,6 @@ from redrive.kernel.task import Attempt, AuditRow, Claimed, DeadLetter, Task
 from redrive.kernel.wording import counted
 from redrive.ops import approvals
 from redrive.ops.access import Role
-from redrive.ops.audit_rows import outside
 from redrive.ops.causes import Cause
 from redrive.ops.operations.consequences import Obstacle, consequence
 from redrive.ops.operations.outcome import RetryOutcome
@@ -34,21 +33,6 @@ from redrive.ops.why import Reason
 LONGEST_PUBLIC = 200
 _TASK = re.compile(r"\btask ([0-9a-f]{8}-[0-9a-f-]{27})")  # in a note
 APPLICATION = "app"  # who acts in the audit log where the application's own code does
-AUDIT_OPEN = (
-    "id",
-    "at",
-    "actor",
-    "action",
-    "reason",
-    "task_id",
-    "bulk_id",
-    "target",
-    "kind",
-    "scope",
-    "trace_id",
-    "before",
-    "after",
-)
 
 
 class View(dict[str, Any]):
@@ -250,6 +234,28 @@ class DeadLetterView:
     error_summary: Seen[dict[str, Any] | None]
     error_fingerprint: Seen[str]
     cut: Annotated[list[str], Open(CUT_HELP)] = field(default_factory=list)
+
+
+@dataclass(slots=True, frozen=True)
+class AuditView:
+    """A row of the audit log; see ``audit_for``."""
+
+    id: Seen[int]
+    at: Seen[datetime]
+    actor: Seen[str]
+    action: Seen[str]
+    reason: Seen[str | None]
+    task_id: Seen[UUID | None]
+    batch_id: Seen[str | None]
+    target: Seen[str | None]
+    kind: Seen[str | None]
+    scope: Seen[str | None]
+    trace_id: Seen[str | None]
+    before: Seen[Any]
+    after: Seen[Any]
+    cut: Annotated[list[str], Open("What was left out because it is long; the export has it whole.")] = field(
+        default_factory=list
+    )
 
 
 @dataclass(slots=True, frozen=True)
@@ -508,10 +514,7 @@ def audit_for(found: AuditRow, sight: Sight) -> AuditRow:
 
 
 def audit_row(found: AuditRow, sight: Sight) -> View:
-    seen = audit_for(found, sight)
-    values = {outside(name): getattr(seen, name) for name in AUDIT_OPEN}
-    cut = [name for name, value in values.items() if value is CUT]
-    return View(values, **dict.fromkeys(cut), cut=cut) if cut else View(values)
+    return _seen(AuditView, audit_for(found, sight), sight, batch_id=found.bulk_id)
 
 
 def cause(found: Cause, sight: Sight) -> View:
