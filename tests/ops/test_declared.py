@@ -75,6 +75,11 @@ def routes() -> dict[tuple[str, str], APIRoute]:
     return {(method, one.path): one for one in found for method in one.methods}
 
 
+@pytest.fixture(scope="module")
+def commands() -> Any:
+    return root()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_it_has_a_route_with_its_parameters_and_fields(name: str, routes: dict[tuple[str, str], APIRoute]) -> None:
     _, one = ALL[name]
@@ -94,12 +99,12 @@ def test_it_has_a_route_with_its_parameters_and_fields(name: str, routes: dict[t
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_has_a_command_with_its_parameters(name: str) -> None:
+def test_it_has_a_command_with_its_parameters(name: str, commands: Any) -> None:
     _, one = ALL[name]
     service = name.partition(".")[0]
     group = GROUPS.get(service, service)
     usual = group if name.endswith(".list") and service not in GROUPS else f"{group} {one.command}"
-    command = root()
+    command = commands
     for word in (ALONE | BY_HAND).get(name, usual).split():
         command = command.commands[word]
     taken = {given.name for given in command.params}
