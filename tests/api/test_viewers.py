@@ -44,7 +44,7 @@ FORMS = {
     "long": lambda s: "not found " * 600 + s,
 }
 NAMES = ("ACT", "default")  # of accounts, kinds, queues
-FOR_OPERATORS = ("payload", "result", "/ledger/verify", "/search")
+FOR_OPERATORS = ("payload", "result", "/ledger/verify", "/search", "/tokens")
 WAYS = ("raise", "chain", "key", "number", "fail", "retry", "attribute", "os", "result", "progress", "memo")
 SHAPES = st.recursive(
     st.just("SECRET"),

@@ -19,7 +19,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.erase import Erase
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State
-from redrive.ops.personal_data import count_personal, find_erasable
+from redrive.ops.operations.erase_subject import count_personal, find_erasable
 from redrive.ops.retention import retention_of
 from tests.batches.conftest import drain, make_app
 from tests.batches.test_batches import counts, service

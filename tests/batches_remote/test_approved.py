@@ -58,7 +58,7 @@ async def test_a_large_cancel_waits_for_a_second_operator(app: App, provider: Sc
     with pytest.raises(NotAllowed, match="cannot approve"):
         await approve(app, asked.approval, ANN)
     done = await approve(app, asked.approval)
-    assert (done.state, done.body["decided_by"]) == (approvals.APPROVED, "bob")
+    assert (done.state, done.decided_by) == (approvals.APPROVED, "bob")
     found = await app.of(RemoteBatches).get(batch.id)
     assert (found.state, found.cancelled_by, found.reason) == (BatchState.CANCELLED, "ann", "wrong prices")
     assert await said(app) == [("BATCH_CANCEL", "ann"), ("APPROVAL_APPROVE", "bob"), ("APPROVAL_REQUEST", "ann")]

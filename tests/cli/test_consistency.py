@@ -78,6 +78,7 @@ ARGUMENTS = {
     "operations put-back": ["x"],
     "approvals approve": ["x"],
     "approvals reject": ["x"],
+    "approvals show": ["x"],
     "audit export": [],
     "erase": ["--task", ID, "--yes"],
     "audit prune": ["--older-than-days", "1", "--yes"],

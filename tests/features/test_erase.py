@@ -32,8 +32,8 @@ from redrive.ops.access import Caller, Role
 from redrive.ops.audit_rows import ERASE_SUMMARY
 from redrive.ops.doctor import examine
 from redrive.ops.operations import drive, erase
+from redrive.ops.operations.erase_subject import find_erasable
 from redrive.ops.operator.session import Policy, Session
-from redrive.ops.personal_data import find_erasable
 from redrive.stores.schema import load
 from redrive.webhooks import WEBHOOKS, event_task
 from redrive.webhooks.delivery_tasks import deliveries

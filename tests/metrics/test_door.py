@@ -22,7 +22,7 @@ def make(folder: Path, **settings: Any) -> App:
 
 async def token_of(app: App) -> str:
     operator = await app.operator(Caller("ann", Role.ADMIN))
-    return (await operator.tokens.create("prometheus", Role.VIEWER)).secret
+    return (await operator.tokens.create("prometheus", "viewer")).secret
 
 
 def bearer(secret: str) -> dict[str, str]:
@@ -74,7 +74,7 @@ async def test_who_was_let_in_reads_on_while_the_store_is_away(tmp_path: Path, m
 
     app = make(tmp_path)
     secret = await token_of(app)
-    other = (await (await app.operator(Caller("ann", Role.ADMIN))).tokens.create("other", Role.VIEWER)).secret
+    other = (await (await app.operator(Caller("ann", Role.ADMIN))).tokens.create("other", "viewer")).secret
     async with served(app, open_door=False) as client:
         assert (await client.get("/metrics", headers=bearer(secret))).status_code == 200
         monkeypatch.setattr("redrive.api.metrics.LET_IN_FOR_S", 0.0)

@@ -246,7 +246,7 @@ class TestAuditLog:
         assert done.removed == 3
         rows = await harness.audit(action="TASK_AUDIT_PRUNE_SUMMARY")
         assert [row.after["removed"] for row in rows] == [1, 2]
-        assert {row.bulk_id for row in rows} == {done.bulk_id}
+        assert {row.bulk_id for row in rows} == {done.batch_id}
         assert len(await harness.audit(actor="ann")) == 3
         with pytest.raises(InvalidInput, match="olderThanDays"):
             await audit.prune(harness.store, older_than_days=-1, actor="cy")

@@ -161,6 +161,7 @@ async def test_nothing_is_left_anywhere(harness: Harness) -> None:
         line for line in left.splitlines() if SECRET in line or SCOPE in line
     ]
     assert (ended.status, ended.note, ended.done) == (Status.COMPLETED, erase.NOT_COVERED, 7)
+    assert (await harness.task(made["completed"])).scope == f"erased:{ended.id[-12:]}"
     states = {name: await harness.state(task_id) for name, task_id in made.items()}
     assert states == {
         "completed": State.COMPLETED,
@@ -213,8 +214,7 @@ async def test_a_key_goes_also_when_its_task_is_gone(harness: Harness) -> None:
     assert await harness.enqueue("A", idempotency_key="key of bob") == other
 
 
-@pytest.mark.parametrize("by", ["scope", "task"])
-@pytest.mark.parametrize("folded", [True, False], ids=["folded", "at once"])
+@pytest.mark.parametrize(("by", "folded"), [("scope", True), ("task", False)])
 async def test_what_a_cause_quotes_goes_when_nothing_else_is_left(harness: Harness, by: str, folded: bool) -> None:
     claimed = await harness.running("A", scope=SCOPE, max_attempts=1)
     await harness.settle(claimed, failing(f"no mailbox for {SECRET}"))
@@ -429,20 +429,16 @@ def _die(*_: Any, **__: Any) -> Any:
     raise StoreError("the worker was killed here")
 
 
-@pytest.mark.parametrize("where", ["write", "remove"])
 async def test_a_crash_in_the_archive_is_followed(
-    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = Archive(str(tmp_path / "archive"))
     await archived_life(harness, archive)
     operation = await begun(harness, archive)
     with monkeypatch.context() as patched:
-        patched.setattr(Archive, where, _die)
+        patched.setattr(Archive, "write", _die)
         with pytest.raises(StoreError, match="killed here"):
             await carried_out(harness, operation)
-    if where == "remove":
-        problems = (await audit_verify.verify(harness.store, archive)).problems
-        assert any("is in the archive still, although it was erased" in problem for problem in problems)
     ended = await carried_out(harness, operation)
     assert ended.status is Status.COMPLETED and SCOPE not in archived(archive)
     assert (await audit_verify.verify(harness.store, archive)).problems == []
@@ -460,12 +456,14 @@ async def test_what_is_done_again_after_crashes_counts_once(
             patched.setattr(Archive, "remove", _die)
             with pytest.raises(StoreError, match="killed here"):
                 await carried_out(harness, operation)
+    problems = (await audit_verify.verify(harness.store, archive)).problems
+    assert any("is in the archive still, although it was erased" in problem for problem in problems)
     ended = await carried_out(harness, operation)
     assert ended.erased["archive"] == previewed and SCOPE not in archived(archive)
     assert (await audit_verify.verify(harness.store, archive)).problems == []
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("steps", [1, 3, 5])
 async def test_it_goes_on_where_it_was(harness: Harness, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erase, "TASKS_PER_PIECE", 2)
     await a_life(harness)
@@ -479,13 +477,6 @@ async def test_it_goes_on_where_it_was(harness: Harness, steps: int, monkeypatch
     left = await dump(harness)
     assert quoting(left) == []
     await harness.check_totals()
-
-
-async def test_the_tombstone_is_of_the_erasure_only(harness: Harness) -> None:
-    made = await a_life(harness)
-    operation = await begun(harness)
-    await carried_out(harness, operation)
-    assert (await harness.task(made["completed"])).scope == f"erased:{operation.id[-12:]}"
 
 
 async def test_what_a_join_would_enqueue_for_the_person_goes(harness: Harness) -> None:
@@ -549,7 +540,7 @@ async def audit_of_others(harness: Harness, scope: str) -> list[Any]:
     return [row for row in rows if row.scope != scope and row.action != ERASE_SUMMARY]
 
 
-@pytest.mark.parametrize("scope", ["retry", "actor", "state", "queued", "bob", "mail"])
+@pytest.mark.parametrize("scope", ["retry", "state", "bob"])
 async def test_a_scope_that_is_a_word_of_redrives_own(harness: Harness, scope: str) -> None:
     """Any producer chooses scopes: nothing of others is emptied or broken, and the preview has said what went."""
     await others(harness)

@@ -149,7 +149,7 @@ LOOKS = {
     "operations.retried",
     "operations.has_driver",
     "approvals.list",
-    "approvals.show",
+    *("approvals.show", "approvals.records"),
     "control.traffic",
     "control.queues",
     "control.kinds",

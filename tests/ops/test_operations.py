@@ -366,16 +366,6 @@ class TestCanary:
         await harness.settle(third, TERMINAL)
         assert await harness.store.count_failed(A) == 10
 
-    async def test_so_many_percent_are_enough(self, harness: Harness) -> None:
-        await fail(harness, 5)
-        operation = await begin(harness.store, canary=Canary(2, 50.0))
-        await step(harness.store, operation.id, "w1")
-        first, second = await harness.claim(2)
-        assert await harness.settle(first, OTHER)
-        assert await harness.settle(second, Completed())
-        ended = await to_the_end(harness.store, operation)
-        assert (ended.status, ended.done) == (Status.COMPLETED, 5)
-
     async def test_it_stops_when_the_same_failure_returns(self, harness: Harness) -> None:
         await fail(harness, 12)
         operation = await begin(harness.store, stop_on_return=True, rate=1_000_000)
@@ -398,35 +388,10 @@ async def test_forgetting_all_of_a_kind(harness: Harness) -> None:
     await harness.check_totals()
 
 
-async def test_purging_what_waits_and_was_there(harness: Harness) -> None:
-    waiting = await harness.enqueue_many(9)
-    others = await harness.enqueue_many(2, "B")
-    running = await harness.running("A", queue="other")
-    operation = await begin(harness.store, Action.PURGE, FailureFilter(kind="A"))
-    assert operation.total == 9
-    await harness.advance(1)
-    later = await harness.enqueue_many(3)
-    ended = await to_the_end(harness.store, operation)
-    assert (ended.status, ended.done) == (Status.COMPLETED, 9)
-    assert {await harness.state(task_id) for task_id in waiting} == {State.CANCELLED}
-    assert {await harness.state(task_id) for task_id in others + later} == {State.QUEUED}
-    assert await harness.state(running.id) is State.RUNNING
-
-
-async def test_a_plan_as_an_operation(harness: Harness) -> None:
-    ids = await fail(harness, 6)
-    page = await plans.preview(harness.store, A, bind="ann")
-    late = await fail(harness, 2)
-    operation = await begin(harness.store, which=FailureFilter(), plan=page.plan)
-    assert operation.total == 6
-    await to_the_end(harness.store, operation)
-    assert {(await harness.task(task_id)).replay_count for task_id in ids} == {1}
-    assert {(await harness.task(task_id)).replay_count for task_id in late} == {0}
-
-
 async def test_a_plan_as_an_operation_says_of_each_task_what_became_of_it(harness: Harness) -> None:
     ids = await fail(harness, 6)
     page = await plans.preview(harness.store, A, bind="ann")
+    late = await fail(harness, 2)
     await actions.retry(harness.store, ids[1:3], actor="bob")  # one waits, one is failed by another failure
     await harness.settle((await harness.claim(1))[0], OTHER)
     operation = await begin(harness.store, which=FailureFilter(), plan=page.plan)
@@ -437,6 +402,7 @@ async def test_a_plan_as_an_operation_says_of_each_task_what_became_of_it(harnes
         ids[1]: "it is failed, but no longer by the failure that was meant",
         ids[2]: "it is queued, not failed or cancelled",
     }
+    assert {(await harness.task(task_id)).replay_count for task_id in late} == {0}
 
 
 async def test_a_plan_that_is_no_longer_kept(harness: Harness) -> None:
@@ -504,13 +470,16 @@ class TestFoundByReview:
 
     async def test_a_purge_is_about_what_waited_when_it_was_decided(self, harness: Harness) -> None:
         failures = await fail(harness, 3)
+        others = await harness.enqueue_many(2, "B")
+        running = await harness.running("A", queue="other")
         waiting = await harness.enqueue()
         operation = await begin(harness.store, Action.PURGE)
         await harness.advance(1)
         await actions.retry(harness.store, failures, actor="bob")
         ended = await to_the_end(harness.store, operation)
         assert ended.done == 1 and await harness.state(waiting) is State.CANCELLED
-        assert {await harness.state(task_id) for task_id in failures} == {State.QUEUED}
+        assert {await harness.state(task_id) for task_id in failures + others} == {State.QUEUED}
+        assert await harness.state(running.id) is State.RUNNING
 
     async def test_exactly_enough_canaries(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kernel, "TASKS_PER_PIECE", 50)

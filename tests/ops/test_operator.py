@@ -23,7 +23,7 @@ from redrive.ops.access import Caller, Role
 from redrive.ops.doctor import examine
 from redrive.ops.inspect import Stats
 from redrive.ops.operator import Operator
-from redrive.ops.operator.session import Policy
+from redrive.ops.operator.session import Policy, Session
 from redrive.stores import reads
 from redrive_kit.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
@@ -33,7 +33,7 @@ from tests.ops.making import fail
 def operator(harness: Harness, role: Role = Role.OPERATOR, name: str = "ann", **policy: Any) -> Operator:
     registry = Registry()
     registry.declare(Declared("ELSEWHERE", "far"))
-    return Operator(harness.store, registry, Policy(**policy), Caller(name, role))
+    return Operator(Session(harness.store, registry, Policy(**policy), Caller(name, role)))
 
 
 async def test_a_viewer_looks_and_does_nothing(harness: Harness) -> None:
@@ -55,7 +55,7 @@ async def test_a_viewer_looks_and_does_nothing(harness: Harness) -> None:
         viewer.control.pause("queue", "default"),
         viewer.control.set_limit("A", concurrency=1),
         viewer.audit.prune(older_than_days=1),
-        viewer.tokens.create("bob", Role.ADMIN),
+        viewer.tokens.create("bob", "admin"),
         viewer.tokens.list(),
         viewer.approvals.approve("x"),
         viewer.executors.claim("w", ["default"], 1, 60),
@@ -70,11 +70,23 @@ async def test_every_token_is_compared_and_listed(harness: Harness, monkeypatch:
     admin = operator(harness, Role.ADMIN)
     names = ["ann", "bob", "cid", "dan", "eve"]
     for name in names:
-        await admin.tokens.create(name, Role.VIEWER)
-    assert [record.body["name"] for record in await admin.tokens.list()] == names[::-1]
+        await admin.tokens.create(name, "viewer")
+    assert [one.name for one in await admin.tokens.list()] == names[::-1]
     for name in ("ann", "EVE"):
         with pytest.raises(InvalidInput, match="there is an active token"):
-            await admin.tokens.create(name, Role.VIEWER)
+            await admin.tokens.create(name, "viewer")
+    elsewhere = Operator(
+        Session(
+            harness.store,
+            Registry(),
+            Policy(),
+            Caller("ann", Role.ADMIN),
+            "insights",
+            connections=("default", "insights"),
+        )
+    )
+    with pytest.raises(InvalidInput, match="on the default connection"):
+        await elsewhere.tokens.create("fay", "viewer")
 
 
 async def test_what_only_an_administrator_may(harness: Harness) -> None:
@@ -83,7 +95,7 @@ async def test_what_only_an_administrator_may(harness: Harness) -> None:
         mere.operations.begin(Action.PURGE, FailureFilter(queue="default")),
         mere.control.set_limit("A", concurrency=1),
         mere.audit.prune(older_than_days=1),
-        mere.tokens.create("bob", Role.ADMIN),
+        mere.tokens.create("bob", "admin"),
         mere.tokens.revoke("1a2b3c4d5e6f"),
     ]
     for action in refused:
@@ -180,7 +192,7 @@ async def test_an_executor_is_alive_to_everybody_or_to_nobody(harness: Harness) 
 async def test_a_token_s_name_cannot_be_talked_away(harness: Harness) -> None:
     own = operator(harness)
     assert own.named("bob").caller.name == "bob"
-    token = Operator(harness.store, Registry(), Policy(), Caller("ann", Role.OPERATOR, "1a2b"))
+    token = Operator(Session(harness.store, Registry(), Policy(), Caller("ann", Role.OPERATOR, "1a2b")))
     assert token.named("bob").caller.name == "ann"
 
 

@@ -31,6 +31,7 @@ def names(kind: Any) -> set[str]:
         (Attempt, views.AttemptView, ()),
         (DeadLetter, views.DeadLetterView, ()),
         (CauseRow, views.CauseView, ()),
+        (AuditRow, views.AuditView, ("bulk_id", "salt", "erased")),
         (Operation, views.OperationView, ("approval", "driver", "last_piece", "version", "what", "which")),
     ],
 )
@@ -38,10 +39,6 @@ def test_every_field_was_decided_about(kind: Any, view: Any, shown_to_nobody: tu
     shown = set(views.shown_fields(view))
     assert shown | set(shown_to_nobody) >= names(kind), "a new field: open, closed or shown to nobody?"
     assert not shown & set(shown_to_nobody)
-
-
-def test_every_field_of_an_audit_row_was_decided_about() -> None:
-    assert {*views.AUDIT_OPEN, "salt", "erased"} == names(AuditRow)
 
 
 def make(**values: Any) -> Task:

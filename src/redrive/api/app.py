@@ -48,10 +48,10 @@ ROUTERS = (
     executors.router,
     tasks.single,
     router_of(service_of("alerts"), "operations"),
-    *(router_of(service_of(name), "control") for name in ("control", "circuits", "schedules", "workers")),
+    *(router_of(service_of(name), "control") for name in ("control", "circuits", "schedules", "tokens", "workers")),
     failure_groups.router,
     operations.router,
-    *(router_of(service_of(name), "bulk") for name in ("causes", "operations")),
+    *(router_of(service_of(name), "bulk") for name in ("approvals", "causes", "operations")),
     worker_run.router,
 )
 

@@ -12,31 +12,26 @@ from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import TheOperator
 from redrive.api.encode import json_answer
-from redrive.api.filters import WhichAudit
+from redrive.api.filters import AuditFields, WhichAudit
 from redrive.api.routers import api_router
-from redrive.ops.audit import file_name, make_audit
-from redrive.ops.filters import one_of
+from redrive.kernel.audit import AuditFilter
+from redrive.ops.audit import AUDIT_FILTERS, file_name, make_audit
+from redrive.ops.filters import texts_of
 
 router = api_router("/api/tasks/audit-logs", "audit")
 _TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 
 
-class PruneIn(m.In):
+class PruneIn(AuditFields):
     """What is older than so many days, and matches."""
 
     older_than_days: float
-    episode_id: str | None = None
-    scope: str | None = None
-    job_kind: str | None = None
-    kind: str | None = None
-    trace_id: str | None = None
-    audit_action: str | None = None
-    audit_actor: str | None = None
-    batch_id: str | None = None
-    since: str | None = None
-    until: str | None = None
     dry_run: bool = False
     actor: str | None = None
+
+    @property
+    def which(self) -> AuditFilter:
+        return make_audit(**texts_of(self.model_dump(by_alias=True), AUDIT_FILTERS))
 
 
 @router.get("", response_model=m.AuditPage)
@@ -76,16 +71,6 @@ async def export(
 @router.post("/prune")
 async def prune(body: PruneIn, operator: TheOperator) -> m.PruneOut:
     """Remove old rows; a TASK_AUDIT_PRUNE_SUMMARY says who did, how many and which."""
-    which = make_audit(
-        action=body.audit_action,
-        actor=body.audit_actor,
-        bulk_id=body.batch_id,
-        scope=one_of(body.episode_id, body.scope, "episodeId and scope"),
-        kind=one_of(body.job_kind, body.kind, "jobKind and kind"),
-        trace_id=body.trace_id,
-        since=body.since,
-        until=body.until,
-    )
     acting = operator.named(body.actor)
-    done = await acting.audit.prune(which, older_than_days=body.older_than_days, dry_run=body.dry_run)
-    return m.PruneOut(matched=done.matched, removed=done.removed, dry_run=done.dry_run, batch_id=done.bulk_id)
+    done = await acting.audit.prune(body.which, older_than_days=body.older_than_days, dry_run=body.dry_run)
+    return m.PruneOut.model_validate(done)

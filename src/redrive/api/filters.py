@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect as python
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from fastapi import Depends, Query
 from pydantic import Field, create_model
@@ -14,35 +14,38 @@ from pydantic.alias_generators import to_snake
 from redrive.api import models as m
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failure_filter import FailureFilter
-from redrive.ops.audit import SINCE as DONE_SINCE
-from redrive.ops.audit import UNTIL as DONE_UNTIL
-from redrive.ops.audit import make_audit
+from redrive.ops.audit import AUDIT_FILTERS, make_audit
 from redrive.ops.failures import parse_filter, parse_ids
-from redrive.ops.filters import FILTERS, TIMES, filters_by_name, one_of, texts_of
+from redrive.ops.filters import FAILURE_FILTERS, FILTERS, TIMES, Filter, filters_by_name, texts_of
 
+T = TypeVar("T")
 Text = Annotated[str | None, Query(max_length=1000)]
 Limit = Annotated[int, Query(ge=1, le=500)]
 Before = Annotated[int | None, Query(ge=0, le=2**62)]
 States = Annotated[list[str] | tuple[str, ...], Query()]
 
 
-def filters(**given: str | None) -> FailureFilter:
-    """Returns the filter of a query; ``episodeId`` is ``scope``, ``jobKind`` is ``kind``; empty ones say nothing."""
-    return make_failures(None, **texts_of({name: text or None for name, text in given.items()}))
+def _query_of(which: Iterable[Filter], made: Callable[..., T]) -> Callable[..., T]:
+    """Returns what reads these filters from a query; empty ones say nothing."""
 
+    def read(**given: str | None) -> T:
+        return made(**texts_of({name: text or None for name, text in given.items()}, which))
 
-filters.__signature__ = python.Signature(  # type: ignore[attr-defined]
-    [
+    parameters = [
         python.Parameter(
             name,
             python.Parameter.KEYWORD_ONLY,
             default=None,
             annotation=Annotated[str | None, Query(max_length=1000, description=one.help)],
         )
-        for name, one in filters_by_name(FILTERS).items()
+        for name, one in filters_by_name(which).items()
     ]
-)
-WhichTasks = Annotated[FailureFilter, Depends(filters)]
+    read.__signature__ = python.Signature(parameters)  # type: ignore[attr-defined]
+    return read
+
+
+WhichTasks = Annotated[FailureFilter, Depends(_query_of(FILTERS, parse_filter))]
+WhichAudit = Annotated[AuditFilter, Depends(_query_of(AUDIT_FILTERS, make_audit))]
 
 
 SINCE, UNTIL = TIMES
@@ -61,14 +64,18 @@ def failures(
     return replace(which, ids=more.ids, since=more.since, until=more.until, forgotten=forgotten or None)
 
 
+def _fields_of(name: str, which: Iterable[Filter]) -> Any:
+    own: dict[str, Any] = {
+        to_snake(name): (str | None, Field(None, description=one.help)) for name, one in filters_by_name(which).items()
+    }
+    return create_model(name, __base__=m.In, **own)
+
+
 if TYPE_CHECKING:
     FilterFields: TypeAlias = m.In
+    AuditFields: TypeAlias = m.In
 else:
-    FilterFields = create_model(
-        "FilterFields",
-        __base__=m.In,
-        **{to_snake(name): (str | None, Field(None, description=one.help)) for name, one in filters_by_name().items()},
-    )
+    FilterFields, AuditFields = _fields_of("FilterFields", FAILURE_FILTERS), _fields_of("AuditFields", AUDIT_FILTERS)
 
 
 class FilterIn(FilterFields):
@@ -87,32 +94,4 @@ def make_failures(ids: Sequence[str] | None = None, **texts: str | None) -> Fail
     return replace(parse_filter(**texts), ids=named)
 
 
-def audits(
-    auditAction: Text = None,
-    auditActor: Text = None,
-    batchId: Text = None,
-    episodeId: Text = None,
-    jobKind: Text = None,
-    traceId: Text = None,
-    taskId: Text = None,
-    scope: Text = None,
-    kind: Text = None,
-    since: Annotated[str | None, Query(max_length=100, description=DONE_SINCE)] = None,
-    until: Annotated[str | None, Query(max_length=100, description=DONE_UNTIL)] = None,
-) -> AuditFilter:
-    """Returns the filter of audit rows of a query."""
-    return make_audit(
-        taskId or None,
-        action=auditAction or None,
-        actor=auditActor or None,
-        bulk_id=batchId or None,
-        scope=one_of(episodeId or None, scope or None, "episodeId and scope"),
-        kind=one_of(jobKind or None, kind or None, "jobKind and kind"),
-        trace_id=traceId or None,
-        since=since or None,
-        until=until or None,
-    )
-
-
 WhichFailed = Annotated[FailureFilter, Depends(failures)]
-WhichAudit = Annotated[AuditFilter, Depends(audits)]

@@ -171,34 +171,20 @@ def _docs(view: type) -> str | None:
     return None if text is None or text.startswith(f"{view.__name__}(") else text
 
 
-EARLIER_NAMED = (views.TaskView, views.DeadLetterView)
+EARLIER_NAMED = (views.TaskView, views.DeadLetterView, views.AuditView)
 if TYPE_CHECKING:  # to whom a model that is made is no type
     TaskOut: TypeAlias = EarlierNames
     DeadLetterOut: TypeAlias = EarlierNames
+    AuditOut: TypeAlias = EarlierNames
     ObstacleOut: TypeAlias = Out
+    ApprovalOut: TypeAlias = Out
     OperationOut: TypeAlias = Out
     ReasonOut: TypeAlias = Out
 else:
     TaskOut, DeadLetterOut = model_of(views.TaskView), model_of(views.DeadLetterView)
+    AuditOut = model_of(views.AuditView)
     OperationOut, ReasonOut = model_of(views.OperationView), model_of(views.ReasonView)
-    ObstacleOut = model_of(views.ObstacleView)
-
-
-class AuditOut(EarlierNames):
-    id: int
-    at: datetime
-    actor: str
-    action: str
-    reason: str | None
-    task_id: UUID | None
-    batch_id: str | None
-    target: str | None
-    kind: str | None
-    scope: str | None
-    trace_id: str | None
-    before: Any
-    after: Any
-    cut: list[str] = Field([], description="What was left out because it is long; the export has it whole.")
+    ObstacleOut, ApprovalOut = model_of(views.ObstacleView), model_of(views.ApprovalView)
 
 
 class AuditPage(Out):
@@ -230,35 +216,6 @@ class DoctorOut(Out):
     worst: str
     findings: list[FindingOut]
     triage: dict[str, dict[str, Any]]
-
-
-class ApprovalOut(Out):
-    id: str
-    state: str
-    operation_id: str | None = Field(description="What begins with the approval; null of an action of a feature.")
-    action: str
-    title: str
-    filter: dict[str, Any]
-    total: int
-    needed: str
-    consequence: str = Field(description="What becomes of the tasks, and whether that can be taken back.")
-    feature: str | None = Field(None, description="Whose action it is, where that is no operation on tasks.")
-    arguments: dict[str, Any] | None = Field(None, description="And with what it is carried out.")
-    page: str | None = Field(None, description="Where the console shows what it is about.")
-    requested_by: str
-    reason: str | None
-    fixed: str | None
-    idempotent: bool | None
-    expires_at: datetime
-    decided_by: str | None
-    decision_reason: str | None
-    warnings: list[ObstacleOut] = Field([], description="What would keep the tasks from running; while it is pending.")
-    created_at: datetime
-
-
-class ApprovalPage(Out):
-    approvals: list[ApprovalOut]
-    next_before: int | None
 
 
 class ReasonIn(In):

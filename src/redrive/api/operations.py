@@ -1,4 +1,4 @@
-"""Routes for bulk operations, for what waits for a second operator, and for erasing."""
+"""Routes for beginning bulk operations, and for erasing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from fastapi import Response
 from pydantic import Field, create_model
 
 from redrive.api import models as m
-from redrive.api.access import By, TheOperator
+from redrive.api.access import TheOperator
 from redrive.api.declared import answer_model
 from redrive.api.encode import json_answer, respond
-from redrive.api.filters import Before, FilterIn, Limit, States
+from redrive.api.filters import FilterIn
 from redrive.api.routers import api_router
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import Action
@@ -85,30 +85,6 @@ async def respond_begun(begun: BegunOperation, operator: Operator) -> Response:
     return await respond(document(await operator.operations.begun(begun), operator.sight), 202)
 
 
-@router.get("/approvals", response_model=m.ApprovalPage)
-async def list_approvals(
-    operator: TheOperator, state: States = (), limit: Limit = 50, before: Before = None
-) -> Response:
-    """What waits for a second operator, and what became of it, newest first."""
-    found = await operator.approvals.list(states=tuple(state), limit=limit, before=before)
-    following = found[-1].seq if len(found) == limit else None
-    warned = {one.id: await operator.approvals.obstacles(one) for one in found}
-    shown = (views.approval(one, warned[one.id]) for one in found)
-    return await json_answer(approvals=shown, next_before=following)
-
-
-@router.post("/approvals/{approval_id}/approve", response_model=m.ApprovalOut)
-async def approve(approval_id: str, by: By) -> Response:
-    """By somebody else than who asked; the operation begins at once."""
-    record = await by.operator.approvals.approve(approval_id, by.reason)
-    return await respond(views.approval(record, await by.operator.approvals.obstacles(record)))
-
-
-@router.post("/approvals/{approval_id}/reject", response_model=m.ApprovalOut)
-async def reject(approval_id: str, by: By) -> Response:
-    return await respond(views.approval(await by.operator.approvals.reject(approval_id, by.reason)))
-
-
 class EraseIn(m.In):
     """One scope, or one task."""
 
@@ -144,7 +120,7 @@ async def erase_data(body: EraseIn, operator: TheOperator) -> Response:
     return await json_answer(
         200 if record is None else 202,
         operation=None if record is None else views.operation(record),
-        approval=None if approval is None else views.approval(approval),
+        approval=None if approval is None else document(approval, operator.sight),
         places=seen.places,
         needs_approval=seen.approval,
         not_covered=erase.NOT_COVERED,

@@ -469,18 +469,19 @@ class App:
         of the default connection, or of another."""
         from redrive.ops.operator import Operator
         from redrive.ops.operator.session import Policy as OperatingPolicy
+        from redrive.ops.operator.session import Session
 
         policy, where = OperatingPolicy.of(self.settings), self.at(on)
-        return Operator(
+        session = Session(
             await where.store(),
             self.registry,
             policy,
             caller,
             where.name,
-            features=self.features,
+            features=tuple(self.features),
             connections=tuple(self.connections),
-            peers=self.operator,
         )
+        return Operator(session, self.operator)
 
     async def why(self, task_id: UUID | str) -> list[Reason]:
         """Returns why a task does not run; nothing when it does, or is done."""

@@ -106,7 +106,7 @@ def show_list(
         ],
     )
     if note := next(iter(looked.found.values()))[0].note:
-        output.say("", note)
+        output.say("", *map(output.suggest, note.splitlines()))
     if not looked.everywhere and looked.only[0].next is not None:
         output.say(f"more: --{one.continued_by} {looked.only[0].next}")
 
@@ -198,10 +198,12 @@ def run(
     if json:
         output.emit(seen)
     else:
-        if (secret := getattr(done, "secret", None)) is not None:
+        said = [output.suggest(line) for line in one.sentence(given, done).splitlines()]
+        if (secret := getattr(done, "secret", None)) is None:
+            output.say(*said)
+        else:
             output.say(secret)
-            typer.echo("This secret is shown only now: hand it over, or keep it safe.", err=True)
-        output.say(*one.sentence(given, done).splitlines())
+            typer.echo("\n".join([*said, "This secret is shown only now: hand it over, or keep it safe."]), err=True)
     if not getattr(done, "ok", True):
         raise typer.Exit(1)
 

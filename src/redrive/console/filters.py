@@ -8,29 +8,19 @@ from typing import TypeVar
 
 from redrive.console.page import Page
 from redrive.errors import InvalidInput
+from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.operation import facts
 from redrive.kernel.reads import HoldRow
 from redrive.ops import failures
+from redrive.ops.audit import AUDIT_FILTERS, make_audit
 from redrive.ops.filters import FAILURE_FILTERS, Filter, filters_by_name, texts_of
 from redrive.ops.operator.control import KindView, QueueView
 
 PAGE_SIZE = 50
 FORGOTTEN = "forgotten"  # of a preview and its retry: these are meant, too
 NAMES_PER_PAGE = 36  # queues, kinds and pauses, each with forms of its own
-AUDIT_FIELDS = (
-    "auditAction",
-    "auditActor",
-    "batchId",
-    "taskId",
-    "jobKind",
-    "episodeId",
-    "traceId",
-    "kind",
-    "scope",
-    "since",
-    "until",
-)
+AUDIT_FIELDS = tuple(filters_by_name(AUDIT_FILTERS))
 
 
 @dataclass(slots=True, frozen=True)
@@ -49,6 +39,11 @@ def of_failures(given: Mapping[str, str]) -> FailureFilter:
     texts = texts_of({name: _text(given, name) for name in given})
     made = failures.parse_filter(**texts)
     return replace(made, forgotten=True) if _text(given, FORGOTTEN) else made
+
+
+def of_audit(given: Mapping[str, str]) -> AuditFilter:
+    """Returns the filter of audit rows that an address or a form asks for, checked."""
+    return make_audit(**texts_of({name: _text(given, name) for name in given}, AUDIT_FILTERS))
 
 
 def failure_filter_of(page: Page, *others: str, of: tuple[Filter, ...] = FAILURE_FILTERS) -> FailureFilter:

@@ -24,7 +24,7 @@ from redrive.ops.actions import check_actor
 from redrive.ops.audit_chain import apply_sealed
 from redrive.ops.audit_rows import COLUMNS, PRUNE_SUMMARY, SUMMARIES, batch_target, ids_of, outside, row_hash, values_of
 from redrive.ops.csv_lines import csv_line
-from redrive.ops.filters import parse_span
+from redrive.ops.filters import Filter, parse_span
 from redrive.ops.inspect import parse_id, plain
 from redrive.ops.pages import LONGEST_ALONE, in_pieces
 
@@ -58,7 +58,7 @@ class Pruned:
     matched: int
     removed: int
     dry_run: bool
-    bulk_id: str | None = None
+    batch_id: str | None = None
 
 
 async def resolve_batch(store: Store, which: AuditFilter) -> AuditFilter:
@@ -266,14 +266,23 @@ async def retain(
 # -- filters that people give ------------------------------------------------------------------------------------------
 
 
-SINCE = "Done then or later: 15m, 1h, 7d (ago), or 2026-03-01T08:30, of UTC without a zone."
-UNTIL = "Done before then."
+AUDIT_FILTERS = (
+    Filter("action", "NAME", "Such as TASK_RETRY.", said=("--action", "auditAction")),
+    Filter("actor", "NAME", "By this one.", said=("--actor", "auditActor")),
+    Filter("bulk_id", "ID", "Of this bulk action, operation or batch.", said=("--batch", "batchId")),
+    Filter("task_id", "ID", "About this task.", said=("--task", "taskId")),
+    Filter("kind", "KIND", "About tasks of this kind.", "jobKind"),
+    Filter("scope", "TEXT", "About tasks of this scope.", "episodeId"),
+    Filter("trace_id", "ID", "About tasks of this trace."),
+    Filter("since", "TIME", "Done then or later: 15m, 1h, 7d (ago), or 2026-03-01T08:30, of UTC without a zone."),
+    Filter("until", "TIME", "Done before then."),
+)
 LONGEST_NAME = 150  # characters; file systems take 255
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9.]+")
 
 
 def make_audit(
-    task_id: str | None = None, *, since: str | None = None, until: str | None = None, **texts: str | None
+    *, task_id: str | None = None, since: str | None = None, until: str | None = None, **texts: str | None
 ) -> AuditFilter:
     """Returns a filter of audit rows, checked."""
     checked: dict[str, Any] = {name: check_text(value, outside(name)) for name, value in texts.items()}

@@ -69,11 +69,11 @@ def filters_by_name(which: Iterable[Filter] = FAILURE_FILTERS) -> dict[str, Filt
     return {name: one for one in which for name in (one.parameter, one.earlier) if name is not None}
 
 
-def texts_of(given: Mapping[str, str | None]) -> dict[str, str | None]:
+def texts_of(given: Mapping[str, str | None], of: Iterable[Filter] = FAILURE_FILTERS) -> dict[str, str | None]:
     """Returns what filters say by their fields, of what is given by their names: some have an older one, too."""
     return {
         one.field: one_of(given.get(one.earlier or ""), given.get(one.parameter), f"{one.earlier} and {one.parameter}")
-        for one in FAILURE_FILTERS
+        for one in of
     }
 
 

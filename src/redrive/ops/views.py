@@ -22,9 +22,9 @@ from redrive.kernel.operation import Operation, Status, facts
 from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.records import Record
 from redrive.kernel.task import Attempt, AuditRow, Claimed, DeadLetter, Task
+from redrive.kernel.wording import counted
 from redrive.ops import approvals
 from redrive.ops.access import Role
-from redrive.ops.audit_rows import outside
 from redrive.ops.causes import Cause
 from redrive.ops.operations.consequences import Obstacle, consequence
 from redrive.ops.operations.outcome import RetryOutcome
@@ -33,21 +33,6 @@ from redrive.ops.why import Reason
 LONGEST_PUBLIC = 200
 _TASK = re.compile(r"\btask ([0-9a-f]{8}-[0-9a-f-]{27})")  # in a note
 APPLICATION = "app"  # who acts in the audit log where the application's own code does
-AUDIT_OPEN = (
-    "id",
-    "at",
-    "actor",
-    "action",
-    "reason",
-    "task_id",
-    "bulk_id",
-    "target",
-    "kind",
-    "scope",
-    "trace_id",
-    "before",
-    "after",
-)
 
 
 class View(dict[str, Any]):
@@ -252,6 +237,28 @@ class DeadLetterView:
 
 
 @dataclass(slots=True, frozen=True)
+class AuditView:
+    """A row of the audit log; see ``audit_for``."""
+
+    id: Seen[int]
+    at: Seen[datetime]
+    actor: Seen[str]
+    action: Seen[str]
+    reason: Seen[str | None]
+    task_id: Seen[UUID | None]
+    batch_id: Seen[str | None]
+    target: Seen[str | None]
+    kind: Seen[str | None]
+    scope: Seen[str | None]
+    trace_id: Seen[str | None]
+    before: Seen[Any]
+    after: Seen[Any]
+    cut: Annotated[list[str], Open("What was left out because it is long; the export has it whole.")] = field(
+        default_factory=list
+    )
+
+
+@dataclass(slots=True, frozen=True)
 class ReasonView:
     code: Seen[str]
     text: Seen[str]
@@ -405,6 +412,67 @@ class OperationView:
     tasks: Annotated[RetriedView | None, Open("Where the tasks of a retry are now. Not in lists.")]
 
 
+# -- what is seen of approvals -----------------------------------------------------------------------------------------
+
+
+def answers_text(fixed: str | None, idempotent: bool | None) -> list[str]:
+    """Returns what its operator answered before it began, in words."""
+    twice = [] if idempotent is None else [f"handlers are {'' if idempotent else 'not '}idempotent"]
+    return [*([] if fixed is None else [f"fixed: {fixed}"]), *twice]
+
+
+def _request_state(one: ApprovalView, now: datetime) -> str:
+    return "expired" if one.state == approvals.PENDING and one.expires_at <= now else one.state
+
+
+def _request_reason(one: ApprovalView, _: datetime) -> str:
+    return "; ".join([*filter(None, [one.reason]), *answers_text(one.fixed, one.idempotent)])
+
+
+@dataclass(slots=True, frozen=True)
+class ApprovalView:
+    """The same for everybody: whoever decides has to see all of it."""
+
+    id: Annotated[str, Open(column="id")]
+    state: Annotated[str, Open(column="state", cell=_request_state)]
+    operation_id: Annotated[str | None, Open("What begins with the approval; null of an action of a feature.")]
+    operation: Annotated[str | None, Open("The same as `operationId`.")]
+    action: Seen[str]
+    title: Annotated[str, Open(column="what")]
+    filter: Seen[dict[str, Any]]
+    total: Annotated[int, Open(column="number")]
+    requested_by: Annotated[str, Open(column="asked by")]
+    created_at: Annotated[datetime, Open(column="ago")]
+    decided_by: Annotated[str | None, Open(column="decided by")]
+    needed: Annotated[str, Open(column="because")]
+    reason: Annotated[str | None, Open(column="reason", cell=_request_reason)]
+    consequence: Annotated[str, Open("What becomes of the tasks, and whether that can be taken back.")]
+    feature: Annotated[str | None, Open("Whose action it is, where that is no operation on tasks.")]
+    arguments: Annotated[dict[str, Any] | None, Open("And with what it is carried out.")]
+    page: Annotated[str | None, Open("Where the console shows what it is about.")]
+    fixed: Seen[str | None]
+    idempotent: Seen[bool | None]
+    expires_at: Seen[datetime]
+    decision_reason: Seen[str | None]
+    warnings: Annotated[list[ObstacleView], Open("What would keep the tasks from running; while it is pending.")]
+
+    @property
+    def warning_lines(self) -> list[str]:
+        return [f"warning: {one.text}; {one.fix}" for one in self.warnings]
+
+    @property
+    def outcome(self) -> str:
+        """What came of the decision."""
+        if self.operation is None:
+            return (
+                f"approved: {self.title}: done" if self.state == approvals.APPROVED else f"{self.state}: {self.title}"
+            )
+        if self.state != approvals.APPROVED:
+            return f"{self.state}: operation {self.operation} is cancelled; nothing was done"
+        begins = f"approved: {self.action} of {counted(self.total)} begins"
+        return "\n".join([begins, f"watch it with: redrive operations watch {self.operation}", *self.warning_lines])
+
+
 def task(found: Task, sight: Sight) -> View:
     view = _seen(TaskView, found, sight)
     if not sight.whole:
@@ -446,10 +514,7 @@ def audit_for(found: AuditRow, sight: Sight) -> AuditRow:
 
 
 def audit_row(found: AuditRow, sight: Sight) -> View:
-    seen = audit_for(found, sight)
-    values = {outside(name): getattr(seen, name) for name in AUDIT_OPEN}
-    cut = [name for name, value in values.items() if value is CUT]
-    return View(values, **dict.fromkeys(cut), cut=cut) if cut else View(values)
+    return _seen(AuditView, audit_for(found, sight), sight, batch_id=found.bulk_id)
 
 
 def cause(found: Cause, sight: Sight) -> View:
@@ -498,25 +563,21 @@ def _retried(became: RetryOutcome) -> View:
     return _seen(RetriedView, became, VIEWERS, causes=causes, waits_because=waits)
 
 
-def approval(record: Record, obstacles: Iterable[Obstacle] = ()) -> View:
-    """Returns an approval, the same for everybody, too: whoever decides has to see all of it."""
+def approval(record: Record, obstacles: Iterable[Obstacle] = ()) -> ApprovalView:
+    """Returns a request for an approval. ``obstacles`` keep its tasks from running."""
     body = record.body
-    names = ("action", "filter", "total", "needed", "requested_by", "reason", "decided_by")
-    return View(
-        {name: body[name] for name in names},
+    optional = ("feature", "arguments", "page", "fixed", "idempotent", "decision_reason")
+    names = ("operation", "action", "filter", "total", "needed", "requested_by", "reason", "decided_by")
+    own: dict[str, Any] = {name: body[name] for name in names} | {name: body.get(name) for name in optional}
+    return ApprovalView(
+        **own,
         id=record.id,
         state=record.state,
         operation_id=body["operation"],
         title=approvals.title(record),
         consequence=body.get("told") or consequence(body["action"], body["total"]),
-        feature=body.get("feature"),
-        arguments=body.get("arguments"),
-        page=body.get("page"),
-        fixed=body.get("fixed"),
-        idempotent=body.get("idempotent"),
-        decision_reason=body.get("decision_reason"),
         expires_at=approvals.expires_at(record),
-        warnings=[View(one.document) for one in obstacles],
+        warnings=[ObstacleView(one.code, one.text, one.tasks, one.fix) for one in obstacles],
         created_at=record.created_at,
     )
 

@@ -14,49 +14,36 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.connections import look_at, on_chosen, refuse_all, refuse_place
+from redrive.cli.support.filters import of_audit
 from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName, By, DryRun, Json, Url, Yes, confirm, list_command
 from redrive.cli.support.progress import progress
 from redrive.cli.support.session import operate
 from redrive.errors import InvalidInput
 from redrive.files import write_private
+from redrive.kernel.audit import AuditFilter
 from redrive.kernel.wording import counted
-from redrive.ops import audit, audit_verify
-from redrive.ops.audit import SINCE, UNTIL, make_audit
+from redrive.ops import audit, audit_verify, views
+from redrive.ops.access import Role
 from redrive.ops.audit_archive import archive_at
-from redrive.ops.audit_rows import PRUNE_SUMMARY, done_of_matched, outside, values_of
+from redrive.ops.audit_rows import PRUNE_SUMMARY, done_of_matched, values_of
 from redrive.ops.operator import Operator
+from redrive.ops.views import Sight
 from redrive.settings import Settings
 
 LOOKED_AT = 200  # rows, for what other actions there are
 audit_cli = typer.Typer(help="Who did what: list, export, prune, verify, search.", invoke_without_command=True)
-Action = Annotated[str | None, typer.Option("--action", metavar="NAME", help="Such as TASK_RETRY.")]
-Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="By this one.")]
-Batch = Annotated[str | None, typer.Option("--batch", metavar="ID", help="Of this bulk action, operation or batch.")]
-Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="About tasks of this kind.")]
-Scope = Annotated[str | None, typer.Option("--scope", metavar="TEXT", help="About tasks of this scope.")]
-Trace = Annotated[str | None, typer.Option("--trace-id", metavar="ID", help="About tasks of this trace.")]
 ArchiveFolder = Annotated[
     str | None,
     typer.Option("--archive", metavar="PLACE", help="A folder or s3://bucket/prefix (else TASK_AUDIT_ARCHIVE)."),
 ]
-Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help=SINCE)]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help=UNTIL)]
-Task = Annotated[str | None, typer.Option("--task", metavar="ID", help="About this task.")]
 
 
 @audit_cli.callback()
+@of_audit
 def list_audit(
     context: typer.Context,
-    action: Action = None,
-    by_actor: Actor = None,
-    batch: Batch = None,
-    kind: Kind = None,
-    scope: Scope = None,
-    trace: Trace = None,
-    task: Task = None,
-    since: Since = None,
-    until: Until = None,
+    which: AuditFilter,
     page: Annotated[int, typer.Option("--page", metavar="N", min=1, help="Which page.")] = 1,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="Rows of a page.")] = 50,
     before: Annotated[int | None, typer.Option("--before", metavar="N", min=1, help="Go on from a next.")] = None,
@@ -67,17 +54,6 @@ def list_audit(
     """What operators did, newest first."""
     if context.invoked_subcommand is not None:
         return
-    which = make_audit(
-        task,
-        action=action,
-        actor=by_actor,
-        bulk_id=batch,
-        kind=kind,
-        scope=scope,
-        trace_id=trace,
-        since=since,
-        until=until,
-    )
 
     async def look(own: Operator) -> tuple[audit.Page, list[str]]:
         rows = await own.audit.query(which, page=page, page_size=limit, before=before)
@@ -91,7 +67,7 @@ def list_audit(
     pages = [answer for answer, _ in looked.found.values()]
     more = any(one.more for one in pages) or sum(len(one.rows) for one in pages) > len(found)
     if json:
-        items = [looked.document(name, values_of(row)) for name, row in found]
+        items = [looked.document(name, views.audit_row(row, Sight(Role.ADMIN))) for name, row in found]
         rest = None if looked.everywhere else pages[0].next_before
         output.emit_list(items, rest, page=page, more=more, **looked.missing)
         return
@@ -123,35 +99,17 @@ list_command(audit_cli, list_audit)
 
 
 @audit_cli.command("export")
+@of_audit
 def export(
+    which: AuditFilter,
     to: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is standard output.")] = "-",
     form: Annotated[str | None, typer.Option("--format", metavar="F", help="csv, json, jsonl; else by name.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
-    action: Action = None,
-    by_actor: Actor = None,
-    batch: Batch = None,
-    kind: Kind = None,
-    scope: Scope = None,
-    trace: Trace = None,
-    task: Task = None,
-    since: Since = None,
-    until: Until = None,
     url: Url = None,
     app: AppName = None,
 ) -> None:
     """All that matches, oldest first, as CSV, JSON or JSON lines; of any size. Of one connection: where there are
     several, --connection NAME says which."""
-    which = make_audit(
-        task,
-        action=action,
-        actor=by_actor,
-        bulk_id=batch,
-        kind=kind,
-        scope=scope,
-        trace_id=trace,
-        since=since,
-        until=until,
-    )
     chosen = form or _format(to)
 
     async def write(own: Operator) -> None:
@@ -196,16 +154,10 @@ def _opened(to: str, force: bool) -> Iterator[TextIO]:
 
 
 @audit_cli.command("prune")
+@of_audit
 def prune(
+    which: AuditFilter,
     days: Annotated[float, typer.Option("--older-than-days", metavar="N", help="Rows older than so many days.")],
-    action: Action = None,
-    by_actor: Actor = None,
-    batch: Batch = None,
-    kind: Kind = None,
-    scope: Scope = None,
-    trace: Trace = None,
-    since: Since = None,
-    until: Until = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     by: By = None,
@@ -216,17 +168,6 @@ def prune(
     """Remove old rows; a TASK_AUDIT_PRUNE_SUMMARY says who did, how many and which. Of one connection: where there are
     several, --connection NAME says which."""
     refuse_all(url, app)
-    which = make_audit(
-        None,
-        action=action,
-        actor=by_actor,
-        bulk_id=batch,
-        kind=kind,
-        scope=scope,
-        trace_id=trace,
-        since=since,
-        until=until,
-    )
     told = operate(url, app, lambda own: own.audit.prune(which, older_than_days=days, dry_run=True), by=by)
     if not dry_run and told.matched:
         confirm(f"remove {told.matched} audit rows older than {days:g} days?", yes)
@@ -234,7 +175,7 @@ def prune(
         with progress("removed", told.matched) as removed:
             told = operate(url, app, lambda own: own.audit.prune(which, older_than_days=days, progress=removed), by=by)
     if json:
-        output.emit({outside(name): value for name, value in asdict(told).items()})
+        output.emit(asdict(told))
     elif not told.matched:
         output.say(f"no audit row is older than {days:g} days")
     elif told.dry_run:
@@ -315,17 +256,10 @@ def _removals(found: audit_verify.Verdict, retention: float) -> list[str]:
 
 
 @audit_cli.command("search")
+@of_audit
 def search(
+    which: AuditFilter,
     archive: ArchiveFolder = None,
-    action: Action = None,
-    by_actor: Actor = None,
-    batch: Batch = None,
-    kind: Kind = None,
-    scope: Scope = None,
-    trace: Trace = None,
-    task: Task = None,
-    since: Since = None,
-    until: Until = None,
     url: Url = None,
     app: AppName = None,
 ) -> None:
@@ -333,16 +267,5 @@ def search(
     found = archive_at(archive or load(url, app).app.settings.audit_archive)
     if found is None:
         raise InvalidInput("no archive is named", hint="--archive FOLDER or s3://bucket/prefix, or TASK_AUDIT_ARCHIVE")
-    which = make_audit(
-        task,
-        action=action,
-        actor=by_actor,
-        bulk_id=batch,
-        kind=kind,
-        scope=scope,
-        trace_id=trace,
-        since=since,
-        until=until,
-    )
     for row in found.read(which):
         sys.stdout.write(jsonlib.dumps(values_of(row)) + "\n")

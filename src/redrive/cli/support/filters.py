@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -15,22 +15,29 @@ from redrive.ops.filters import FAILURE_FILTERS, FILTERS, Filter
 
 def filtered(command: Command) -> Command:
     """Gives a command all filters as options; it gets them as one ``which``."""
-    return _with(command, FAILURE_FILTERS)
+    return _with(command, FAILURE_FILTERS, failures.parse_filter)
 
 
 def filtered_by(*fields: str) -> Callable[[Command], Command]:
     """Gives a command only these filters as options."""
-    return lambda command: _with(command, [one for one in FILTERS if one.field in fields])
+    return lambda command: _with(command, [one for one in FILTERS if one.field in fields], failures.parse_filter)
 
 
 def labelled(command: Command) -> Command:
     """Gives a command the filters of all tasks as options, not only of failed ones."""
-    return _with(command, FILTERS)
+    return _with(command, FILTERS, failures.parse_filter)
 
 
-def _with(command: Command, filters: tuple[Filter, ...] | list[Filter]) -> Command:
+def of_audit(command: Command) -> Command:
+    """Gives a command the filters of audit rows as options."""
+    from redrive.ops.audit import AUDIT_FILTERS, make_audit
+
+    return _with(command, AUDIT_FILTERS, make_audit)
+
+
+def _with(command: Command, filters: Sequence[Filter], made: Callable[..., Any]) -> Command:
     added = {one.field: _option(one) for one in filters}
-    return with_options(command, "which", added, lambda given: failures.parse_filter(**given))
+    return with_options(command, "which", added, lambda given: made(**given))
 
 
 def _option(one: Filter) -> Any:

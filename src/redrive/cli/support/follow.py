@@ -11,8 +11,6 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.operation_words import (
-    answers_text,
-    approval_document,
     having_operation,
     operation_document,
 )
@@ -21,9 +19,11 @@ from redrive.cli.support.session import operate
 from redrive.kernel.operation import FINAL, Operation, Status, facts
 from redrive.kernel.records import Record
 from redrive.kernel.wording import counted
+from redrive.ops import views
 from redrive.ops.operations.consequences import Obstacle
 from redrive.ops.operations.outcome import FailedBy, RetryOutcome
 from redrive.ops.operator import Operator
+from redrive.ops.views import answers_text
 
 LOOK_EVERY_S = 0.5
 STUCK_AFTER_S = 3.0
@@ -44,7 +44,7 @@ def say_started(
         output.emit(
             {
                 "operation": operation_document(operation),
-                "approval": None if approval is None else approval_document(approval),
+                "approval": None if approval is None else views.approval(approval),
                 "matched": operation.total,
                 "needs_approval": None if approval is None else approval.body["needed"],
                 "dry_run": False,

@@ -21,7 +21,7 @@ router = pages_router()
 
 @router.get("/approvals")
 async def approvals(page: ThePage) -> Response:
-    found = await page.operator.approvals.list(limit=PAGE_SIZE, before=whole_number(page, "before"))
+    found = await page.operator.approvals.records(limit=PAGE_SIZE, before=whole_number(page, "before"))
     pending = [one for one in found if one.state == PENDING]
     return await page.render(
         "approvals.html",
@@ -61,9 +61,9 @@ async def decide(page: TheForm, approval_id: str) -> Response:
     match page.form.text("do"):
         case "approve":
             record = await service.approve(approval_id, reason)
-            if record.body["operation"] is None:
+            if record.operation is None:
                 return page.back("Approved; it is done.")
-            return page.go(page.link(f"/operations/{record.body['operation']}"), "Approved; it has begun.")
+            return page.go(page.link(f"/operations/{record.operation}"), "Approved; it has begun.")
         case "reject":
             await service.reject(approval_id, page.form.needed("reason", "why it is rejected"))
             return page.back("Rejected; nothing was done.")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
-from redrive.api.filters import audits
-from redrive.console.filters import AUDIT_FIELDS, PAGE_SIZE, refuse_unknown, whole_number
+from redrive.console.filters import AUDIT_FIELDS, PAGE_SIZE, of_audit, refuse_unknown, whole_number
 from redrive.console.page import Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.console.verification import Verification
@@ -79,19 +77,14 @@ async def prune(page: TheForm) -> Response:
     given = {name: value for name in AUDIT_FIELDS if (value := page.form.text(name)) is not None}
     days = _days(page.form.needed("olderThanDays", "the age"))
     assert days is not None
-    done = await page.operator.audit.prune(filter_of(given), older_than_days=days)
+    done = await page.operator.audit.prune(of_audit(given), older_than_days=days)
     return page.go(page.link("/audit"), f"Removed {done.removed} rows; one row tells of it.")
 
 
-def filter_of(given: Mapping[str, str]) -> AuditFilter:
-    """Returns the filter that an address or a form asks for, by the same names as over HTTP."""
-    return audits(**{name: given.get(name) for name in AUDIT_FIELDS})
-
-
 def audit_filter_of(page: Page, *others: str) -> AuditFilter:
-    """The same of a page's address, which may also have these other fields."""
+    """Returns the filter of a page's address, which may also have these other fields."""
     refuse_unknown(page, *AUDIT_FIELDS, *others)
-    return filter_of(page.query)
+    return of_audit(page.query)
 
 
 def _days(text: str | None) -> float | None:

@@ -11,8 +11,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from urllib.parse import parse_qsl, unquote
 
-from redrive.api.filters import audits
-from redrive.console.filters import AUDIT_FIELDS, of_failures, refuse_unknown_of
+from redrive.console.filters import AUDIT_FIELDS, of_audit, of_failures, refuse_unknown_of
 from redrive.console.live import Sample, Sampler
 from redrive.console.templates_env import render
 from redrive.kernel.operation import moment
@@ -49,7 +48,7 @@ def cause(fingerprint: str) -> Sample:
 
 
 async def approvals(operator: Operator) -> object:
-    return [(record.id, record.state) for record in await operator.approvals.list(limit=50)]
+    return [(record.id, record.state) for record in await operator.approvals.records(limit=50)]
 
 
 async def schedules(operator: Operator) -> object:
@@ -106,7 +105,7 @@ def dead_letters(argument: str) -> Sample:
 
 
 def audit(argument: str) -> Sample:
-    which = audits(**_fields(argument, *AUDIT_FIELDS))
+    which = of_audit(_fields(argument, *AUDIT_FIELDS))
 
     async def newest(operator: Operator) -> Iterable[object]:
         return [row.id for row in (await operator.audit.query(which, page_size=MOST_NEW + 1)).rows]

@@ -44,7 +44,7 @@ async def sample(operator: Operator) -> Mapping[str, str]:
     the banner of alerts."""
     failed = await operator.failures.count()
     running = await operator.operations.records(states=(Status.RUNNING, Status.PAUSED), limit=MOST)
-    waiting = await operator.approvals.list(states=(PENDING,), limit=MOST)
+    waiting = await operator.approvals.records(states=(PENDING,), limit=MOST)
     fires = await operator.alerts.current()
     numbers = {"failed": failed, "operations": len(running), "approvals": len(waiting), "alerts": len(fires.loud)}
     return {**_badges(numbers), "#alert-banner": banner(operator, fires)}

@@ -13,7 +13,7 @@ from redrive.ops import views
 from redrive.ops.operations.lifecycle import can_put_back
 from redrive.ops.operations.outcome import FailedBy, RetryOutcome
 from redrive.ops.operator import Operator
-from redrive.ops.views import View
+from redrive.ops.views import ApprovalView, View
 
 SHOWN = 20
 
@@ -26,7 +26,7 @@ class Progress:
     retried: RetryOutcome | None
     again: list[View]
     has_driver: bool
-    approval: View | None  # that it waits for
+    approval: ApprovalView | None  # that it waits for
     causes: list[View]  # by which tasks failed again, those by which most did first
     can_put_back: bool  # what it gave up
 
@@ -54,10 +54,10 @@ def _cause(one: FailedBy, operator: Operator) -> View:
     return View(fingerprint=one.fingerprint, n=one.n, code=one.code, message=message, summary=summary)
 
 
-async def _awaited(operator: Operator, operation: Operation) -> View | None:
+async def _awaited(operator: Operator, operation: Operation) -> ApprovalView | None:
     if operation.status is not Status.WAITING or operation.approval is None:
         return None
-    return views.approval(await operator.approvals.show(operation.approval))
+    return await operator.approvals.show(operation.approval)
 
 
 async def rows(operator: Operator, operation_id: str) -> list[View]:

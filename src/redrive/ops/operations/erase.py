@@ -42,14 +42,16 @@ from redrive.ops.operations import lifecycle, plans
 from redrive.ops.operations.erase_subject import (
     Subject,
     count_holds,
+    count_personal,
     emptied,
     erasure_of,
+    find_belonging,
+    find_erasable,
     holds_of,
     keeps_others,
     quoted_traces,
     traces_of,
 )
-from redrive.ops.personal_data import count_personal, find_belonging, find_erasable
 
 logger = logging.getLogger("redrive.operations")
 TASKS_PER_PIECE = 200

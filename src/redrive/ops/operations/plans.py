@@ -21,6 +21,7 @@ from redrive.kernel.records import Put, Record
 from redrive.kernel.task import State, Task, check_int
 from redrive.ops.failures import failed_in_pieces
 from redrive.ops.operations.selection import (
+    ENDLESS,
     MOST_RETRIED_AT_ONCE,
     Matches,
     Selection,
@@ -38,29 +39,20 @@ MOST_TASKS_LISTED = 10_000  # so many tasks are listed in the plan itself; of la
 
 @dataclass(slots=True, frozen=True)
 class Plan:
-    """``upto`` is the boundary: what failed later is not part of it. ``listed``: its tasks and the failures meant.
-    ``letters``: also ``cancelled`` tasks are meant, by dead letters up to this one; in the list they have their places
-    behind all that are failed."""
+    """A set that was previewed. ``listed``: its tasks and their places (see ``Matches``); None where they are too many,
+    and the set is known by its boundaries."""
 
     token: str
-    which: FailureFilter
-    upto: int
-    count: int
+    matches: Matches
     listed: dict[UUID, int] | None
-    letters: int = 0
-    cancelled: int = 0
-    until: int = 0  # when it was made: what is cancelled later is not part of it
-    more: bool = False  # are meant than were counted
 
     @property
-    def matches(self) -> Matches:
-        """The set that it is about."""
-        failed = self.count - self.cancelled
-        return Matches(self.which, self.upto, failed, self.letters, self.cancelled, self.until, self.more)
+    def which(self) -> FailureFilter:
+        return self.matches.which
 
-    def given_up(self, place: int) -> bool:
-        """Returns whether this task is meant as a cancelled one."""
-        return place > self.upto
+    @property
+    def count(self) -> int:
+        return self.matches.total
 
 
 async def make(
@@ -78,37 +70,32 @@ async def make(
     filter's ids, also those that were given up without a dead letter. ``most``: where rows have to be counted, no more
     are; who carries it out counts all of them."""
     found = await matching(store, which, cancelled=cancelled, most=most)
-    upto, letters, given_up = found.upto, found.letters, found.cancelled
-    count = found.total
     asked = limit if named is None else [str(task_id) for task_id in named]
     # Tasks that are failed until then only become fewer, so that their number says whether it is the same set. Those
     # that are cancelled come and go: they have to be looked at.
-    listed = await _list(store, found, limit) if given_up else None
-    changing = None if not given_up else found.until if listed is None else [str(task_id) for task_id in listed]
-    token = _token(which, actor, [upto, found.failed, letters, given_up, asked, changing], await store.now())
+    listed = await _list(store, found, limit) if found.cancelled else None
+    changing = None
+    if found.cancelled:
+        changing = found.until if listed is None else [str(task_id) for task_id in listed]
+    known = [found.upto, found.failed, found.letters, found.cancelled, asked, changing]
+    token = _token(which, actor, known, await store.now())
     if await store.record(COLLECTION, token) is not None:
         return await load(store, token)
     if listed is None:
         listed = await _list(store, found, limit)
-    if listed is not None:
-        if limit is not None and found.total > limit:  # its boundaries are those of what is listed
-            behind = [place for place in listed.values() if found.given_up(place)]
-            letters, given_up = (behind[-1] - upto, len(behind)) if behind else (0, 0)
-            upto = upto if behind else max(listed.values(), default=upto)
-        count = len(listed)  # some may have left since
     if named is not None:
-        known = listed or {}
-        listed = {task_id: known.get(task_id, upto + letters + n) for n, task_id in enumerate(named, 1)}
+        places = listed or {}
+        listed = {task_id: places.get(task_id, found.upto + found.letters + n) for n, task_id in enumerate(named, 1)}
         listed = dict(sorted(listed.items(), key=lambda one: one[1]))
-        count = len(listed)
-        given_up = sum(found.given_up(place) for place in listed.values())
+    if listed is not None:
+        found = _narrowed(found, list(listed.values()), cut=limit is not None and found.total > limit)
     body = {
         "which": facts(which),
-        "upto": upto,
-        "count": count,
+        "upto": found.upto,
+        "count": found.total,
         "actor": actor,
-        "letters": letters,
-        "cancelled": given_up,
+        "letters": found.letters,
+        "cancelled": found.cancelled,
         "until": found.until,
         "more": found.more,
         "listed": None if listed is None else [[str(task_id), seq] for task_id, seq in listed.items()],
@@ -117,7 +104,17 @@ async def make(
         await store.apply(Commit(puts=[Put(COLLECTION, token, body, keep=PLAN_KEPT_S)]))
     except ChangedMeanwhile:
         return await load(store, token)  # the same question, asked twice at once
-    return Plan(token, which, upto, count, listed, letters, given_up, found.until, found.more)
+    return Plan(token, found, listed)
+
+
+def _narrowed(found: Matches, places: Sequence[int], cut: bool) -> Matches:
+    """Returns the set of what is listed: some may have left since. Where the list was ``cut``, it ends with that."""
+    behind = [place for place in places if found.given_up(place)]
+    upto, letters = found.upto, found.letters
+    if cut:
+        letters = behind[-1] - upto if behind else 0
+        upto = upto if behind else max(places, default=upto)
+    return replace(found, upto=upto, failed=len(places) - len(behind), letters=letters, cancelled=len(behind))
 
 
 async def _list(store: Store, found: Matches, limit: int | None) -> dict[UUID, int] | None:
@@ -143,16 +140,19 @@ async def load(store: Store, token: str) -> Plan:
     """Returns a plan that was made."""
     body = (await _record(store, token)).body
     listed = body["listed"]
+    failed = body["count"] - body["cancelled"]
     return Plan(
         token,
-        failures(body["which"]),
-        body["upto"],
-        body["count"],
+        Matches(
+            failures(body["which"]),
+            body["upto"],
+            failed,
+            body["letters"],
+            body["cancelled"],
+            body["until"],
+            body.get("more", False),
+        ),
         None if listed is None else {UUID(task_id): seq for task_id, seq in listed},
-        body["letters"],
-        body["cancelled"],
-        body["until"],
-        body.get("more", False),
     )
 
 
@@ -227,84 +227,81 @@ async def preview(
         check_int(limit, "limit", 1, MOST_RETRIED_AT_ONCE)
         if which.ids is not None:  # of those that are named the first ones, in whatever state they are
             which, limit = replace(which, ids=tuple(dict.fromkeys(which.ids))[:limit]), None
-    found = await _preview(store, which, page, page_size, limit, plan, bind, paged, most)
+    part = _Part(page, page_size, paged)
+    if plan is not None:
+        found = await _page_of(store, await load(store, plan), part)
+    elif which.ids is not None:
+        found = await _preview_named(store, which, which.ids, part, bind)
+    else:
+        found = await _preview_matching(store, which, part, limit, bind, most)
     kept = await withheld(store, found.tasks)
     return replace(found, skipped={**found.skipped, **kept}) if kept else found
 
 
-async def _preview(
-    store: Store,
-    which: FailureFilter,
-    page: int,
-    page_size: int,
-    limit: int | None,
-    plan: str | None,
-    bind: str | None,
-    paged: bool,
-    most: int | None,
-) -> Page:
-    offset = (page - 1) * page_size
-    if plan is not None:
-        return await _page_of(store, await load(store, plan), page, page_size, paged)
-    if which.ids is not None:
-        return await _preview_named(store, which, which.ids, page, page_size, bind, paged)
-    if bind is not None:
-        try:
-            made = await make(store, which, bind, cancelled=True, limit=limit, most=most)
-            return await _page_of(store, made, page, page_size, paged)
-        except StoreUnavailable:
-            pass  # too busy for an exact moment: a preview is still worth having
-    matches = await matching(store, which, endless=True, most=most)
-    failed, letters = matches.failed, matches.letters
-    total = matches.total if limit is None else min(matches.total, limit)
-    size = max(min(page_size, total - offset), 0)
-    found = await _tasks(store, which, size, offset, None, paged) if failed > offset and size else []
-    found += await _cancelled_refs(store, which, size - len(found), max(offset - failed, 0), letters, paged)
-    return Page(found, total, page, page_size, more=matches.more and limit is None)
+@dataclass(slots=True, frozen=True)
+class _Part:
+    """Which page is wanted; ``paged``: with documents as text, as far as the budget of a page goes."""
+
+    page: int
+    size: int
+    paged: bool
+
+    @property
+    def offset(self) -> int:
+        return (self.page - 1) * self.size
 
 
 async def _preview_named(
-    store: Store, which: FailureFilter, ids: Sequence[UUID], page: int, page_size: int, bind: str | None, paged: bool
+    store: Store, which: FailureFilter, ids: Sequence[UUID], part: _Part, bind: str | None
 ) -> Page:
     """Returns those of the named tasks that a retry would reach, and why it would not reach the others."""
     meant, skipped = await would_reach(store, await select_named(store, which, list(dict.fromkeys(ids))))
     if bind is not None:
         with suppress(StoreUnavailable):
             made = await make(store, which, bind, cancelled=True, named=meant)
-            return replace(await _page_of(store, made, page, page_size, paged), skipped=skipped)
-    on_page = meant[(page - 1) * page_size : page * page_size]
-    found = await by_ids(store.get_many, on_page, paged)
-    return Page(found, len(meant), page, page_size, planned=on_page, skipped=skipped)
+            return replace(await _page_of(store, made, part), skipped=skipped)
+    on_page = meant[part.offset : part.offset + part.size]
+    found = await by_ids(store.get_many, on_page, part.paged)
+    return Page(found, len(meant), part.page, part.size, planned=on_page, skipped=skipped)
 
 
-async def _cancelled_refs(
-    store: Store, which: FailureFilter, limit: int, offset: int, letters: int, paged: bool
-) -> list[Task]:
-    """Returns cancelled tasks whose last dead letter matches; they come behind all that are failed."""
-    if not letters or limit <= 0:
-        return []
-    ids = [one.id for one in await store.failed_ids(which, limit=limit, offset=offset, upto=letters, cancelled=True)]
-    return await by_ids(store.get_many, ids, paged)
+async def _preview_matching(
+    store: Store, which: FailureFilter, part: _Part, limit: int | None, bind: str | None, most: int | None
+) -> Page:
+    if bind is not None:
+        with suppress(StoreUnavailable):  # too busy for an exact moment: a preview is still worth having
+            return await _page_of(store, await make(store, which, bind, cancelled=True, limit=limit, most=most), part)
+    matches = await matching(store, which, endless=True, most=most)
+    total = matches.total if limit is None else min(matches.total, limit)
+    found = await _stretch(store, matches, part.offset, min(part.size, total - part.offset), part.paged)
+    return Page(found, total, part.page, part.size, more=matches.more and limit is None)
 
 
-async def _page_of(store: Store, plan: Plan, page: int, page_size: int, paged: bool) -> Page:
-    offset = (page - 1) * page_size
+async def _page_of(store: Store, plan: Plan, part: _Part) -> Page:
     if plan.listed is None:
-        found = await _tasks(store, plan.which, page_size, offset, plan.upto, paged)
-        behind = max(offset - (plan.count - plan.cancelled), 0)
-        found += await _cancelled_refs(store, plan.which, page_size - len(found), behind, plan.letters, paged)
-        return Page(found, plan.count, page, page_size, plan.token, more=plan.more)
-    ids = list(plan.listed)[offset : offset + page_size]
-    failed = tuple(task_id for task_id in ids if not plan.given_up(plan.listed[task_id]))
-    found = await _tasks(store, FailureFilter(ids=failed), page_size, 0, plan.upto, paged) if failed else []
-    others = await by_ids(store.get_many, [task_id for task_id in ids if task_id not in failed], paged)
+        found = await _stretch(store, plan.matches, part.offset, part.size, part.paged)
+        return Page(found, plan.count, part.page, part.size, plan.token, more=plan.matches.more)
+    ids = list(plan.listed)[part.offset : part.offset + part.size]
+    failed = [task_id for task_id in ids if not plan.matches.given_up(plan.listed[task_id])]
+    listed = replace(plan.matches, which=FailureFilter(ids=tuple(failed)), letters=0)
+    found = await _stretch(store, listed, 0, len(failed), part.paged)
+    others = await by_ids(store.get_many, [task_id for task_id in ids if task_id not in failed], part.paged)
     found += [task for task in others if task.state is State.CANCELLED]
-    return Page(found, plan.count, page, page_size, plan.token, ids)
+    return Page(found, plan.count, part.page, part.size, plan.token, ids)
 
 
-async def _tasks(
-    store: Store, which: FailureFilter, limit: int, offset: int, upto: int | None, paged: bool
-) -> list[Task]:
-    if paged:
-        return await failed_in_pieces(store, which, limit, offset, upto)
-    return await store.failed(which, limit=limit, offset=offset, upto=upto)
+async def _stretch(store: Store, matches: Matches, offset: int, size: int, paged: bool) -> list[Task]:
+    """Returns some tasks of a set, from a place on: those that are failed, and behind them those that are cancelled
+    now and whose last dead letter matches."""
+    upto = None if matches.upto == ENDLESS else matches.upto
+    found = list[Task]()
+    if size > 0 and matches.failed > offset:
+        if paged:
+            found = await failed_in_pieces(store, matches.which, size, offset, upto)
+        else:
+            found = await store.failed(matches.which, limit=size, offset=offset, upto=upto)
+    left, behind = size - len(found), max(offset - matches.failed, 0)
+    if not matches.letters or left <= 0:
+        return found
+    refs = await store.failed_ids(matches.which, limit=left, offset=behind, upto=matches.letters, cancelled=True)
+    return found + await by_ids(store.get_many, [one.id for one in refs], paged)

@@ -246,7 +246,7 @@ def document(found: Any, sight: Sight) -> Any:
     if isinstance(found, Task):
         return views.task(found, sight)
     if isinstance(found, Record):
-        return views.operation(found) if found.collection == OPERATIONS else views.approval(found)
+        return views.operation(found) if found.collection == OPERATIONS else document(views.approval(found), sight)
     if isinstance(found, list):
         return [document(one, sight) for one in found]
     if not is_dataclass(found) or isinstance(found, type):

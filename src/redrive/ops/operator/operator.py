@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 from redrive.errors import ConfigError
-from redrive.handlers.registry import Registry
-from redrive.kernel.feature import Feature
-from redrive.kernel.ports.store import Store
 from redrive.ops.access import Caller, Role, refuse_reserved
 from redrive.ops.operator.session import Policy, Service, Session
 from redrive.ops.pages import LONGEST_ALONE
@@ -65,8 +62,7 @@ def service_of(name: str) -> type[Service]:
 
 
 class Operator:
-    """All that one caller can look at and do. ``connection`` names the store among those of a configuration, which are
-    ``connections``; ``peers`` opens another of them. ``documents``: for pages, see ``Session``."""
+    """All that one caller can look at and do. ``peers`` opens another of the session's connections."""
 
     alerts: AlertService
     approvals: ApprovalService
@@ -85,23 +81,9 @@ class Operator:
     tokens: TokenService
     workers: WorkerService
 
-    def __init__(
-        self,
-        store: Store,
-        registry: Registry,
-        policy: Policy,
-        caller: Caller,
-        connection: str = "default",
-        documents: int | None = None,
-        features: Sequence[Feature] = (),
-        connections: Sequence[str] = (),
-        peers: Peers | None = None,
-        shell: Shell = NO_SHELL,
-    ) -> None:
+    def __init__(self, session: Session, peers: Peers | None = None) -> None:
+        self._session = session
         self._peers = peers
-        self._session = Session(
-            store, registry, policy, caller, connection, documents, tuple(features), tuple(connections), shell
-        )
 
     if not TYPE_CHECKING:  # else a misspelt name would pass
 
@@ -174,15 +156,4 @@ class Operator:
         return self._session.sight
 
     def _with(self, session: Session) -> Operator:
-        return Operator(
-            session.store,
-            session.registry,
-            session.policy,
-            session.caller,
-            session.connection,
-            session.documents,
-            session.features,
-            session.connections,
-            self._peers,
-            session.shell,
-        )
+        return Operator(session, self._peers)
