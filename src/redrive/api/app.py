@@ -48,7 +48,7 @@ ROUTERS = (
     executors.router,
     tasks.single,
     router_of(service_of("alerts"), "operations"),
-    *(router_of(service_of(name), "control") for name in ("control", "circuits", "schedules", "workers")),
+    *(router_of(service_of(name), "control") for name in ("control", "circuits", "overview", "schedules", "workers")),
     failure_groups.router,
     operations.router,
     *(router_of(service_of(name), "bulk") for name in ("causes", "operations")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -203,3 +203,27 @@ def _failures(failure_type: str, tally: Tally) -> int:
 def _oldest(step: _Step, kind: str | None) -> float | None:
     """Nothing waited if somebody looked and saw nothing. Kinds are not looked at: a queue knows its first task."""
     return (step.tally.oldest or 0.0) if step.looks and kind is None else None
+
+
+# -- a row of numbers as a line of small bars --------------------------------------------------------------------------
+
+
+BARS = "▁▂▃▄▅▆▇█"
+GAP = " "
+
+
+def sparkline(values: Sequence[float | None], width: int = 60) -> str:
+    """Returns a bar for each value, or for the highest of several that stand beside each other; a gap for what is not
+    known. The highest bar is the highest value."""
+    size = -(-len(values) // width) if values else 1
+    shown = [_highest(values[i : i + size]) for i in range(0, len(values), size)]
+    top = max((value for value in shown if value is not None), default=0) or 1
+    return "".join(GAP if value is None else _bar(value / top) for value in shown)
+
+
+def _highest(part: Sequence[float | None]) -> float | None:
+    return max((value for value in part if value is not None), default=None)
+
+
+def _bar(share: float) -> str:
+    return BARS[min(round(share * (len(BARS) - 1)), len(BARS) - 1)]

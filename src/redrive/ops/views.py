@@ -22,10 +22,12 @@ from redrive.kernel.operation import Operation, Status, facts
 from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.records import Record
 from redrive.kernel.task import Attempt, AuditRow, Claimed, DeadLetter, Task
+from redrive.kernel.wording import percent
 from redrive.ops import approvals
 from redrive.ops.access import Role
 from redrive.ops.audit_rows import outside
 from redrive.ops.causes import Cause
+from redrive.ops.history import sparkline
 from redrive.ops.operations.consequences import Obstacle, consequence
 from redrive.ops.operations.outcome import RetryOutcome
 from redrive.ops.why import Reason
@@ -259,27 +261,57 @@ class ReasonView:
     quoted: Annotated[str | None, Closed("Words of the task itself, which end the text for operators.")]
 
 
+def _failed_now(one: CauseView, _: datetime) -> str:
+    return f"{one.failed:,}+" if one.at_least else f"{one.failed:,}"
+
+
+def _share_of_all(one: CauseView, _: datetime) -> str:
+    return percent(one.share)
+
+
+def bars(trend: list[int]) -> str:
+    """Returns failures per hour as a line of bars, with a gap where there were none."""
+    return sparkline([n or None for n in trend])
+
+
+def _trend(one: CauseView, _: datetime) -> str:
+    return bars(one.trend)
+
+
+def _kinds(one: CauseView, _: datetime) -> str:
+    return ", ".join(one.kinds)
+
+
+def _message(one: CauseView, _: datetime) -> str:
+    return " ".join((one.message or "").split())[:160]
+
+
 @dataclass(slots=True, frozen=True)
 class CauseView:
-    fingerprint: Seen[str]
-    status: Seen[str]
-    count: Seen[int]
-    failed: Seen[int]
-    share: Annotated[float, Open("Part of all failed tasks that match, from 0 to 1.")]
+    fingerprint: Annotated[str, Open(column="fingerprint")]
+    status: Annotated[str, Open(column="status")]
+    count: Annotated[int, Open("Failures ever seen.", column="failures ever")]
+    failed: Annotated[int, Open("Tasks that are failed by it now.", column="failed now", cell=_failed_now, number=True)]
+    share: Annotated[
+        float,
+        Open("Part of all failed tasks that match, from 0 to 1.", column="of all", cell=_share_of_all, number=True),
+    ]
     at_least: Annotated[
         bool, Open("There may be more failed tasks than were counted: filtered by scope, trace or time.")
     ]
-    code: Seen[str]
+    first_seen: Annotated[datetime, Open(column="first")]
+    last_seen: Annotated[datetime, Open(column="last")]
+    trend: Annotated[
+        list[int], Open("Failures per hour over the last 24 hours, the current one last.", column="24 h", cell=_trend)
+    ]
+    code: Annotated[str, Open(column="code")]
+    kinds: Annotated[dict[str, int], Open(column="kinds", cell=_kinds)]
+    message: Annotated[str | None, Closed("For operators.", column="message", cell=_message)]
     reason: Seen[str]
     failure_type: Seen[str]
-    message: Annotated[str | None, FOR_OPERATORS]
     summary: Seen[dict[str, Any] | None]
     kind: Annotated[str, Open("Of the sample task.")]
-    kinds: Seen[dict[str, int]]
-    first_seen: Seen[datetime]
-    last_seen: Seen[datetime]
     sample_task: Seen[UUID]
-    trend: Annotated[list[int], Open("Failures per hour over the last 24 hours, the current one last.")]
     note: Seen[str | None]
     owner: Seen[str | None]
     muted_until: Seen[datetime | None]

@@ -12,12 +12,11 @@ from redrive.cli.support import output
 from redrive.cli.support.connections import Looked, look_at, refuse_place
 from redrive.cli.support.filters import filter_text, filtered
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.terminal_text import sparkline
 from redrive.errors import InvalidInput
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.wording import counted
 from redrive.ops.failures import FailureTypes, together
-from redrive.ops.history import PERIODS
+from redrive.ops.history import PERIODS, sparkline
 from redrive.ops.operator import Operator
 from redrive.ops.operator.failures import FailedList
 from redrive.ops.views import task_row

@@ -38,10 +38,10 @@ class HealthService(Service):
         self._session.may(Role.VIEWER)
         return (await self._store.diagnose(brief=True)).identity
 
-    async def stats(self, causes: int = 0) -> Stats:
-        """Returns exact totals with pauses, limits and workers, and so many of the latest causes of failure."""
+    async def stats(self) -> Stats:
+        """Returns exact totals with pauses, limits and workers."""
         self._session.may(Role.VIEWER)
-        return await inspect.stats(self._store, causes)
+        return await inspect.stats(self._store)
 
     async def history(self, period: str = "1h", queue: str | None = None, kind: str | None = None) -> History:
         """Returns how things went over a period (``1h``, ``24h``, ``7d``, ``30d``, ``1y``), step by step."""
