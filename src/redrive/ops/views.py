@@ -21,7 +21,7 @@ from redrive.kernel.feature import Belongs
 from redrive.kernel.operation import Operation, Status, facts
 from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.records import Record
-from redrive.kernel.task import Attempt, AuditRow, Claimed, DeadLetter, Task
+from redrive.kernel.task import Attempt, AuditRow, Claimed, DeadLetter, Task, Timeline
 from redrive.kernel.wording import percent
 from redrive.ops import approvals
 from redrive.ops.access import Role
@@ -200,13 +200,13 @@ class TaskView:
     execution_ms: Seen[float | None]
     result: Annotated[Any, FOR_OPERATORS]
     deduplicated: Seen[bool]
+    failed_seq: Annotated[int | None, Closed("Its place in the list of failures.")]
+    feature: Annotated[str | None, Closed("That reacts to its end.")]
+    facts: Annotated[Any, Closed("What that feature, or who made the task, wrote into the row.")]
+    join_id: Annotated[UUID | None, Closed("The batch that it is a member of.")]
     connection: Annotated[str, Open("Where it is; left out where there is only one.")] = "default"
     belongs_to: Annotated[BelongsView | None, Open("By its feature; left out where that does not say.")] = None
     cut: Annotated[list[str], Open(CUT_HELP)] = field(default_factory=list)
-
-
-# Only the command line, which has the store itself before it, shows these.
-TASK_ROW = ("memo", "failed_seq", "feature", "facts", "join_id")
 
 
 @dataclass(slots=True, frozen=True)
@@ -449,10 +449,20 @@ def task(found: Task, sight: Sight) -> View:
     return view
 
 
-def task_row(found: Task, connection: str | None = None, belongs: Belongs | None = None) -> View:
-    """Returns a task as ``--json`` shows it: on the connection that is named where there are several."""
-    sight = Sight(Role.ADMIN, connection=connection, belongs=lambda _: belongs)
-    return View(task(found, sight), **{name: getattr(found, name) for name in TASK_ROW})
+def task_row(found: Task, sight: Sight) -> View:
+    """Returns a task as ``--json`` shows it: also with what its handler keeps between attempts, which may be long."""
+    return View(task(found, sight), memo=found.memo)
+
+
+def story(found: Timeline, why: Iterable[Reason], sight: Sight) -> View:
+    """Returns everything that is known of one task."""
+    return View(
+        task=task(found.task, sight),
+        why=[reason(one, sight) for one in why],
+        attempts=[attempt(one, sight) for one in found.attempts],
+        dead_letters=[dead_letter(one, sight) for one in found.dead_letters],
+        audit=[audit_row(one, sight) for one in found.audit],
+    )
 
 
 def dead_letter(found: DeadLetter, sight: Sight) -> View:

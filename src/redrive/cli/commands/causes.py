@@ -93,9 +93,8 @@ def retry(fingerprint: Fingerprint, how: How, ask: Ask, forgotten: Forgotten = F
     async def find(own: Operator) -> tuple[str, str | None]:
         return (await own.causes.get(fingerprint)).row.fingerprint, own.connection_label
 
-    found, connection = operate(
-        ask.url, ask.app, find, has=having(fingerprint, lambda own: own.causes.get(fingerprint))
-    )
+    known = having(fingerprint, lambda own: own.causes.get(fingerprint))
+    found, connection = operate(ask.url, ask.app, find, has=known)
     which = FailureFilter(fingerprint=found, forgotten=forgotten or None)
     with on_this(None if ask.url else connection):
         begin_bulk(Action.RETRY, which, ask, how)

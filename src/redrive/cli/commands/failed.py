@@ -19,7 +19,7 @@ from redrive.ops.failures import FailureTypes, together
 from redrive.ops.history import PERIODS, sparkline
 from redrive.ops.operator import Operator
 from redrive.ops.operator.failures import FailedList
-from redrive.ops.views import task_row
+from redrive.ops.views import View, task_row
 
 _BY = {
     "kind": "kind",
@@ -60,17 +60,19 @@ def failed(
         _stats(which, url, app, json)
         return
 
-    async def look(own: Operator) -> FailedList:
-        return await own.failures.list(await own.failures.known(which), limit=limit, offset=offset, before=before)
+    async def look(own: Operator) -> tuple[FailedList, list[View]]:
+        meant = await own.failures.known(which)
+        found = await own.failures.list(meant, limit=limit, offset=offset, before=before)
+        return found, [task_row(one, own.sight) for one in found.tasks]
 
     refuse_place(url, app, offset=offset, before=before)
     looked = look_at(url, app, look)
-    found = looked.latest(lambda one: one.tasks, lambda task: task.failed_at, limit)
-    total = sum(one.total for one in looked.found.values())
+    both = looked.latest(lambda one: zip(one[0].tasks, one[1], strict=True), lambda row: row[0].failed_at, limit)
+    found = [(name, task) for name, (task, _) in both]
+    total = sum(one.total for one, _ in looked.found.values())
     if json:
         following = found[-1][1].failed_seq if len(found) == limit and not looked.everywhere else None
-        items = [task_row(task, looked.about(name)) for name, task in found]
-        output.emit_list(items, following, total=total, **looked.missing)
+        output.emit_list([seen for _, (_, seen) in both], following, total=total, **looked.missing)
         return
     if not found:
         nothing = f"nothing is failed{looked.without} ({filter_text(which)})"

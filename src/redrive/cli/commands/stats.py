@@ -115,8 +115,8 @@ def _print(found: OverviewView) -> None:
     _section("open circuits", CircuitView, found.circuits, found.now)
     _section("limits", LimitView, found.limits, found.now)
     _section("workers", WorkerView, found.workers, found.now)
-    for one in (*found.lost, *found.still_running):
-        output.say("", one.text)
+    for text in [one.text for one in found.lost] + [one.text for one in found.still_running]:
+        output.say("", text)
     if found.workers_gone:
         silent = found.fell_silent
         fell = output.suggest(f"; {silent} without a word: redrive doctor") if silent else ""
