@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from redrive.handlers.builtin import HEALTH_CHECK
-from redrive.ops.history import sparkline
+from redrive.kernel.wording import sparkline
 from tests.cli.conftest import Said
 
 

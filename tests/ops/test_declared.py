@@ -51,6 +51,8 @@ BY_HAND = {
     "control.resume": "resume",
     "control.set_limit": "limits",
     "control.limits": "limits",
+    "failures.types": "failed",
+    "health.history": "stats",
 }
 # Commands that stand outside the group of their service.
 ALONE = {

@@ -13,7 +13,7 @@ from redrive.batches.remote.model import ToRetry
 from redrive.batches.remote.wait_reasons import MONEY
 from redrive.batches.views import Failures, WaitView, new_charge
 from redrive.feature.cli import output
-from redrive.ops.history import sparkline
+from redrive.kernel.wording import sparkline
 
 COLUMNS = ("state", "#ended", "#failed", "#of", "provider", "#frozen", "#captured", "age", "name")
 

@@ -8,13 +8,12 @@ Nothing is looked for and covered: a field that is not named as open is not show
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any
 from uuid import UUID
 
 from redrive.kernel.feature import Belongs
@@ -22,12 +21,16 @@ from redrive.kernel.operation import Operation, Status, facts
 from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.records import Record
 from redrive.kernel.task import Attempt, AuditRow, Claimed, DeadLetter, Task, Timeline
-from redrive.kernel.wording import percent
+from redrive.kernel.wording import percent, sparkline
 from redrive.ops import approvals
 from redrive.ops.access import Role
 from redrive.ops.audit_rows import outside
 from redrive.ops.causes import Cause
-from redrive.ops.history import sparkline
+from redrive.ops.fields import Closed as Closed
+from redrive.ops.fields import Open as Open
+from redrive.ops.fields import Seen as Seen
+from redrive.ops.fields import Shown as Shown
+from redrive.ops.fields import shown_fields as shown_fields
 from redrive.ops.operations.consequences import Obstacle, consequence
 from redrive.ops.operations.outcome import RetryOutcome
 from redrive.ops.why import Reason
@@ -71,52 +74,6 @@ class Sight:
 
 
 VIEWERS = Sight(Role.VIEWER)
-
-
-# -- how the fields of a view are declared -----------------------------------------------------------------------------
-
-
-@dataclass(slots=True, frozen=True)
-class Shown:
-    """What is said of a field of a view. ``column``: its heading, where it stands in tables; ``cell``: what stands
-    below it for people, made of the whole view and of now."""
-
-    help: str = ""
-    column: str = ""
-    cell: Callable[[Any, datetime], str] | None = None
-    number: bool = False  # of a cell that is one, and stands to the right
-
-
-class Open(Shown):
-    """A field that everybody sees."""
-
-
-class Closed(Shown):
-    """A field for those who may act. One that says nothing is closed, too."""
-
-
-T = TypeVar("T")
-Seen = Annotated[T, Open()]  # by everybody, and nothing more is said of it
-
-
-@cache
-def shown_fields(view: type) -> dict[str, tuple[Any, Shown]]:
-    """Returns the fields of a view, each with its type and what is said of it; and those of its properties of which
-    something is said."""
-    found: dict[str, tuple[Any, Shown]] = {}
-    for name, hint in get_type_hints(view, include_extras=True).items():
-        if name in {one.name for one in fields(view)}:
-            found[name] = _shown(hint) or (hint, Closed())
-    for name, member in inspect.getmembers(view, lambda one: isinstance(one, property)):
-        if (shown := _shown(get_type_hints(member.fget, include_extras=True).get("return"))) is not None:
-            found[name] = shown
-    return found
-
-
-def _shown(hint: Any) -> tuple[Any, Shown] | None:
-    """Returns a type and what is said of it, where something is."""
-    plain, *said = get_args(hint) if get_origin(hint) is Annotated else [hint]
-    return next(((plain, word) for word in said if isinstance(word, Shown)), None)
 
 
 @cache
@@ -202,7 +159,6 @@ class TaskView:
     deduplicated: Seen[bool]
     failed_seq: Annotated[int | None, Closed("Its place in the list of failures.")]
     feature: Annotated[str | None, Closed("That reacts to its end.")]
-    facts: Annotated[Any, Closed("What that feature, or who made the task, wrote into the row.")]
     join_id: Annotated[UUID | None, Closed("The batch that it is a member of.")]
     connection: Annotated[str, Open("Where it is; left out where there is only one.")] = "default"
     belongs_to: Annotated[BelongsView | None, Open("By its feature; left out where that does not say.")] = None
@@ -450,8 +406,8 @@ def task(found: Task, sight: Sight) -> View:
 
 
 def task_row(found: Task, sight: Sight) -> View:
-    """Returns a task as ``--json`` shows it: also with what its handler keeps between attempts, which may be long."""
-    return View(task(found, sight), memo=found.memo)
+    """Returns a task as ``--json`` shows it: also with what its handler and its feature keep for themselves."""
+    return View(task(found, sight), memo=found.memo, facts=found.facts)
 
 
 def story(found: Timeline, why: Iterable[Reason], sight: Sight) -> View:

@@ -16,8 +16,8 @@ from redrive.cli.support.connections import Looked, look_at, show_away
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.errors import InvalidInput
 from redrive.kernel.task import State
-from redrive.kernel.wording import counted
-from redrive.ops.history import PERIODS, Counts, History, Values, sparkline
+from redrive.kernel.wording import counted, sparkline
+from redrive.ops.history import PERIODS, Counts, History, Values
 from redrive.ops.operator import Operator
 from redrive.ops.operator.circuits import CircuitView
 from redrive.ops.operator.control import LimitView, PauseView
@@ -81,8 +81,8 @@ def stats(
 def _history(looked: Looked[History], json: bool) -> None:
     """Shows how things went on each connection by itself: bars of two stores are no bars of both."""
     if json:
-        documents = {name: _as_document(went) for name, went in looked.found.items()}
-        output.emit({"connections": documents, **looked.missing} if looked.everywhere else _as_document(looked.only))
+        documents = {name: asdict(went) for name, went in looked.found.items()}
+        output.emit({"connections": documents, **looked.missing} if looked.everywhere else asdict(looked.only))
         return
     for name, went in looked.found.items():
         if looked.everywhere:
@@ -154,12 +154,6 @@ def _section(title: str, view: type, rows: Sequence[object], now: datetime) -> N
 _COUNTS = ("started", "completed", "failed", "cancelled", "retried")
 _LEVELS = ("depth", "delayed", "running", "paused", "dead")
 _ALWAYS = ("completed", "failed", "depth")
-
-
-def _as_document(found: History) -> dict[str, Any]:
-    values = asdict(found)
-    del values["step"]
-    return {"step_seconds": found.step_seconds, **values}
 
 
 def _show_history(found: History) -> None:
