@@ -27,11 +27,11 @@ from redrive.kernel.records import Put
 from redrive.kernel.series import Tally, TallySheet, write
 from redrive.ops import causes
 from redrive.ops.alerts import evaluate, findings, send
-from redrive.ops.alerts.answers import ask
 from redrive.ops.alerts.evaluate import Evaluator
 from redrive.ops.alerts.findings import Watched
 from redrive.ops.alerts.look import BOOK, COLLECTION, load
 from redrive.ops.alerts.messages import Place, Wording, start_command
+from redrive.ops.alerts.own_rules import ask
 from redrive.ops.doctor import FOLLOWS, examine
 from redrive.settings import Settings, Triage
 from redrive_kit.conformance.harness import LEASE, Harness

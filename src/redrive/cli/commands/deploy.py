@@ -20,7 +20,7 @@ from redrive.errors import InvalidInput
 from redrive.observe.feature_metrics import table_of
 from redrive.observe.grafana import dashboard
 from redrive.observe.prometheus_rules import rule_file
-from redrive.ops.alerts.more_rules import all_more_rules
+from redrive.ops.alerts.own_rules import all_more_rules
 from redrive.ops.deploy import files
 from redrive.ops.deploy.programs import Program, Started, programs_of, secrets_of, unserved
 

@@ -17,7 +17,7 @@ from redrive.kernel.wording import EXAMPLES, at_least, seconds_of
 from redrive.ops.access import Role
 from redrive.ops.alerts.look import is_stale, load, look_at_all, silence, unsilence
 from redrive.ops.alerts.messages import runbook
-from redrive.ops.alerts.more_rules import all_more_rules
+from redrive.ops.alerts.own_rules import all_more_rules
 from redrive.ops.alerts.send import send_trial
 from redrive.ops.filters import parse_coming
 from redrive.ops.operator.declared import Given, OfQueue, Open, Reason, action, look, view_of

@@ -15,7 +15,7 @@ from redrive.kernel.task import Task
 from redrive.ops import history, inspect
 from redrive.ops.access import Role
 from redrive.ops.alerts.messages import start_command
-from redrive.ops.alerts.more_rules import more_rules
+from redrive.ops.alerts.own_rules import more_rules
 from redrive.ops.history import History, Rates
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.declared import OfKind, OfQueue, Period, look
