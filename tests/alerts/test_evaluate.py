@@ -28,13 +28,12 @@ from redrive.kernel.records import Put
 from redrive.kernel.series import Tally, TallySheet, write
 from redrive.ops import causes
 from redrive.ops.alerts import evaluate, findings, send
-from redrive.ops.alerts.answers import ask
 from redrive.ops.alerts.evaluate import Evaluator
 from redrive.ops.alerts.findings import Watched
 from redrive.ops.alerts.look import BOOK, COLLECTION, load
 from redrive.ops.alerts.messages import Place, Wording, start_command
+from redrive.ops.alerts.own_rules import ask
 from redrive.ops.doctor import FOLLOWS, examine
-from redrive.ops.duties import duties_of
 from redrive.settings import Settings, Triage
 from redrive_kit.conformance.harness import LEASE, Harness
 from tests.alerts.conftest import Listener, MailBox
@@ -317,7 +316,7 @@ async def test_a_round_does_not_wait_for_all_tries_of_a_destination_that_hangs(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next round begins when this one has ended: what fires meanwhile would be told late, to everybody."""
-    monkeypatch.setattr(evaluate, "TOLD_WITHIN_S", 2.0)
+    monkeypatch.setattr(evaluate, "TOLD_WITHIN_S", 0.3)
     answered = threading.Event()
     tries, sent = list[str](), list[str]()
 
@@ -412,11 +411,6 @@ async def test_a_broken_chain_fires(harness: Harness) -> None:
     assert "rewritten" in (await book(harness)).alerts["audit_chain"].text
 
 
-def test_it_is_a_duty_of_every_worker() -> None:
-    [duty] = [one for one in duties_of(Settings()) if one.name == "alerts"]
-    assert duty.every == evaluate.EVERY_S
-
-
 def test_mail(mailbox: MailBox) -> None:
     settings = Settings(alert_email="ann@example.com, bob@example.com", alert_smtp=mailbox.url)
     to = send.destinations(settings, Wording("docs", HERE, TRIAGE))
@@ -485,15 +479,11 @@ async def test_who_does_not_know_a_rule_leaves_its_alert_alone(harness: Harness,
     "query",
     [
         "select 'x'",
-        "select nothing",
-        "delete from redrive_task",
         "drop table redrive.task",
         "select 1; select 2",
-        "select 1e308 * 10",
         "select 9e999",
         "select cast('NaN' as float)",
         "select $1",
-        "select '\ud800'",
         "select '\0'",
     ],
 )
@@ -508,12 +498,9 @@ async def test_a_query_that_cannot_be_answered_fires(harness: Harness, query: st
     assert await firing(harness) is not None, "the tables are there"
 
 
-async def test_a_query_without_an_answer_breaks_nothing(harness: Harness) -> None:
-    await Evaluator(AT_ONCE, {}, own=own("select null")).run(harness.store, "w1")
-    assert (await book(harness)).firing == []
-
-
 async def test_a_query_has_a_time_limit_and_writes_nothing(harness: Harness) -> None:
+    await Evaluator(AT_ONCE, {}, own=own("select null")).run(harness.store, "w1")
+    assert (await book(harness)).firing == [], "no answer breaks nothing"
     slow = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
     answer = await ask(harness.store, slow, 0.2)
     assert answer.fault and await ask(harness.store, "select 7") == Answer(7.0)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.duty import Duty
 from redrive.kernel.ports.store import Store
-from redrive.ops.alerts.evaluate import EVERY_S, Evaluator
-from redrive.ops.alerts.standby import SILENT_AFTER_S, Standby
+from redrive.ops.alerts.evaluate import EVERY_S, SILENT_AFTER_S, Evaluator, Standby
 from redrive_kit.conformance.harness import Harness
 
 from .test_evaluate import book, later

@@ -15,7 +15,6 @@ import yaml
 
 from redrive import App, Context
 from redrive.ops.deploy.programs import stop_wait
-from redrive.ops.deploy.yaml_text import Block, documents
 from redrive.settings import Options, load_settings
 from tests.cli.conftest import Said
 
@@ -256,19 +255,3 @@ def test_compose_brings_everything(redrive: Run, configured: Path) -> None:
     assert job["authorization"]["credentials"].startswith("${REDRIVE_METRICS_TOKEN")
     rules = found["configs"]["redrive-rules.yml"]["content"]
     assert "$$labels" in rules and "$labels" not in rules.replace("$$labels", ""), "Compose would replace it"
-
-
-def test_texts_are_written_so_that_they_are_read_as_they_were() -> None:
-    given: Any = {
-        "plain": "redrive",
-        "number": "12",
-        "yes": "no",
-        "time": "10:30",
-        "empty": "",
-        "odd": "a: b # c",
-        "lists": [[], {"a": [1, {"b": True}]}, "x"],
-        "block": Block("one\n\n  two: $x\n"),
-        "nothing": {},
-        "none": None,
-    }
-    assert [*yaml.safe_load_all(documents(given, {"second": "- x"}))] == [given, {"second": "- x"}]

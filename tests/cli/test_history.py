@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from redrive.cli.support.terminal_text import sparkline
 from redrive.handlers.builtin import HEALTH_CHECK
+from redrive.kernel.wording import sparkline
 from tests.cli.conftest import Said
 
 

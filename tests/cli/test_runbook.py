@@ -368,7 +368,7 @@ def test_schedules_are_listed_run_paused_and_resumed(redrive) -> None:
     assert redrive("show", ran.json["id"], "--json").json["task"]["kind"] == listed["kind"]
     assert redrive("pause", "--schedule", name, "--reason", "holiday").code == 0
     assert "paused" in redrive("schedules").out
-    assert redrive("stats", "--json").json["schedules"][0]["paused"] is True
+    assert redrive("stats", "--json").json["schedules"][0]["paused"]["reason"] == "holiday"
     [fix] = [one["fix"] for one in redrive("doctor", "--json").json["findings"] if one["about"] == ["schedule", name]]
     assert redrive(*fix.split()[1:]).code == 0
     assert redrive("schedules", "--json").json["items"][0]["paused"] is None

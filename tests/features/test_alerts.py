@@ -14,7 +14,7 @@ from redrive.errors import ConfigError, InvalidInput, WrongSetting
 from redrive.feature import AlertRule, Feature, Finding, Level, Operator, Settings, Store, Unit
 from redrive.kernel.alerts.thresholds import Limits, Thresholds
 from redrive.observe.prometheus_rules import rule_file
-from redrive.ops.alerts.more_rules import all_more_rules
+from redrive.ops.alerts.own_rules import all_more_rules
 from redrive.ops.duties import duties_of
 from redrive.ops.fleet_metrics import samples_of
 from redrive.settings import load_settings

@@ -25,7 +25,7 @@ from redrive.cli.support.metrics_port import Answer, Pages
 from redrive.cli.support.sockets import own_names
 from redrive.observe.metrics import CLAIMED, SLOTS, TABLE
 from redrive.worker.hand_over import HandOver, Reach, Report, Sender
-from tests.cli.conftest import here, start  # noqa: F401 - fixtures
+from tests.cli.conftest import here, redrive, start  # noqa: F401 - fixtures
 from tests.metrics.conftest import parsed, value
 
 OPEN = b"GET /open HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -250,29 +250,10 @@ def test_a_worker_serves_its_port(start: Any, app: str) -> None:  # noqa: F811
     assert work.ends() == 0
 
 
-def test_a_supervisor_knows_when_events_last_arrived(start: Any, app: str, here: Path) -> None:  # noqa: F811
-    """Its processes project, and it answers for them; what was never published is no dependency."""
+def test_one_port_for_all_processes(start: Any, app: str, here: Path) -> None:  # noqa: F811
+    """Also of whether they project: what was never published is no dependency."""
     file = here / "port_app.py"
     file.write_text(file.read_text() + "app.outbox.projection('notes', sink='fts5:///search.db')\n")
-    work = start("work", "--app", app, "--processes", 2, REDRIVE_METRICS_PORT="0", REDRIVE_LOG="json")
-    url = work.log("metrics.serving")["http"]
-
-    def last() -> Any:
-        found = httpx.get(f"{url}/readyz").json().get("dependencies", [])
-        return {one["name"]: one["lastSuccess"] for one in found}.get("projection notes", "")
-
-    until(lambda: last() is None)
-    event = "None, 'notes', 'note', 1, 'upsert', 1, {}"
-    code = f"import asyncio, port_app; asyncio.run(port_app.app.outbox.publish({event}))"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    until(last)
-    assert datetime.fromisoformat(last()) <= datetime.now(UTC)
-    assert value(page_of(url), "outbox_last_projected_timestamp_seconds", projection="notes") > 0
-    work.process.send_signal(signal.SIGTERM)
-    assert work.ends() == 0
-
-
-def test_one_port_for_all_processes(start: Any, app: str) -> None:  # noqa: F811
     work = start("work", "--app", app, "--processes", 2, REDRIVE_METRICS_PORT="0", REDRIVE_LOG="json")
     url = work.log("metrics.serving")["http"]
     until(lambda: httpx.get(f"{url}/readyz").status_code == 200)
@@ -280,9 +261,20 @@ def test_one_port_for_all_processes(start: Any, app: str) -> None:  # noqa: F811
     first, second = sorted(dict(labels)["worker"] for labels in page_of(url)["redrive_worker_slots"])
     workers = [each["worker_id"] for each in httpx.get(f"{url}/healthz").json()["processes"]]
     assert [first, second] == sorted(workers), "by the names that redrive workers and the log have"
-    dependencies = until(lambda: (found := httpx.get(f"{url}/readyz").json()["dependencies"])[1:] and found)
-    assert [each["name"] for each in dependencies] == ["store", "listener"]
-    assert all(each["ok"] and each["lastSuccess"] for each in dependencies)
+
+    def dependencies() -> Any:
+        found = {one["name"]: one for one in httpx.get(f"{url}/readyz").json()["dependencies"]}
+        return found if "projection notes" in found else None
+
+    found = until(dependencies)
+    assert [*found][:2] == ["store", "listener"] and all(found[name]["lastSuccess"] for name in [*found][:2])
+    assert found["projection notes"]["lastSuccess"] is None and all(one["ok"] for one in found.values())
+    event = "None, 'notes', 'note', 1, 'upsert', 1, {}"
+    code = f"import asyncio, port_app; asyncio.run(port_app.app.outbox.publish({event}))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    last = until(lambda: (dependencies() or found)["projection notes"]["lastSuccess"])
+    assert datetime.fromisoformat(last) <= datetime.now(UTC)
+    assert value(page_of(url), "outbox_last_projected_timestamp_seconds", projection="notes") > 0
     assert "redrive_fleet_up" not in page_of(url)
     beats = value(page_of(url), "redrive_store_call_seconds_count", worker=first, verb="tick")
     assert beats > 0
@@ -295,6 +287,5 @@ def test_one_port_for_all_processes(start: Any, app: str) -> None:  # noqa: F811
     assert work.ends() == 0
 
 
-def test_options_without_a_port_are_refused(start: Any, app: str) -> None:  # noqa: F811
-    refused = start("work", "--app", app, "--fleet-metrics")
-    assert refused.ends() == 2
+def test_options_without_a_port_are_refused(redrive: Any, app: str) -> None:  # noqa: F811
+    assert redrive("work", "--app", app, "--fleet-metrics").code == 2

@@ -21,7 +21,7 @@ MOMENTS = [datetime(2026, 3, 1, 12, n, tzinfo=UTC) for n in range(4)]
 
 
 def asked(queue: str | None = None, kind: str | None = None) -> History:
-    return History("1h", queue, kind, MINUTE, MOMENTS)
+    return History("1h", queue, kind, MINUTE.total_seconds(), MOMENTS)
 
 
 @pytest.mark.parametrize("period", list(PERIODS))

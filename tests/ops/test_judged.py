@@ -172,6 +172,7 @@ LOOKS = {
     "schedules.list",
     "settings.list",
     "health.stats",
+    "overview.show",
     "health.examine",
     "health.triage",
     "health.drills",

@@ -48,7 +48,12 @@ ROUTERS = (
     executors.router,
     tasks.single,
     router_of(service_of("alerts"), "operations"),
-    *(router_of(service_of(name), "control") for name in ("control", "circuits", "schedules", "tokens", "workers")),
+    *(
+        router_of(service_of(name), "control")
+        for name in ("control", "circuits", "overview", "schedules", "tokens", "workers")
+    ),
+    router_of(service_of("failures"), "failures"),
+    router_of(service_of("health"), "operations"),
     failure_groups.router,
     operations.router,
     *(router_of(service_of(name), "bulk") for name in ("approvals", "causes", "operations")),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -169,50 +168,3 @@ async def statistics(operator: TheOperator, which: WhichTasks) -> Response:
     """How many are failed now, by kind, group, code, type, dead reason and fingerprint (the 100 largest). Totals are
     not kept by scope and trace."""
     return await json_answer(**asdict(await operator.failures.statistics(which)))
-
-
-@dataclass(slots=True, frozen=True)
-class TypeView:
-    type: str
-    meaning: str
-    failed: Annotated[int, Open("Tasks that are failed by it now.")]
-    attempts: Annotated[int, Open("Attempts that failed by it in the period.")]
-    trend: Annotated[list[int | None], Open("The same for each of `moments`; null where nobody looked.")]
-
-
-@dataclass(slots=True, frozen=True)
-class RuleView:
-    """A row of the application's own table: what has to fit, and what failures are that it fits."""
-
-    status: list[int | str]
-    exception: list[str]
-    code: list[str]
-    words: list[str]
-    reason: str
-    failure_type: str
-    retry: bool
-
-
-@dataclass(slots=True, frozen=True)
-class FailureTypesView:
-    period: str
-    step_seconds: float
-    moments: list[datetime]
-    types: list[TypeView]
-    rules: list[RuleView]
-
-
-@router.get("/failure-types", response_model=m.model_of(FailureTypesView))
-async def failure_types(
-    operator: TheOperator,
-    period: Annotated[str, Query(description="1h, 24h, 7d, 30d or 1y")] = "24h",
-    queue: str | None = None,
-    kind: str | None = None,
-) -> Response:
-    """What tasks are failed by now, and by what attempts failed over a period: model_error, param_error, timeout,
-    network, unknown; of everything, or of a queue or kind."""
-    found = await operator.failures.types(period, queue, kind)
-    rules, types = [View(rule) for rule in found.rules], [View(asdict(one)) for one in found.types]
-    return await json_answer(
-        period=found.period, step_seconds=found.step_seconds, moments=found.moments, types=types, rules=rules
-    )

@@ -37,14 +37,10 @@ def letters(found: Sequence[DeadLetter], operator: Operator) -> Iterator[View]:
 
 
 def story(found: Story, operator: Operator) -> View:
-    sight, timeline = operator.sight, found.timeline
-    return View(
-        task=task(timeline.task, operator),
-        why=[views.reason(one, sight) for one in found.why],
-        attempts=(views.attempt(one, sight) for one in timeline.attempts),
-        dead_letters=letters(timeline.dead_letters, operator),
-        audit=audits(timeline.audit, operator),
-    )
+    seen = views.story(found.timeline, found.why, operator.sight)
+    for one in (seen["task"], *seen["dead_letters"], *seen["audit"]):
+        with_earlier_names(one)
+    return seen
 
 
 def audits(found: Sequence[AuditRow], operator: Operator) -> Iterator[View]:

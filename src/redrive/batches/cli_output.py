@@ -12,8 +12,8 @@ from redrive.batches.names import BatchState
 from redrive.batches.remote.model import ToRetry
 from redrive.batches.remote.wait_reasons import MONEY
 from redrive.batches.views import Failures, WaitView, new_charge
-from redrive.cli.support.terminal_text import sparkline
 from redrive.feature.cli import output
+from redrive.kernel.wording import sparkline
 
 COLUMNS = ("state", "#ended", "#failed", "#of", "provider", "#frozen", "#captured", "age", "name")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from enum import Enum
 from functools import partial
@@ -96,15 +96,7 @@ def show_list(
         text, colon, hint = one.empty.format(**given).partition(":")
         output.say(f"{text}{looked.without}{colon}{hint}")
         return
-    first, *others = columns(one.view)
-    output.table(
-        [first[0], *looked.column, *(_heading(one.view, name) for name, _ in others)],
-        [
-            (_cell(first[1](row, now), now), *looked.cell(name), *(_cell(of(row, now), now) for _, of in others))
-            for name, (row, _) in rows
-            for now in (looked.found[name][1],)
-        ],
-    )
+    say_table(one.view, [(name, row, looked.found[name][1]) for name, (row, _) in rows], looked)
     if note := next(iter(looked.found.values()))[0].note:
         output.say("", *map(output.suggest, note.splitlines()))
     if not looked.everywhere and looked.only[0].next is not None:
@@ -129,7 +121,8 @@ def _show(service: type[Service], one: Declared) -> Callable[..., None]:
 
         async def look(own: Operator) -> tuple[Any, datetime, Any]:
             found = await getattr(own.of(service), one.verb)(**gathered(one.parameters, given))
-            return found, await own.health.now(), plain_document(found, own)
+            where = {} if own.connection_label is None else {"connection": own.connection_label}
+            return found, await own.health.now(), plain_document(found, own) | where
 
         found, now, seen = operate(url, app, look, has=_finds(service, one, given))
         if json:
@@ -146,7 +139,7 @@ def _say_fields(one: Declared, given: dict[str, Any], found: Any, seen: dict[str
     """Says what is declared of a thing, else its fields; then each list of further things, as a table."""
     tables = {name: view for name, view in _views_within(one.view).items() if columns(view)}
     if one.said:
-        output.say(*one.sentence(given, found).splitlines())
+        output.say(*output.suggest(one.sentence(given, found)).splitlines())
     else:
         width = max(map(len, seen), default=0)
         for name, value in seen.items():
@@ -154,11 +147,27 @@ def _say_fields(one: Declared, given: dict[str, Any], found: Any, seen: dict[str
                 output.say(f"{name.replace('_', ' '):<{width}}  {_cell(value, now)}")
     for name, view in tables.items():
         if rows := getattr(found, name):
-            output.table(
-                [_heading(view, column) for column, _ in columns(view)],
-                [[_cell(of(row, now), now) for _, of in columns(view)] for row in rows],
-                title=name.replace("_", " "),
+            say_table(view, [("", row, now) for row in rows], title=name.replace("_", " "))
+
+
+def say_table(
+    view: type, rows: Iterable[tuple[str, Any, datetime]], looked: Looked[Any] | None = None, title: str | None = None
+) -> None:
+    """Says rows of a view as a table, each by the clock of its connection; which that is stands behind the first
+    column, where there are several."""
+    first, *others = columns(view)
+    output.table(
+        [first[0], *(looked.column if looked else ()), *(_heading(view, name) for name, _ in others)],
+        [
+            (
+                _cell(first[1](row, now), now),
+                *(looked.cell(name) if looked else ()),
+                *(_cell(of(row, now), now) for _, of in others),
             )
+            for name, row, now in rows
+        ],
+        title=title,
+    )
 
 
 def _views_within(view: type) -> dict[str, type]:

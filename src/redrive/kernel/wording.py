@@ -1,9 +1,10 @@
-"""Text that every store can hold, and text for people: numbers with their nouns, spans of time, written and read."""
+"""Text that every store can hold, and text for people: numbers with their nouns, spans of time, written and
+read; a row of numbers as a line of small bars."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 MAX_MESSAGE = 4_000  # characters of a message that are kept
@@ -63,3 +64,24 @@ def span(time: timedelta) -> str:
 def prometheus_span(seconds: float) -> str:
     """Returns a span as Prometheus writes it: ``5m``, ``90s``."""
     return f"{seconds / 60:.0f}m" if seconds and seconds % 60 == 0 else f"{seconds:.0f}s"
+
+
+BARS = "▁▂▃▄▅▆▇█"
+GAP = " "
+
+
+def sparkline(values: Sequence[float | None], width: int = 60) -> str:
+    """Returns a bar for each value, or for the highest of several that stand beside each other; a gap for what is not
+    known. The highest bar is the highest value."""
+    size = -(-len(values) // width) if values else 1
+    shown = [_highest(values[i : i + size]) for i in range(0, len(values), size)]
+    top = max((value for value in shown if value is not None), default=0) or 1
+    return "".join(GAP if value is None else _bar(value / top) for value in shown)
+
+
+def _highest(part: Sequence[float | None]) -> float | None:
+    return max((value for value in part if value is not None), default=None)
+
+
+def _bar(share: float) -> str:
+    return BARS[min(round(share * (len(BARS) - 1)), len(BARS) - 1)]

@@ -77,7 +77,7 @@ async def examine(
     if queue is not None:
         await inspect.check_queue(store, queue, queues)
     overview, diagnosis = await store.overview(), await store.diagnose()
-    stats = inspect.Stats(await store.counts(), overview, [])
+    stats = inspect.Stats(await store.counts(), overview)
     # Whatever is added up by name is so beside the loop: there may be many.
     by_queue = await asyncio.to_thread(stats.by, "queue")
     rows = by_queue if queue is None else {name: row for name, row in by_queue.items() if name == queue}

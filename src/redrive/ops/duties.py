@@ -12,10 +12,9 @@ from redrive.kernel.feature import Feature
 from redrive.kernel.operation import COLLECTION, Status
 from redrive.kernel.ports.store import Store
 from redrive.ops import approvals, audit, audit_chain, growth, retention
-from redrive.ops.alerts.answers import ASKED_EVERY
 from redrive.ops.alerts.evaluate import EVERY_S, Evaluator
 from redrive.ops.alerts.messages import Place, Wording, start_command
-from redrive.ops.alerts.more_rules import more_rules
+from redrive.ops.alerts.own_rules import ASKED_EVERY, more_rules
 from redrive.ops.alerts.send import destinations
 from redrive.ops.audit_archive import archive_at
 from redrive.ops.operations import drive as operations

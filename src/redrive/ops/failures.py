@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from redrive.errors import InvalidInput
@@ -19,6 +19,7 @@ from redrive.kernel.ports.store import Store
 from redrive.kernel.task import Task, check_int, check_text
 from redrive.kernel.trace import trace_id_of
 from redrive.ops import inspect
+from redrive.ops.fields import Open, Seen
 from redrive.ops.filters import parse_span
 from redrive.ops.history import Counts, history
 from redrive.ops.pages import in_pieces
@@ -174,26 +175,36 @@ MEANINGS = {
 
 
 @dataclass(slots=True, frozen=True)
-class TypeFigures:
-    """One type. ``failed``: tasks that are failed by it now. ``attempts``: attempts that failed by it in the period,
-    and ``trend`` the same step by step, None where nobody looked."""
-
-    type: str
-    meaning: str
-    failed: int
-    attempts: int
-    trend: Counts
+class TypeView:
+    type: Seen[str]
+    meaning: Seen[str]
+    failed: Annotated[int, Open("Tasks that are failed by it now.")]
+    attempts: Annotated[int, Open("Attempts that failed by it in the period.")]
+    trend: Annotated[Counts, Open("The same for each of `moments`; null where nobody looked.")]
 
 
 @dataclass(slots=True, frozen=True)
-class FailureTypes:
+class RuleView:
+    """A row of the application's own table: what has to fit, and what failures are that it fits."""
+
+    status: Seen[list[int | str]]
+    exception: Seen[list[str]]
+    code: Seen[list[str]]
+    words: Seen[list[str]]
+    reason: Seen[str]
+    failure_type: Seen[str]
+    retry: Seen[bool]
+
+
+@dataclass(slots=True, frozen=True)
+class FailureTypesView:
     """All types, and the application's own rules for them. ``moments`` are the beginnings of the steps of trends."""
 
-    period: str
-    step_seconds: float
-    moments: list[datetime]
-    types: list[TypeFigures]
-    rules: list[dict[str, Any]]
+    period: Seen[str]
+    step_seconds: Seen[float]
+    moments: Seen[list[datetime]]
+    types: Seen[list[TypeView]]
+    rules: Seen[list[RuleView]]
 
     @property
     def some(self) -> bool:
@@ -203,28 +214,19 @@ class FailureTypes:
 
 async def failure_types(
     store: Store, rules: FailureRules, period: str, queue: str | None = None, kind: str | None = None
-) -> FailureTypes:
+) -> FailureTypesView:
     """Returns figures of all types, of everything or of a queue or kind; nothing is counted for it, all is kept."""
     went = await history(store, period, queue, kind)
     now = (await statistics(store, FailureFilter(queue=queue, kind=kind))).by_type
     empty: Counts = [None if value is None else 0 for value in went.completed]
-    return FailureTypes(
+    return FailureTypesView(
         period,
         went.step_seconds,
         went.moments,
         [_figures(name, now.get(name, 0), went.attempts_failed.get(name, empty)) for name in FailureType],
-        documents(rules),
+        [RuleView(**rule.document()) for rule in rules.table if isinstance(rule, FailureRule)],
     )
 
 
-def documents(rules: FailureRules) -> list[dict[str, Any]]:
-    """Returns the rows of an application's own table, in their order."""
-    return [rule.document() for rule in _rows(rules.table)]
-
-
-def _rows(table: Iterable[object]) -> list[FailureRule]:
-    return [rule for rule in table if isinstance(rule, FailureRule)]
-
-
-def _figures(name: FailureType, failed: int, trend: Counts) -> TypeFigures:
-    return TypeFigures(name.value, MEANINGS[name], failed, sum(value or 0 for value in trend), trend)
+def _figures(name: FailureType, failed: int, trend: Counts) -> TypeView:
+    return TypeView(name.value, MEANINGS[name], failed, sum(value or 0 for value in trend), trend)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from operator import attrgetter
+from typing import Annotated
 
 from redrive.errors import InvalidInput
 from redrive.kernel.ports.store import Store
@@ -22,6 +23,7 @@ from redrive.kernel.series import (
     quantile,
     start_of,
 )
+from redrive.ops.fields import Open, Seen
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 RATE_MINUTES = 60
@@ -55,39 +57,42 @@ Values = list[float | None]
 
 @dataclass(slots=True)
 class History:
-    """How things went, step by step: each list has a value for each of ``moments``, the beginnings of the steps. None
-    where nobody looked: no worker ran then, or it was too long ago. The last step is still going on.
+    """How things went, step by step: each list has a value for each of ``moments``, where a step begins; null where
+    nobody looked: no worker ran then, or it was too long ago. The last step is still going on. Times are in seconds."""
 
-    Counts: ``started``, ``completed``, ``failed`` (for good), ``cancelled`` (while it ran), ``retried``, and
-    ``attempts_failed``, failed attempts by failure type. Levels, as the mean of the looks of a step: ``depth`` (queued:
-    ready and not started), ``delayed``, ``running``, ``paused``, ``dead`` (failed and not dealt with). In seconds:
-    ``oldest_age``, the longest that a queue's first ready task had waited (of queues: None for a kind), and ``wait``
-    (from when a task was due to its first start) and ``run`` as ``p50``, ``p95``, ``p99``; 3600 means that or more.
-    """
-
-    period: str
-    queue: str | None
-    kind: str | None
-    step: timedelta
-    moments: list[datetime]
-    started: Counts = field(default_factory=list)
-    completed: Counts = field(default_factory=list)
-    failed: Counts = field(default_factory=list)
-    cancelled: Counts = field(default_factory=list)
-    retried: Counts = field(default_factory=list)
-    attempts_failed: dict[str, Counts] = field(default_factory=dict)
-    depth: Values = field(default_factory=list)
-    delayed: Values = field(default_factory=list)
-    running: Values = field(default_factory=list)
-    paused: Values = field(default_factory=list)
-    dead: Values = field(default_factory=list)
-    oldest_age: Values = field(default_factory=list)
-    wait: dict[str, Values] = field(default_factory=dict)
-    run: dict[str, Values] = field(default_factory=dict)
+    period: Seen[str]
+    queue: Seen[str | None]
+    kind: Seen[str | None]
+    step_seconds: Seen[float]
+    moments: Seen[list[datetime]]
+    started: Seen[Counts] = field(default_factory=list)
+    completed: Seen[Counts] = field(default_factory=list)
+    failed: Annotated[Counts, Open("For good.")] = field(default_factory=list)
+    cancelled: Annotated[Counts, Open("While they ran.")] = field(default_factory=list)
+    retried: Seen[Counts] = field(default_factory=list)
+    attempts_failed: Annotated[dict[str, Counts], Open("Failed attempts, by failure type.")] = field(
+        default_factory=dict
+    )
+    depth: Annotated[Values, Open("Ready and not started; this and the next four as the mean of the step's looks.")] = (
+        field(default_factory=list)
+    )
+    delayed: Seen[Values] = field(default_factory=list)
+    running: Seen[Values] = field(default_factory=list)
+    paused: Seen[Values] = field(default_factory=list)
+    dead: Annotated[Values, Open("Failed, and not dealt with.")] = field(default_factory=list)
+    oldest_age: Annotated[
+        Values, Open("How long the first ready task of a queue had waited, at most; of a kind null.")
+    ] = field(default_factory=list)
+    wait: Annotated[
+        dict[str, Values], Open("From when a task was due to its first start: p50, p95, p99; 3600 means that or more.")
+    ] = field(default_factory=dict)
+    run: Annotated[dict[str, Values], Open("How long attempts ran: p50, p95, p99; 3600 means that or more.")] = field(
+        default_factory=dict
+    )
 
     @property
-    def step_seconds(self) -> float:
-        return self.step.total_seconds()
+    def step(self) -> timedelta:
+        return timedelta(seconds=self.step_seconds)
 
 
 @dataclass(slots=True)
@@ -119,7 +124,7 @@ async def history(store: Store, period: str, queue: str | None = None, kind: str
     span = parse_period(period)
     moments = span.moments(await store.now())
     rows = await store.series(SeriesQuery(span.resolution, moments[0], queue, kind))
-    return add_up(History(period, queue, kind, span.step, moments), rows)
+    return add_up(History(period, queue, kind, span.step.total_seconds(), moments), rows)
 
 
 def add_up(asked: History, rows: Iterable[SeriesRow]) -> History:
@@ -144,6 +149,11 @@ def parse_period(text: str) -> Period:
     if text not in PERIODS:
         raise InvalidInput(f"{text[:40]!r} is not a period", hint=f"periods are: {', '.join(PERIODS)}")
     return PERIODS[text]
+
+
+def check_period(text: str) -> str:
+    parse_period(text)
+    return text
 
 
 def _count(rate: Rate, place: int, row: SeriesRow) -> None:

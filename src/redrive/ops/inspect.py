@@ -9,12 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from redrive.errors import InvalidInput, TaskNotFound, UnknownKind, UnknownQueue
-from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.handler_notes import Stray
 from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.ports.store import (
-    CauseQuery,
-    CauseRow,
     Count,
     LetterCount,
     Overview,
@@ -23,7 +20,6 @@ from redrive.kernel.ports.store import (
     WorkerLeases,
     WorkerRow,
 )
-from redrive.kernel.reads import CauseOrder, CauseRanking
 from redrive.kernel.task import LIVE, State, Task, Timeline
 from redrive.ops.handler_notes import strays
 from redrive.ops.held import counts_with_pauses, find_with_pauses
@@ -44,10 +40,8 @@ class Stats:
 
     counts: list[Count]
     overview: Overview
-    causes: list[CauseRow]
     letters: list[LetterCount] = field(default_factory=list)
     leases: list[WorkerLeases] = field(default_factory=list)
-    failing: Counter[str] = field(default_factory=Counter)  # tasks that are failed now, by cause
     strays: list[Stray] = field(default_factory=list)  # handlers that run on though they were given up
 
     def lost(self) -> list[Lost]:
@@ -168,22 +162,14 @@ async def _paged(store: Store, query: Query) -> list[Task]:
     return await in_pieces(query.limit, fetch)
 
 
-async def stats(store: Store, causes: int = 10) -> Stats:
-    """Returns exact totals; ``causes``: of so many causes, those by which most tasks are failed now."""
+async def stats(store: Store) -> Stats:
+    """Returns exact totals."""
     overview = await store.overview()
-    ranking = CauseRanking([], 0)
-    if causes:
-        ranking = await store.rank_causes(FailureFilter(), causes, order=CauseOrder.FAILED, since=overview.now)
-    failing = Counter({one.fingerprint: one.failed for one in ranking.causes})
-    rows = await store.causes(CauseQuery(fingerprints=list(failing))) if failing else []
-    found = sorted(rows, key=lambda row: (-failing[row.fingerprint], row.fingerprint))
     return Stats(
         await store.counts(),
         overview,
-        found,
         await store.letter_counts(),
         await store.leases(),
-        failing,
         await strays(store, overview),
     )
 

@@ -8,24 +8,28 @@ Nothing is looked for and covered: a field that is not named as open is not show
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any
 from uuid import UUID
 
 from redrive.kernel.feature import Belongs
 from redrive.kernel.operation import Operation, Status, facts
 from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.records import Record
-from redrive.kernel.task import Attempt, AuditRow, Claimed, DeadLetter, Task
-from redrive.kernel.wording import counted
+from redrive.kernel.task import Attempt, AuditRow, Claimed, DeadLetter, Task, Timeline
+from redrive.kernel.wording import counted, percent, sparkline
 from redrive.ops import approvals
 from redrive.ops.access import Role
 from redrive.ops.causes import Cause
+from redrive.ops.fields import Closed as Closed
+from redrive.ops.fields import Open as Open
+from redrive.ops.fields import Seen as Seen
+from redrive.ops.fields import Shown as Shown
+from redrive.ops.fields import shown_fields as shown_fields
 from redrive.ops.operations.consequences import Obstacle, consequence
 from redrive.ops.operations.outcome import RetryOutcome
 from redrive.ops.why import Reason
@@ -54,52 +58,6 @@ class Sight:
 
 
 VIEWERS = Sight(Role.VIEWER)
-
-
-# -- how the fields of a view are declared -----------------------------------------------------------------------------
-
-
-@dataclass(slots=True, frozen=True)
-class Shown:
-    """What is said of a field of a view. ``column``: its heading, where it stands in tables; ``cell``: what stands
-    below it for people, made of the whole view and of now."""
-
-    help: str = ""
-    column: str = ""
-    cell: Callable[[Any, datetime], str] | None = None
-    number: bool = False  # of a cell that is one, and stands to the right
-
-
-class Open(Shown):
-    """A field that everybody sees."""
-
-
-class Closed(Shown):
-    """A field for those who may act. One that says nothing is closed, too."""
-
-
-T = TypeVar("T")
-Seen = Annotated[T, Open()]  # by everybody, and nothing more is said of it
-
-
-@cache
-def shown_fields(view: type) -> dict[str, tuple[Any, Shown]]:
-    """Returns the fields of a view, each with its type and what is said of it; and those of its properties of which
-    something is said."""
-    found: dict[str, tuple[Any, Shown]] = {}
-    for name, hint in get_type_hints(view, include_extras=True).items():
-        if name in {one.name for one in fields(view)}:
-            found[name] = _shown(hint) or (hint, Closed())
-    for name, member in inspect.getmembers(view, lambda one: isinstance(one, property)):
-        if (shown := _shown(get_type_hints(member.fget, include_extras=True).get("return"))) is not None:
-            found[name] = shown
-    return found
-
-
-def _shown(hint: Any) -> tuple[Any, Shown] | None:
-    """Returns a type and what is said of it, where something is."""
-    plain, *said = get_args(hint) if get_origin(hint) is Annotated else [hint]
-    return next(((plain, word) for word in said if isinstance(word, Shown)), None)
 
 
 @cache
@@ -183,13 +141,12 @@ class TaskView:
     execution_ms: Seen[float | None]
     result: Annotated[Any, FOR_OPERATORS]
     deduplicated: Seen[bool]
+    failed_seq: Annotated[int | None, Closed("Its place in the list of failures.")]
+    feature: Annotated[str | None, Closed("That reacts to its end.")]
+    join_id: Annotated[UUID | None, Closed("The batch that it is a member of.")]
     connection: Annotated[str, Open("Where it is; left out where there is only one.")] = "default"
     belongs_to: Annotated[BelongsView | None, Open("By its feature; left out where that does not say.")] = None
     cut: Annotated[list[str], Open(CUT_HELP)] = field(default_factory=list)
-
-
-# Only the command line, which has the store itself before it, shows these.
-TASK_ROW = ("memo", "failed_seq", "feature", "facts", "join_id")
 
 
 @dataclass(slots=True, frozen=True)
@@ -266,27 +223,57 @@ class ReasonView:
     quoted: Annotated[str | None, Closed("Words of the task itself, which end the text for operators.")]
 
 
+def _failed_now(one: CauseView, _: datetime) -> str:
+    return f"{one.failed:,}+" if one.at_least else f"{one.failed:,}"
+
+
+def _share_of_all(one: CauseView, _: datetime) -> str:
+    return percent(one.share)
+
+
+def bars(trend: list[int]) -> str:
+    """Returns failures per hour as a line of bars, with a gap where there were none."""
+    return sparkline([n or None for n in trend])
+
+
+def _trend(one: CauseView, _: datetime) -> str:
+    return bars(one.trend)
+
+
+def _kinds(one: CauseView, _: datetime) -> str:
+    return ", ".join(one.kinds)
+
+
+def _message(one: CauseView, _: datetime) -> str:
+    return " ".join((one.message or "").split())[:160]
+
+
 @dataclass(slots=True, frozen=True)
 class CauseView:
-    fingerprint: Seen[str]
-    status: Seen[str]
-    count: Seen[int]
-    failed: Seen[int]
-    share: Annotated[float, Open("Part of all failed tasks that match, from 0 to 1.")]
+    fingerprint: Annotated[str, Open(column="fingerprint")]
+    status: Annotated[str, Open(column="status")]
+    count: Annotated[int, Open("Failures ever seen.", column="failures ever")]
+    failed: Annotated[int, Open("Tasks that are failed by it now.", column="failed now", cell=_failed_now, number=True)]
+    share: Annotated[
+        float,
+        Open("Part of all failed tasks that match, from 0 to 1.", column="of all", cell=_share_of_all, number=True),
+    ]
     at_least: Annotated[
         bool, Open("There may be more failed tasks than were counted: filtered by scope, trace or time.")
     ]
-    code: Seen[str]
+    first_seen: Annotated[datetime, Open(column="first")]
+    last_seen: Annotated[datetime, Open(column="last")]
+    trend: Annotated[
+        list[int], Open("Failures per hour over the last 24 hours, the current one last.", column="24 h", cell=_trend)
+    ]
+    code: Annotated[str, Open(column="code")]
+    kinds: Annotated[dict[str, int], Open(column="kinds", cell=_kinds)]
+    message: Annotated[str | None, Closed("For operators.", column="message", cell=_message)]
     reason: Seen[str]
     failure_type: Seen[str]
-    message: Annotated[str | None, FOR_OPERATORS]
     summary: Seen[dict[str, Any] | None]
     kind: Annotated[str, Open("Of the sample task.")]
-    kinds: Seen[dict[str, int]]
-    first_seen: Seen[datetime]
-    last_seen: Seen[datetime]
     sample_task: Seen[UUID]
-    trend: Annotated[list[int], Open("Failures per hour over the last 24 hours, the current one last.")]
     note: Seen[str | None]
     owner: Seen[str | None]
     muted_until: Seen[datetime | None]
@@ -485,10 +472,20 @@ def task(found: Task, sight: Sight) -> View:
     return view
 
 
-def task_row(found: Task, connection: str | None = None, belongs: Belongs | None = None) -> View:
-    """Returns a task as ``--json`` shows it: on the connection that is named where there are several."""
-    sight = Sight(Role.ADMIN, connection=connection, belongs=lambda _: belongs)
-    return View(task(found, sight), **{name: getattr(found, name) for name in TASK_ROW})
+def task_row(found: Task, sight: Sight) -> View:
+    """Returns a task as ``--json`` shows it: also with what its handler and its feature keep for themselves."""
+    return View(task(found, sight), memo=found.memo, facts=found.facts)
+
+
+def story(found: Timeline, why: Iterable[Reason], sight: Sight) -> View:
+    """Returns everything that is known of one task."""
+    return View(
+        task=task(found.task, sight),
+        why=[reason(one, sight) for one in why],
+        attempts=[attempt(one, sight) for one in found.attempts],
+        dead_letters=[dead_letter(one, sight) for one in found.dead_letters],
+        audit=[audit_row(one, sight) for one in found.audit],
+    )
 
 
 def dead_letter(found: DeadLetter, sight: Sight) -> View:

@@ -17,7 +17,11 @@ from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import AppName
 from redrive.cli.support.worker_options import start_of
 from redrive.errors import InvalidInput
-from redrive.ops.deploy.host import Place
+from redrive.observe.feature_metrics import table_of
+from redrive.observe.grafana import dashboard
+from redrive.observe.prometheus_rules import rule_file
+from redrive.ops.alerts.own_rules import all_more_rules
+from redrive.ops.deploy import files
 from redrive.ops.deploy.programs import Program, Started, programs_of, secrets_of, unserved
 
 HELP = "Files for deployment and monitoring, printed: supervisor, systemd, kubernetes, compose, grafana, prometheus."
@@ -57,13 +61,11 @@ def supervisor(
     app: AppName = None,
 ) -> None:
     """Print a file for supervisord: one program for each group of workers, and one for HTTP."""
-    from redrive.ops.deploy import host
-
     loaded = load(None, app, warns=False)
     place = _place(loaded, directory, user, logs, command)
     if not logs.is_dir():
         output.warn(f"{logs} is not here, and supervisord does not start without it; make it first: {place.folder}")
-    typer.echo(host.supervisor(_programs(loaded.app, http, shared_host=True), place), nl=False)
+    typer.echo(files.supervisor(_programs(loaded.app, http, shared_host=True), place), nl=False)
 
 
 @deploy_cli.command()
@@ -76,11 +78,9 @@ def systemd(
     app: AppName = None,
 ) -> None:
     """Print units for systemd: a service for each group of workers, one for HTTP, and a target of all."""
-    from redrive.ops.deploy import host
-
     loaded = load(None, app, warns=False)
     place = _place(loaded, directory, user, LOGS, command)
-    for name, text in host.systemd(_programs(loaded.app, http, shared_host=True), place).items():
+    for name, text in files.systemd(_programs(loaded.app, http, shared_host=True), place).items():
         if into is None:
             typer.echo(f"# /etc/systemd/system/{name}\n{text}")
         else:
@@ -92,52 +92,37 @@ def systemd(
 @deploy_cli.command()
 def kubernetes(image: Image = IMAGE, http: Http = True, app: AppName = None) -> None:
     """Print manifests for Kubernetes: Deployments with probes, a Service, a Job that migrates."""
-    from redrive.ops.deploy.kubernetes import kubernetes as manifests
-
     loaded = load(None, app, warns=False)
     secrets = secrets_of(loaded.app.settings, loaded.app.features)
-    typer.echo(manifests(_programs(loaded.app, http), image, _environment(loaded), secrets), nl=False)
+    typer.echo(files.kubernetes(_programs(loaded.app, http), image, _environment(loaded), secrets), nl=False)
 
 
 @deploy_cli.command()
 def compose(image: Image = IMAGE, http: Http = True, app: AppName = None) -> None:
     """Print a file for Docker Compose: PostgreSQL, workers, HTTP; Prometheus and Grafana with --profile monitoring."""
-    from redrive.observe.feature_metrics import table_of
-    from redrive.observe.grafana import dashboard
-    from redrive.observe.prometheus_rules import rule_file
-    from redrive.ops.alerts.more_rules import all_more_rules
-    from redrive.ops.deploy.compose import Monitoring
-    from redrive.ops.deploy.compose import compose as file
-
     loaded = load(None, app, warns=False)
-    settings = loaded.app.settings
-    variables = [
-        one.url_from for one in settings.connections.values() if one.url_from and one.url_from != "REDRIVE_URL"
-    ]
-    own = all_more_rules(settings, loaded.app.features)
-    rules = rule_file(settings.alerts.limits, settings.alert_runbooks, [*loaded.app.connections], own)
-    watched = Monitoring(rules, dashboard(table_of(loaded.app.features)))
-    typer.echo(file(_programs(loaded.app, http), image, _environment(loaded), variables, watched), nl=False)
+    urls = [one.url_from for one in loaded.app.settings.connections.values() if one.url_from]
+    variables = [name for name in urls if name != "REDRIVE_URL"]
+    programs, environment = _programs(loaded.app, http), _environment(loaded)
+    rules, board = _rules(loaded.app), dashboard(table_of(loaded.app.features))
+    typer.echo(files.compose(programs, image, environment, variables, rules, board), nl=False)
 
 
 @deploy_cli.command()
 def grafana(app: AppName = None) -> None:
     """Print a Grafana dashboard of all metrics, also those of the application's features, to be imported."""
-    from redrive.observe.feature_metrics import table_of
-    from redrive.observe.grafana import dashboard
-
     typer.echo(json.dumps(dashboard(table_of(load(None, app, warns=False).app.features)), indent=2))
 
 
 @deploy_cli.command()
 def prometheus(app: AppName = None) -> None:
     """Print the rules of alerts for Prometheus, with the thresholds of the settings."""
-    from redrive.observe.prometheus_rules import rule_file
-    from redrive.ops.alerts.more_rules import all_more_rules
+    typer.echo(_rules(load(None, app, warns=False).app), nl=False)
 
-    loaded = load(None, app, warns=False).app
-    settings, own = loaded.settings, all_more_rules(loaded.settings, loaded.features)
-    typer.echo(rule_file(settings.alerts.limits, settings.alert_runbooks, [*loaded.connections], own), nl=False)
+
+def _rules(app: App) -> str:
+    own = all_more_rules(app.settings, app.features)
+    return rule_file(app.settings.alerts.limits, app.settings.alert_runbooks, [*app.connections], own)
 
 
 def _programs(app: App, http: bool, *, shared_host: bool = False) -> list[Program]:
@@ -152,14 +137,14 @@ def _programs(app: App, http: bool, *, shared_host: bool = False) -> list[Progra
     return programs_of(app.settings, app.registry, started, api=http, shared_host=shared_host)
 
 
-def _place(loaded: Loaded, directory: Path | None, user: str | None, logs: Path, command: str | None) -> Place:
+def _place(loaded: Loaded, directory: Path | None, user: str | None, logs: Path, command: str | None) -> files.Place:
     where = (directory or Path.cwd()).absolute()
     own = Path(sys.argv[0]).absolute() if Path(sys.argv[0]).name == "redrive" else shutil.which("redrive")
     chosen = command or str(own or f"{sys.executable} -m redrive.cli")
     # A store that is a file has to be written to, and what lies beside it.
-    files = sorted({one.file.parent for one in loaded.app.connections.values() if one.file is not None})
+    folders = sorted({one.file.parent for one in loaded.app.connections.values() if one.file is not None})
     secrets = secrets_of(loaded.app.settings, loaded.app.features)
-    return Place(chosen, where, user or _whoever(), logs, _environment(loaded), writes=files, secrets=secrets)
+    return files.Place(chosen, where, user or _whoever(), logs, _environment(loaded), writes=folders, secrets=secrets)
 
 
 def _whoever() -> str:

@@ -17,7 +17,7 @@ from redrive.errors import InvalidInput, PayloadInvalid, UnknownQueue
 from redrive.kernel.payload import LONG_NUMBER, LONG_NUMBER_HINT, digits_refused
 from redrive.kernel.task import Task
 from redrive.ops.operator import Operator
-from redrive.ops.views import task_row
+from redrive.ops.views import Sight, task_row
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="The kind of task.")]
 Payload = Annotated[
@@ -84,18 +84,18 @@ def enqueue(
         "idempotency_key": key,
     }
 
-    async def work(own: Operator) -> tuple[Task, list[str], str | None]:
+    async def work(own: Operator) -> tuple[Task, list[str], Sight]:
         doubts = [] if queue is None else await _doubts(own, queue)
         if own.tasks.is_only_declared(kind):
             doubts.append(f"this application has no handler for {kind}: workers of another one have to run it")
-        return await own.tasks.enqueue(kind, body, **options), doubts, own.connection_label
+        return await own.tasks.enqueue(kind, body, **options), doubts, own.sight
 
-    task, doubts, where = operate(url, app, work, create=create, on=lambda known: known.connection_of(kind))
+    task, doubts, sight = operate(url, app, work, create=create, on=lambda known: known.connection_of(kind))
     if json:
-        output.emit(task_row(task, where))
+        output.emit(task_row(task, sight))
     else:
         known = " (already there: the key is known)" if task.deduplicated else ""
-        at = "" if where is None else f" on {where}"
+        at = "" if sight.connection is None else f" on {sight.connection}"
         output.say(f"{task.id}  {task.state}  {task.kind}  queue {task.queue}{at}{known}")
     for doubt in doubts:
         typer.echo(doubt, err=True)

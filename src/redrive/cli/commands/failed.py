@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,15 +12,14 @@ from redrive.cli.support import output
 from redrive.cli.support.connections import Looked, look_at, refuse_place
 from redrive.cli.support.filters import filter_text, filtered
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.terminal_text import sparkline
 from redrive.errors import InvalidInput
 from redrive.kernel.failure_filter import FailureFilter
-from redrive.kernel.wording import counted
-from redrive.ops.failures import FailureTypes, together
+from redrive.kernel.wording import counted, sparkline
+from redrive.ops.failures import FailureTypesView, RuleView, together
 from redrive.ops.history import PERIODS
 from redrive.ops.operator import Operator
 from redrive.ops.operator.failures import FailedList
-from redrive.ops.views import task_row
+from redrive.ops.views import View, task_row
 
 _BY = {
     "kind": "kind",
@@ -61,17 +60,19 @@ def failed(
         _stats(which, url, app, json)
         return
 
-    async def look(own: Operator) -> FailedList:
-        return await own.failures.list(await own.failures.known(which), limit=limit, offset=offset, before=before)
+    async def look(own: Operator) -> tuple[FailedList, list[View]]:
+        meant = await own.failures.known(which)
+        found = await own.failures.list(meant, limit=limit, offset=offset, before=before)
+        return found, [task_row(one, own.sight) for one in found.tasks]
 
     refuse_place(url, app, offset=offset, before=before)
     looked = look_at(url, app, look)
-    found = looked.latest(lambda one: one.tasks, lambda task: task.failed_at, limit)
-    total = sum(one.total for one in looked.found.values())
+    both = looked.latest(lambda one: zip(one[0].tasks, one[1], strict=True), lambda row: row[0].failed_at, limit)
+    found = [(name, task) for name, (task, _) in both]
+    total = sum(one.total for one, _ in looked.found.values())
     if json:
         following = found[-1][1].failed_seq if len(found) == limit and not looked.everywhere else None
-        items = [task_row(task, looked.about(name)) for name, task in found]
-        output.emit_list(items, following, total=total, **looked.missing)
+        output.emit_list([seen for _, (_, seen) in both], following, total=total, **looked.missing)
         return
     if not found:
         nothing = f"nothing is failed{looked.without} ({filter_text(which)})"
@@ -121,7 +122,7 @@ def _stats(which: FailureFilter, url: str | None, app: str | None, json: bool) -
             output.table(["#failed", title], [(n, value or "(none)") for value, n in counts.items()])
 
 
-def _show_types(looked: Looked[FailureTypes], json: bool) -> None:
+def _show_types(looked: Looked[FailureTypesView], json: bool) -> None:
     """Shows the types of each connection by itself."""
     if json:
         documents = {name: asdict(one) for name, one in looked.found.items()}
@@ -133,20 +134,20 @@ def _show_types(looked: Looked[FailureTypes], json: bool) -> None:
         _show_types_of(one)
 
 
-def _show_types_of(found: FailureTypes) -> None:
+def _show_types_of(found: FailureTypesView) -> None:
     rows = [(one.type, one.failed, f"{one.attempts:,}", sparkline(one.trend), one.meaning) for one in found.types]
     output.table(["type", "#failed now", f"#attempts in {found.period}", "", "what"], rows)
     if not found.rules:
         return
     output.say("", "rules of the application, the first that fits:")
     table = [
-        (" and ".join(_conditions(rule)), rule["reason"], rule["failure_type"], "yes" if rule["retry"] else "no")
+        (" and ".join(_conditions(rule)), rule.reason, rule.failure_type, "yes" if rule.retry else "no")
         for rule in found.rules
     ]
     output.table(["failures with", "reason", "type", "tried again"], table)
 
 
-def _conditions(rule: dict[str, Any]) -> Iterator[str]:
+def _conditions(rule: RuleView) -> Iterator[str]:
     for name in ("status", "exception", "code", "words"):
-        if rule[name]:
-            yield f"{name} {' or '.join(map(str, rule[name]))}"
+        if values := getattr(rule, name):
+            yield f"{name} {' or '.join(map(str, values))}"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from redrive.cli.support import output
-from redrive.cli.support.connections import Looked, look_at, on_holders
+from redrive.cli.declared import show_list
+from redrive.cli.support.connections import on_holders
 from redrive.cli.support.options import AppName, By, Json, Url
 from redrive.cli.support.session import operate
-from redrive.kernel.reads import LimitRow
-from redrive.ops.operator import Operator
+from redrive.ops.operator.control import ControlService
+from redrive.ops.operator.declared import declared_by
 
 Kind = Annotated[str | None, typer.Argument(metavar="KIND", help="The kind to show or change; else all.")]
 AtOnce = Annotated[int | None, typer.Option("--concurrency", metavar="N", min=1, help="At most so many at once.")]
@@ -32,40 +32,17 @@ def limits(
 ) -> None:
     """Limits of kinds, across all workers: list them, or change one from now on. It is changed on the connection where
     the kind is; where it is on several: --connection NAME, or all."""
-    if kind is None and (concurrency or rate_ms or none):
-        raise typer.BadParameter("say which kind")
-    change = bool(concurrency or rate_ms or none)
     if none and (concurrency or rate_ms):
         raise typer.BadParameter("--none takes all limits away: leave the others out")
-
-    if kind is None or not change:
-        _show(look_at(url, app, lambda own: own.control.limits(kind)), kind, json)
+    show = partial(show_list, ControlService, declared_by(ControlService)["limits"], {"kind": kind}, url, app, json)
+    if not (concurrency or rate_ms or none):
+        show()
         return
+    if kind is None:
+        raise typer.BadParameter("say which kind")
 
-    async def work(own: Operator) -> Looked[list[LimitRow]]:
-        await own.control.set_limit(kind, concurrency, rate_ms)
-        named = own.connection_label is not None
-        return Looked({own.connection: await own.control.limits(kind)}, {}, named=named, everywhere=False)
+    def change() -> None:
+        operate(url, app, lambda own: own.control.set_limit(kind, concurrency, rate_ms), by=by)
+        show()
 
-    on_holders(url, app, "kind", kind, lambda: _show(operate(url, app, work, by=by), kind, json))
-
-
-def _show(looked: Looked[list[LimitRow]], kind: str | None, json: bool) -> None:
-    found = looked.rows(lambda rows: rows)
-    if json:
-        output.emit_list([looked.document(name, asdict(row)) for name, row in found], **looked.missing)
-        return
-    limited = [(name, row) for name, row in found if row.concurrency or row.rate_ms]
-    if not limited:
-        output.say((f"{kind} has no limit" if kind else "no kind has a limit") + looked.without)
-        return
-    output.table(
-        ["kind", *looked.column, "#at once", "#running", "#ms apart", "set by"],
-        [
-            (
-                *(r.kind, *looked.cell(name), r.concurrency or "", r.running if r.concurrency else ""),
-                *(r.rate_ms or "", r.actor or "settings"),
-            )
-            for name, r in limited
-        ],
-    )
+    on_holders(url, app, "kind", kind, change)

@@ -16,7 +16,7 @@ from redrive.kernel.reads import Overview, Query
 from redrive.kernel.task import State, Task
 from redrive.ops import filters, inspect
 from redrive.ops.operator import Operator
-from redrive.ops.views import task_row
+from redrive.ops.views import View, task_row
 from redrive.ops.why import lost_by, pauses_of
 
 DEFAULT_LIMIT = 50
@@ -52,13 +52,13 @@ def list_tasks(
         if not page.tasks:
             await own.failures.known(which)  # a name that nobody knows is a mistake, and no good news
         around = None if json else await own.tasks.surroundings(page.tasks)
-        return [Listed(task, around, own.connection_label) for task in page.tasks], page.next_before
+        sight = own.sight
+        return [Listed(task, around, sight.connection, task_row(task, sight)) for task in page.tasks], page.next_before
 
     looked = look_at(url, app, look)
     found, more = _merged(list(looked.found.values()), limit)
     if json:
-        items = [task_row(one.task, one.connection) for one in found]
-        output.emit_list(items, more, **looked.missing)
+        output.emit_list([one.document for one in found], more, **looked.missing)
         return
     if not found:
         output.say("no tasks match" if _filtered(query) else "no tasks yet")
@@ -70,11 +70,12 @@ def list_tasks(
 
 
 class Listed(NamedTuple):
-    """A task, what is around it, and where it is if there are several places."""
+    """A task, what is around it, where it is if there are several places, and what is seen of it."""
 
     task: Task
     around: Overview | None
     connection: str | None
+    document: View
 
 
 Looked = tuple[list[Listed], UUID | None]

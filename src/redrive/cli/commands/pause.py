@@ -16,7 +16,7 @@ from redrive.cli.support.session import operate, store_named
 from redrive.ops.actions import Result
 from redrive.ops.connections import having
 from redrive.ops.operator import Operator
-from redrive.ops.operator.pauses import PauseChange
+from redrive.ops.operator.control import PauseChange
 
 MaybeIds = Annotated[
     list[str] | None, typer.Argument(metavar="ID", help="Single tasks, one or more.", show_default=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -15,13 +14,10 @@ from redrive.cli.support import output
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
 from redrive.errors import InvalidInput, RedriveError, TaskNotFound
-from redrive.kernel.feature import Belongs
 from redrive.kernel.reads import Query
 from redrive.kernel.task import MAX_TEXT, Attempt, AuditRow, DeadLetter, State, Task, Timeline
 from redrive.kernel.trace import trace_id_of
 from redrive.ops import inspect, views
-from redrive.ops.access import Role
-from redrive.ops.audit_rows import values_of
 from redrive.ops.operator import Operator
 from redrive.ops.operator.tasks import Story
 from redrive.ops.views import Sight
@@ -65,12 +61,17 @@ def show(
     json: Json = False,
 ) -> None:
     """One task: its state, payload and timeline of attempts, dead letters and operators' actions."""
-    told = operate(url, app, lambda own: _story_of(own, task), ids=[task])
-    found = told.story.timeline
+
+    async def look(own: Operator) -> tuple[Story, Sight]:
+        return await story_of(own, task), own.sight
+
+    story, sight = operate(url, app, look, ids=[task])
+    found = story.timeline
     if json:
-        output.emit(_document(told))
+        seen = views.story(found, story.why, sight)
+        output.emit(seen | {"task": views.task_row(found.task, sight), "why": why_documents(story, sight)})
         return
-    _print_task(told)
+    _print_task(story, sight)
     if not stack:
         _print_place(found)
     _print_timeline(found)
@@ -78,20 +79,6 @@ def show(
     _print_body("result", found.task.result)
     if stack:
         _print_stacks(found)
-
-
-@dataclass(slots=True, frozen=True)
-class TaskOnConnection:
-    """A task's story, the connection that it is on (where there are several), and what the task belongs to."""
-
-    story: Story
-    where: str | None
-    whole: Belongs | None
-
-
-async def _story_of(own: Operator, task: str) -> TaskOnConnection:
-    story = await story_of(own, task)
-    return TaskOnConnection(story, own.connection_label, own.sight.belongs(story.timeline.task))
 
 
 async def story_of(own: Operator, task: str) -> Story:
@@ -118,19 +105,13 @@ async def _of_trace(own: Operator, trace: str, missing: RedriveError) -> UUID:
     raise missing
 
 
-def _document(told: TaskOnConnection) -> dict[str, Any]:
-    found, sight = told.story.timeline, Sight(Role.ADMIN)
-    return {
-        "task": views.task_row(found.task, told.where, told.whole),
-        "why": [views.reason(one, sight) | {"fix": one.fix and output.suggest(one.fix)} for one in told.story.why],
-        "attempts": [views.attempt(one, sight) for one in found.attempts],
-        "dead_letters": [views.dead_letter(one, sight) for one in found.dead_letters],
-        "audit": [values_of(row) for row in found.audit],
-    }
+def why_documents(story: Story, sight: Sight) -> list[dict[str, Any]]:
+    """Returns why a task does not run, with commands as they can be typed here."""
+    return [views.reason(one, sight) | {"fix": one.fix and output.suggest(one.fix)} for one in story.why]
 
 
-def _print_task(told: TaskOnConnection) -> None:
-    found, reasons, where = told.story.timeline, told.story.why, told.where
+def _print_task(story: Story, sight: Sight) -> None:
+    found, where, whole = story.timeline, sight.connection, sight.belongs(story.timeline.task)
     task = found.task
     head = Text.assemble(
         (output.clean(task.kind), "bold"), "  ", output.state(task.state), _forgotten(task), f"  {task.id}"
@@ -138,9 +119,9 @@ def _print_task(told: TaskOnConnection) -> None:
     output.say(head)
     at = "" if where is None else f" on {where}"
     output.say(f"queue {task.queue}{at}, priority {task.priority}, attempt {inspect.attempts_text(found)}")
-    output.say(*(f"why: {reason_text(reason)}" for reason in reasons))
-    if told.whole is not None:
-        output.say(f"belongs to: {output.clean(told.whole.label)}")
+    output.say(*(f"why: {reason_text(reason)}" for reason in story.why))
+    if whole is not None:
+        output.say(f"belongs to: {output.clean(whole.label)}")
     for name in _FIELDS:
         cancelled = name == "error_message" and task.state is State.CANCELLED
         value = inspect.cancelled_because(found) if cancelled else getattr(task, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
@@ -10,25 +10,28 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from redrive.cli.declared import plain_document, say_table
 from redrive.cli.support import output
 from redrive.cli.support.connections import Looked, look_at, show_away
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.terminal_text import sparkline
 from redrive.errors import InvalidInput
-from redrive.kernel.reads import WorkerRow
 from redrive.kernel.task import State
-from redrive.kernel.wording import counted, span
-from redrive.ops.circuits import next_probe
-from redrive.ops.handler_notes import describe_stray
+from redrive.kernel.wording import counted, sparkline
 from redrive.ops.history import PERIODS, Counts, History, Values
-from redrive.ops.inspect import Stats
-from redrive.ops.workers import Standing, standing
+from redrive.ops.operator import Operator
+from redrive.ops.operator.circuits import CircuitView
+from redrive.ops.operator.control import LimitView, PauseView
+from redrive.ops.operator.overview import OverviewView
+from redrive.ops.operator.schedules import ScheduleView
+from redrive.ops.operator.workers import WorkerView
+from redrive.ops.views import CauseView
 from redrive.settings import load_settings
 
 _STATES = [state.value for state in State]
+Answer = tuple[OverviewView, dict[str, Any]]
 
 Causes = Annotated[
-    int, typer.Option("--causes", "--groups", metavar="N", min=1, max=1000, help="How many causes of failure to show.")
+    int, typer.Option("--causes", "--groups", metavar="N", min=1, max=500, help="How many causes of failure to show.")
 ]
 
 Period = Annotated[
@@ -56,14 +59,19 @@ def stats(
         return
     if queue is not None or kind is not None:
         raise InvalidInput("--queue and --kind narrow the history", hint="redrive stats --history 1h --kind NAME")
-    looked = look_at(url, app, lambda own: own.health.stats(causes), warns=False)
+
+    async def look(own: Operator) -> Answer:
+        found = await own.overview.show(causes)
+        return found, plain_document(found, own)
+
+    looked = look_at(url, app, look, warns=False)
     if looked.everywhere:
         _of_all(looked, json=json)
         return
-    found = looked.only
+    found, document = looked.only
     env = load_settings().env
     if json:
-        output.emit({"env": env, **_document(found)})
+        output.emit({"env": env, **document})
         return
     if env != "dev":  # whoever types the next command should know where
         output.say(Text(env, style="bold"), "")
@@ -73,8 +81,8 @@ def stats(
 def _history(looked: Looked[History], json: bool) -> None:
     """Shows how things went on each connection by itself: bars of two stores are no bars of both."""
     if json:
-        documents = {name: _as_document(went) for name, went in looked.found.items()}
-        output.emit({"connections": documents, **looked.missing} if looked.everywhere else _as_document(looked.only))
+        documents = {name: asdict(went) for name, went in looked.found.items()}
+        output.emit({"connections": documents, **looked.missing} if looked.everywhere else asdict(looked.only))
         return
     for name, went in looked.found.items():
         if looked.everywhere:
@@ -82,15 +90,15 @@ def _history(looked: Looked[History], json: bool) -> None:
         _show_history(went)
 
 
-def _of_all(looked: Looked[Stats], *, json: bool) -> None:
+def _of_all(looked: Looked[Answer], *, json: bool) -> None:
     """Shows each connection by itself, and the totals of those that answered."""
     found = looked.found
-    totals = {state: sum(one.totals()[state] for one in found.values()) for state in _STATES}
+    totals = {state: sum(one.totals[state] for one, _ in found.values()) for state in _STATES}
     if json:
         errors = {name: {"error": error} for name, error in looked.missing.get("away", {}).items()}
-        output.emit({"totals": totals, "connections": {name: _document(one) for name, one in found.items()} | errors})
+        output.emit({"totals": totals, "connections": {name: seen for name, (_, seen) in found.items()} | errors})
         return
-    for name, one in found.items():
+    for name, (one, _) in found.items():
         output.say(Text(name, style="bold"))
         _print(one)
         output.say("")
@@ -101,64 +109,30 @@ def _of_all(looked: Looked[Stats], *, json: bool) -> None:
     output.say(f"all connections: {shown}{looked.without}")
 
 
-def _print(found: Stats) -> None:
+def _print(found: OverviewView) -> None:
     _totals(found)
-    now = found.overview.now
-    _holds(found, now)
-    _circuits(found, now)
-    _limits(found)
-    _workers(found, now)
-    _causes(found, now)
-    _schedules(found, now)
+    _section("paused", PauseView, found.holds, found.now)
+    _section("open circuits", CircuitView, found.circuits, found.now)
+    _section("limits", LimitView, found.limits, found.now)
+    _section("workers", WorkerView, found.workers, found.now)
+    for text in [one.text for one in found.lost] + [one.text for one in found.still_running]:
+        output.say("", text)
+    if found.workers_gone:
+        silent = found.fell_silent
+        fell = output.suggest(f"; {silent} without a word: redrive doctor") if silent else ""
+        output.say("", f"{counted(found.workers_gone, 'worker')} of the last day gone{fell}")
+    _section("failures by cause", CauseView, found.failure_groups, found.now)
+    _section("schedules", ScheduleView, found.schedules, found.now)
 
 
-def _document(found: Stats) -> dict[str, Any]:
-    overview = found.overview
-    return {
-        "now": overview.now,
-        "totals": found.totals(),
-        "forgotten": sum(found.forgotten().values()),
-        "queues": found.by("queue"),
-        "kinds": found.by("kind"),
-        "counts": [asdict(count) for count in found.shown],
-        "holds": [asdict(row) for row in overview.holds],
-        "circuits": [
-            {"name": row.name, "kinds": row.kinds, "since": row.since, "until": row.until, "reason": row.reason}
-            for row in overview.circuits
-            if row.open
-        ],
-        "limits": [asdict(row) for row in overview.limits],
-        "workers": [
-            asdict(row) | {"running": found.held_by(row)} for row in overview.workers if not _gone(row, overview.now)
-        ],
-        "lost": [
-            {
-                "worker": one.worker.id,
-                "queue": one.queue,
-                "tasks": one.tasks,
-                "seen_at": one.worker.seen_at,
-                "restarted": one.restarted,
-                "leases_end": one.last_ends,
-            }
-            for one in found.lost()
-        ],
-        "still_running": [asdict(stray) for stray in found.strays],
-        "workers_gone": sum(_gone(row, overview.now) for row in overview.workers),
-        "failure_groups": [asdict(row) | {"failed": found.failing[row.fingerprint]} for row in found.causes],
-        "schedules": [
-            asdict(row) | {"paused": overview.pause_of("schedule", row.name) is not None} for row in overview.schedules
-        ],
-    }
-
-
-def _totals(found: Stats) -> None:
+def _totals(found: OverviewView) -> None:
     rows: dict[tuple[str, str], dict[str, int]] = {}
-    for count in found.shown:
+    for count in found.counts:
         rows.setdefault((count.queue, count.kind), {})[count.state.value] = count.n
     if not any(any(row.values()) for row in rows.values()):
         output.say("no tasks yet")
         return
-    totals = found.totals()
+    totals = found.totals
     # States that nothing is in would only make the lines longer; these four are asked about.
     shown = [state for state in _STATES if totals[state] or state in ("queued", "running", "failed", "completed")]
     body: list[list[object]] = [
@@ -167,126 +141,19 @@ def _totals(found: Stats) -> None:
     if len(body) > 1:
         body.append(["all", "", *(totals[state] or "·" for state in shown)])
     output.table(["queue", "kind", *(f"#{state}" for state in shown)], body)
-    if forgotten := sum(found.forgotten().values()):
-        output.say(f"{forgotten} of the cancelled were forgotten or purged")
+    if found.forgotten:
+        output.say(f"{found.forgotten} of the cancelled were forgotten or purged")
 
 
-def _section(title: str, columns: list[str], rows: list[list[object]]) -> None:
+def _section(title: str, view: type, rows: Sequence[object], now: datetime) -> None:
     if rows:
         output.say("")
-        output.table(columns, rows, title=title)
-
-
-def _holds(found: Stats, now: datetime) -> None:
-    rows: list[list[object]] = [
-        [hold.target, hold.name, hold.actor, output.ago(hold.at, now), hold.reason or ""]
-        for hold in found.overview.holds
-    ]
-    _section("paused", ["what", "name", "by", "since", "reason"], rows)
-
-
-def _circuits(found: Stats, now: datetime) -> None:
-    rows: list[list[object]] = [
-        [row.name, ", ".join(row.kinds), span(now - row.since), next_probe(row, now), row.reason or ""]
-        for row in found.overview.circuits
-        if row.open
-    ]
-    _section("open circuits", ["circuit", "kinds", "since", "next probe", "reason"], rows)
-
-
-def _limits(found: Stats) -> None:
-    rows: list[list[object]] = [
-        [
-            row.kind,
-            row.concurrency or "-",
-            f"{row.rate_ms} ms" if row.rate_ms else "-",
-            row.running,
-            row.actor or "settings",
-        ]
-        for row in found.overview.limits
-        if row.concurrency or row.rate_ms
-    ]
-    _section("limits", ["kind", "#at once", "#apart", "#running", "set by"], rows)
-
-
-def _workers(found: Stats, now: datetime) -> None:
-    rows: list[list[object]] = [
-        [
-            row.id,
-            ",".join(row.queues),
-            f"{found.held_by(row)}/{row.concurrency}",
-            output.ago(row.started_at, now),
-            output.ago(row.seen_at, now),
-            _standing(row, now),
-        ]
-        for row in found.overview.workers
-        if not _gone(row, now)
-    ]
-    _section("workers", ["worker", "queues", "#running", "up", "seen", ""], rows)
-    for one in found.lost():
-        output.say(
-            "",
-            f"{one.tasks} of the running tasks, of queue {one.queue}, held by worker {one.worker.id}, which"
-            f" {one.worker_told(now)}: {one.return_told(now)}",
-        )
-    for stray in found.strays:
-        output.say("", describe_stray(stray, now))
-    ended = [row for row in found.overview.workers if _gone(row, now)]
-    if ended:
-        silent = sum(not row.stopping for row in ended)
-        fell = output.suggest(f"; {silent} without a word: redrive doctor") if silent else ""
-        output.say("", f"{counted(len(ended), 'worker')} of the last day gone{fell}")
-
-
-def _gone(row: WorkerRow, now: datetime) -> bool:
-    return standing(row, now) is Standing.GONE
-
-
-def _standing(row: WorkerRow, now: datetime) -> str:
-    found = standing(row, now)
-    return "" if found is Standing.ALIVE else found.value
-
-
-def _causes(found: Stats, now: datetime) -> None:
-    rows: list[list[object]] = [
-        [
-            row.fingerprint,
-            found.failing[row.fingerprint],
-            row.count,
-            row.kind,
-            row.code,
-            row.reason,
-            output.ago(row.last_seen, now),
-            output.shorten(row.message, 80),
-        ]
-        for row in found.causes
-    ]
-    _section(
-        "failures by cause", ["fingerprint", "#failed", "#ever", "kind", "code", "reason", "last", "message"], rows
-    )
-
-
-def _schedules(found: Stats, now: datetime) -> None:
-    rows: list[list[object]] = [
-        [
-            *(row.name, row.kind, row.cron, row.timezone),
-            output.planned(row.next_at, now, found.overview.pause_of("schedule", row.name)),
-            output.ago(row.last_at, now) or "-",
-        ]
-        for row in found.overview.schedules
-    ]
-    _section("schedules", ["name", "kind", "cron", "zone", "next", "last"], rows)
+        say_table(view, [("", row, now) for row in rows], title=title)
 
 
 _COUNTS = ("started", "completed", "failed", "cancelled", "retried")
 _LEVELS = ("depth", "delayed", "running", "paused", "dead")
 _ALWAYS = ("completed", "failed", "depth")
-
-
-def _as_document(found: History) -> dict[str, Any]:
-    values = asdict(found)
-    del values["step"]
-    return {"step_seconds": found.step_seconds, **values}
 
 
 def _show_history(found: History) -> None:

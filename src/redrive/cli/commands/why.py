@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from redrive.cli.commands.show import story_of
+from redrive.cli.commands.show import story_of, why_documents
 from redrive.cli.support import output
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
 from redrive.kernel.task import State, Task
+from redrive.ops.operator import Operator
+from redrive.ops.operator.tasks import Story
+from redrive.ops.views import Sight
 
 
 def why(
@@ -21,12 +23,14 @@ def why(
     json: Json = False,
 ) -> None:
     """Why a task does not run, the strongest reason first, and what to do about it; redrive show tells the rest."""
-    story = operate(url, app, lambda own: story_of(own, task), ids=[task])
+
+    async def look(own: Operator) -> tuple[Story, Sight]:
+        return await story_of(own, task), own.sight
+
+    story, sight = operate(url, app, look, ids=[task])
     found = story.timeline.task
     if json:
-        fixes = [{"fix": reason.fix and output.suggest(reason.fix)} for reason in story.why]
-        told = [asdict(reason) | fix for reason, fix in zip(story.why, fixes, strict=True)]
-        output.emit({"id": found.id, "state": found.state, "why": told})
+        output.emit({"id": found.id, "state": found.state, "why": why_documents(story, sight)})
         return
     output.say(f"{found.kind}  {found.state}  {found.id}")
     for reason in story.why:

@@ -26,7 +26,7 @@ from redrive.console import add_console
 from redrive.errors import ConfigError, RedriveError, StoreError
 from redrive.features import installed
 from redrive.ops.access import Caller, Role
-from redrive.ops.alerts.standby import Standby
+from redrive.ops.alerts.evaluate import Standby
 from redrive.ops.connections import same_stores
 from redrive.settings import DEFAULT_URL, Options
 from redrive.version import __version__

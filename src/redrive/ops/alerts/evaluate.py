@@ -7,12 +7,12 @@ import asyncio
 import logging
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from redrive.errors import ChangedMeanwhile
+from redrive.errors import ChangedMeanwhile, RedriveError
 from redrive.ids import new_id
 from redrive.kernel.alerts.book import (
     Alert,
@@ -42,6 +42,7 @@ from redrive.kernel.alerts.slo import Objective
 from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.commit import Commit
 from redrive.kernel.documents import to_document
+from redrive.kernel.duty import Duty
 from redrive.kernel.failure_filter import FailureFilter
 from redrive.kernel.figures import Figures
 from redrive.kernel.ports.store import Store
@@ -50,8 +51,8 @@ from redrive.kernel.summary import type_and_words
 from redrive.kernel.task import State
 from redrive.kernel.wording import counted, percent
 from redrive.ops import causes
-from redrive.ops.alerts.answers import ASKED_EVERY, ask_all
 from redrive.ops.alerts.look import BOOK, COLLECTION, book_of, look, silences_of
+from redrive.ops.alerts.own_rules import ASKED_EVERY, ask_all
 from redrive.ops.alerts.send import NotSent, Send, call, deliver, in_thread
 from redrive.ops.causes import Cause
 
@@ -242,6 +243,47 @@ def _log(before: Book, after: Book) -> None:
 def _say(event: str, alert: Alert) -> None:
     extra = {"event": f"alert.{event}", "rule": alert.rule, "queue": alert.queue or None, "alert_level": alert.level}
     logger.log(logging.WARNING if event == "firing" else logging.INFO, "%s: %s", event, alert.sentence, extra=extra)
+
+
+# -- where no worker evaluates ----------------------------------------------------------------------------------------
+
+
+# A worker that evaluates writes the book so often at least; two more rounds are for one that is slow.
+SILENT_AFTER_S = WRITTEN_EVERY.total_seconds() + 2 * EVERY_S
+
+
+class Standby:
+    """Does the rounds of ``duty`` from ``redrive up`` as long as no worker does: when all are gone, that has to be
+    said. ``store`` returns the store, opened."""
+
+    def __init__(self, name: str, duty: Duty, store: Callable[[], Awaitable[Store]]) -> None:
+        self._name = name
+        self._duty = duty
+        self._store = store
+        self._away = False
+
+    async def run(self, every: float = EVERY_S) -> None:
+        """Runs until it is cancelled."""
+        while True:
+            try:
+                await self.round()
+                self._away = False
+            except RedriveError as error:
+                if not self._away:  # once until it is there again
+                    logger.warning("alerts: %s", error, extra={"event": "alerts.not_evaluated"})
+                self._away = True
+            await asyncio.sleep(every)
+
+    async def round(self) -> bool:
+        """Evaluates the rules once, unless somebody else did a moment ago; returns whether it did."""
+        store = await self._store()
+        figures = await store.figures()
+        book, _ = book_of(figures)
+        at = book.at if book.by != self._name else None
+        if at is not None and abs((figures.now - at).total_seconds()) < SILENT_AFTER_S:
+            return False
+        await self._duty.run(store, self._name, lambda: False)
+        return True
 
 
 # -- what is known about an alert when it fires, for whoever is woken by it --------------------------------------------

@@ -16,8 +16,8 @@ from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.ports.store import Store
 from redrive.kernel.wording import span
-from redrive.ops.alerts.answers import ask, ask_rule
 from redrive.ops.alerts.look import is_stale, load, look
+from redrive.ops.alerts.own_rules import ask, ask_rule
 from redrive.settings import Triage
 
 

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
 
 FIRST_METRICS_PORT = 9108
-IN_IMAGE = (
-    "The image has the application and redrive.toml in its working directory: groups, routes, rules are read there."
-)
 # What a worker needs to stop, beyond what its handlers may take: its last settlements, perhaps to a store that is away.
 LAST_SETTLEMENTS_S = 30
 
@@ -50,6 +47,13 @@ class Program:
     def probed(self) -> int:
         """The port that answers ``/healthz`` and ``/readyz``."""
         return self.metrics_port or self.port or 0
+
+    @property
+    def in_container(self) -> list[str]:
+        """The arguments where it is alone, and reached from outside."""
+        if self.metrics_port is None:
+            return [*self.arguments, "--host", "0.0.0.0", "--port", str(self.port)]  # noqa: S104
+        return [*self.arguments, "--metrics-port", str(self.metrics_port), "--metrics-host", "0.0.0.0"]  # noqa: S104
 
 
 def programs_of(

@@ -17,15 +17,14 @@ from redrive.kernel.wording import EXAMPLES, at_least, seconds_of
 from redrive.ops.access import Role
 from redrive.ops.alerts.look import is_stale, load, look_at_all, silence, unsilence
 from redrive.ops.alerts.messages import runbook
-from redrive.ops.alerts.more_rules import all_more_rules
+from redrive.ops.alerts.own_rules import all_more_rules
 from redrive.ops.alerts.send import send_trial
 from redrive.ops.filters import parse_coming
-from redrive.ops.operator.declared import Given, Open, Reason, action, look, view_of
+from redrive.ops.operator.declared import Given, OfQueue, Open, Reason, action, look, view_of
 from redrive.ops.operator.session import Service
 
 NO_OBJECTIVE = "no queue has an objective; in redrive.toml: [slo.NAME] with wait_seconds, target and days"
 Rule = Annotated[str, Given("The rule, as the list names it.", metavar="RULE", positional=True)]
-OfQueue = Annotated[str | None, Given("Of this queue.", metavar="NAME")]
 Until = Annotated[str | None, Given("08:00 (UTC), or 2026-01-31T09:00Z; within 30 days.", metavar="TIME")]
 For = Annotated[str | None, Given("Or for how long: 30m, 8h, 7d.", metavar="SPAN", option="--for")]
 

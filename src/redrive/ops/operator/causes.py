@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from redrive.errors import InvalidInput
 from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import check_seconds
-from redrive.kernel.wording import EXAMPLES, seconds_of
+from redrive.kernel.wording import EXAMPLES, counted, percent, seconds_of
 from redrive.ops import causes, views
 from redrive.ops.access import Role
 from redrive.ops.causes import Breakdown, Cause, CausePage
@@ -18,7 +19,7 @@ from redrive.ops.operations.lifecycle import AS_EVER, How
 from redrive.ops.operator.declared import Given, Reason, action, look, view_of
 from redrive.ops.operator.operations import BegunView, OperationService
 from redrive.ops.operator.session import Service
-from redrive.ops.views import BreakdownView, CauseView, Seen
+from redrive.ops.views import BreakdownView, CauseView, Seen, bars
 
 Fingerprint = Annotated[str, Given("As the list gives it; its beginning will do.", metavar="FINGERPRINT")]
 Text = Annotated[str, Given("What is known about it.", label="note", metavar="TEXT", positional=True)]
@@ -28,9 +29,49 @@ Forgotten = Annotated[bool, Given("Also what was forgotten or purged.")]
 STANDS = "cause {done.fingerprint} is {done.status}"
 
 
+MOST_NAMED = 5  # values of each part of a breakdown
+
+
 @dataclass(slots=True, frozen=True)
 class CauseWithParts(CauseView):
     breakdown: Seen[BreakdownView]
+
+    @property
+    def text(self) -> str:
+        """All of it for people, in lines."""
+        kinds = ", ".join(f"{kind} ({n})" for kind, n in self.kinds.items())
+        lines = [
+            f"{self.code}  {self.status}  {self.fingerprint}",
+            " ".join((self.message or "").split()),
+            f"{counted(self.failed)} failed by it now ({percent(self.share)} of all)",
+            f"{counted(self.count, 'failure')} seen, first {_time(self.first_seen)}, last {_time(self.last_seen)}",
+            f"kinds: {kinds}",
+            f"reason: {self.reason}, type: {self.failure_type}",
+            f"sample: redrive show {self.sample_task}",
+            *_parts(self.breakdown),
+        ]
+        if any(self.trend):
+            lines.append(f"last 24 hours: |{bars(self.trend)}| at most {max(self.trend)} an hour")
+        lines += [f"{name}: {said}" for name, said in (("note", self.note), ("owner", self.owner)) if said]
+        if self.status == "resolved":
+            lines.append(f"resolved by {self.resolved_by}")
+        if self.status == "muted" and self.muted_until is not None:
+            lines.append(f"muted until {_time(self.muted_until)}")
+        if self.failed:
+            lines.append(f"once it is mended: redrive causes retry {self.fingerprint} --canary 10 --wait")
+        return "\n".join(lines)
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def _parts(found: BreakdownView) -> Iterator[str]:
+    for name in causes.BROKEN_DOWN_BY:
+        if counts := getattr(found, name):
+            named = ", ".join(f"{value} ({n:,})" for value, n in [*counts.items()][:MOST_NAMED])
+            more = f" and {len(counts) - MOST_NAMED:,} more" if len(counts) > MOST_NAMED else ""
+            yield f"by {name}: {named}{more}{f' (of the last {found.tasks:,})' if found.at_least else ''}"
 
 
 class CauseService(Service):
@@ -52,7 +93,7 @@ class CauseService(Service):
         meant = which if which == EVERY_FAILURE else await self._session.known(which)
         return await causes.list_causes(self._store, meant, limit=limit, status=status, order=order, before=before)
 
-    @look("GET /api/failure-groups/{fingerprint}")
+    @look("GET /api/failure-groups/{fingerprint}", said="{done.text}")
     async def show(self, fingerprint: Fingerprint) -> CauseWithParts:
         """One cause: how often, since when, where, a sample, and what was said about it; with what the tasks that are
         failed by it now have in common."""

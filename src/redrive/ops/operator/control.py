@@ -10,14 +10,13 @@ from datetime import datetime
 from typing import Annotated, TypeVar
 
 from redrive.errors import ChangedMeanwhile
-from redrive.kernel.ports.store import Count, HoldRow, LimitRow, Overview, Query
+from redrive.kernel.ports.store import Count, HoldRow, Overview, Query
 from redrive.kernel.task import State, check_name
 from redrive.ops import actions, inspect
 from redrive.ops.access import Role
 from redrive.ops.held import HeldKind, held_queues
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.declared import Given, Open, Page, Reason, action, look, view_of
-from redrive.ops.operator.pauses import PauseChange, PauseView
 from redrive.ops.operator.session import Service
 from redrive.ops.workers import live_workers
 
@@ -30,6 +29,7 @@ Target = Annotated[
     Given("queue, kind or group.", paths={"queues": "queue", "kinds": "kind", "task-groups": "group"}),
 ]
 Name = Annotated[str, Given("Its name.", metavar="NAME")]
+MaybeKind = Annotated[str | None, Given("Of this kind; else of all.", metavar="KIND", positional=True)]
 KindName = Annotated[str, Given("The kind.", metavar="KIND")]
 After = Annotated[str, Given("The name after which the page begins.", metavar="NAME")]
 PageSize = Annotated[int, Given("At most so many.", metavar="N", least=1, most=1000)]
@@ -47,6 +47,43 @@ def _tasks(one: QueueView | KindView, _: datetime) -> str:
 
 def _paused(one: QueueView | KindView, _: datetime) -> str:
     return "" if one.paused is None else f"by {one.paused.actor}"
+
+
+@dataclass(slots=True, frozen=True)
+class PauseView:
+    """What is paused, by whom, since when and why."""
+
+    target: Annotated[str, Open("queue, kind, group or schedule.", column="what")]
+    name: Annotated[str, Open(column="name")]
+    actor: Annotated[str, Open(column="by")]
+    reason: Annotated[str | None, Open(column="why")]
+    at: Annotated[datetime, Open(column="since")]
+
+
+@dataclass(slots=True, frozen=True)
+class PauseChange:
+    """Whether something is paused now; ``changed`` is False where it was so already."""
+
+    target: Annotated[str, Open()]
+    name: Annotated[str, Open()]
+    paused: Annotated[bool, Open()]
+    changed: Annotated[bool, Open()]
+
+
+def _set_by(one: LimitView, _: datetime) -> str:
+    return one.actor or "settings"
+
+
+@dataclass(slots=True, frozen=True)
+class LimitView:
+    """What the whole fleet may do with a kind."""
+
+    kind: Annotated[str, Open(column="kind")]
+    concurrency: Annotated[int | None, Open("So many run at once, at most.", column="at once")]
+    rate_ms: Annotated[int | None, Open("Starts are so many milliseconds apart.", column="ms apart")]
+    running: Annotated[int, Open("Counted where there is a limit on them.", column="running")]
+    actor: Annotated[str | None, Open("Who set it; null: the settings.", column="set by", cell=_set_by)]
+    next_at: Annotated[datetime | None, Open("When the next one may start.")]
 
 
 @dataclass(slots=True, frozen=True)
@@ -104,7 +141,7 @@ class ControlService(Service):
     async def traffic(self) -> Traffic:
         """Returns queues, kinds and pauses together, read once."""
         self._session.may(Role.VIEWER)
-        stats = await inspect.stats(self._store, 0)
+        stats = await inspect.stats(self._store)
         queues = await asyncio.to_thread(self._queues, stats.counts, stats.overview)  # there may be many
         return Traffic(queues, await asyncio.to_thread(self._kinds, stats), stats.overview.holds)
 
@@ -119,13 +156,13 @@ class ControlService(Service):
     @look("GET /api/kinds", items="", empty="there is no kind yet")
     async def kinds(self, after: After = "", limit: PageSize = PAGE_SIZE) -> Page[KindView]:
         """Kinds by name, with their tasks, limits and pauses."""
-        found = await asyncio.to_thread(self._kinds, await inspect.stats(self._store, 0), after, limit + 1)
+        found = await asyncio.to_thread(self._kinds, await inspect.stats(self._store), after, limit + 1)
         return _page(found, limit)
 
     def _queues(
         self, counts: Sequence[Count], overview: Overview, after: str = "", limit: int | None = None
     ) -> list[QueueView]:
-        totals = Stats(list(counts), overview, []).by("queue")
+        totals = Stats(list(counts), overview).by("queue")
         served = Counter(queue for row in live_workers(overview) for queue in set(row.queues))
         unused = self._session.registry.feature_queues() - inspect.queues_in_use(counts, overview)
         names = _after(inspect.queues_of(counts, overview, self._session.queues) - unused, after, limit)
@@ -168,20 +205,20 @@ class ControlService(Service):
         paused = any((hold.target, hold.name) == (target, name) for hold in await self.holds())
         return paused or await self.has_tasks(target, name)
 
-    async def limits(self, kind: str | None = None) -> list[LimitRow]:
-        """Returns the limits of all kinds that have one, or of this kind."""
-        self._session.may(Role.VIEWER)
+    @look("GET /api/limits", empty="no kind has a limit")
+    async def limits(self, kind: MaybeKind = None) -> list[LimitView]:
+        """Limits of kinds across all workers: of those that have one, or of this kind."""
         if kind is not None:
             await self._session.check_kind(kind)
         rows = (await self._store.overview()).limits
-        return [row for row in rows if (row.limited if kind is None else row.kind == kind)]
+        return [view_of(LimitView, row) for row in rows if (row.limited if kind is None else row.kind == kind)]
 
     @action("PUT /api/kinds/{kind}/limits", role=Role.ADMIN, said="limits of {kind} are set for all workers")
     async def set_limit(self, kind: KindName, concurrency: AtOnce = None, rate_limit_ms: Apart = None) -> KindView:
         """Say what the whole fleet may do with a kind, from now on; what is left out is unlimited."""
         await self._session.check_kind(kind)
         await actions.set_limit(self._store, kind, concurrency=concurrency, rate_ms=rate_limit_ms, actor=self._who)
-        return _kinds([kind], await inspect.stats(self._store, 0))[0]
+        return _kinds([kind], await inspect.stats(self._store))[0]
 
     async def change_limit(self, kind: str, **changes: Change) -> None:
         """Changes ``concurrency`` or ``rate_ms`` of a kind, and leaves the other as it is; refused where somebody else

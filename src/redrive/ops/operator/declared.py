@@ -28,6 +28,7 @@ from redrive.ops.access import Role
 from redrive.ops.given import Given as Given
 from redrive.ops.given import Parameter as Parameter
 from redrive.ops.given import parameter
+from redrive.ops.history import check_period
 from redrive.ops.operator.session import Service
 from redrive.ops.views import Closed as Closed
 from redrive.ops.views import Open as Open
@@ -44,6 +45,9 @@ _DECLARED = "__declared__"
 Reason = Annotated[
     str | None, Given("Why, for the audit log.", label="why", metavar="TEXT", check=partial(check_text, what="reason"))
 ]
+OfQueue = Annotated[str | None, Given("Of this queue.", metavar="NAME")]
+OfKind = Annotated[str | None, Given("Of this kind.", metavar="KIND")]
+Period = Annotated[str, Given("1h, 24h, 7d, 30d or 1y, up to now.", metavar="PERIOD", check=check_period)]
 Limit = Annotated[int, Given("How many at most.", label="the limit", metavar="N", least=1, most=500)]
 
 

@@ -12,15 +12,16 @@ from redrive.errors import InvalidInput
 from redrive.kernel.failure_filter import EVERY_FAILURE, FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import DeadLetter, State, Task
-from redrive.ops import actions, failures, filters, history, search
+from redrive.ops import actions, failures, filters, search
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.allowance import PlannedAction
-from redrive.ops.failures import FailureStats, FailureTypes, failure_types
+from redrive.ops.failures import FailureStats, FailureTypesView, failure_types
 from redrive.ops.operations import plans, retry
 from redrive.ops.operations.plans import Page
 from redrive.ops.operations.retry import RetryResult
 from redrive.ops.operations.selection import RETRYABLE_STATES, Selection, select, select_named, would_reach
+from redrive.ops.operator.declared import OfKind, OfQueue, Period, look
 from redrive.ops.operator.session import Service
 from redrive.ops.pages import in_pieces
 
@@ -89,15 +90,11 @@ class FailureService(Service):
         self._session.may(Role.VIEWER)
         return await failures.statistics(self._store, await self._session.known(which))
 
-    async def types(self, period: str = "24h", queue: str | None = None, kind: str | None = None) -> FailureTypes:
-        """Returns failures by type: how many tasks are failed by each now, and how attempts failed over a period; and
-        the application's own rules for that."""
-        self._session.may(Role.VIEWER)
-        history.parse_period(period)
-        if queue is not None:
-            await self._session.check_queue(queue)
-        if kind is not None:
-            await self._session.check_kind(kind)
+    @look("GET /api/failure-types")
+    async def types(self, period: Period = "24h", queue: OfQueue = None, kind: OfKind = None) -> FailureTypesView:
+        """What tasks are failed by now, and by what attempts failed over a period: model_error, param_error, timeout,
+        network, unknown; of everything, or of a queue or kind. With the application's own rules for that."""
+        await self._session.check_names(queue, kind)
         return await failure_types(self._store, self._session.registry.rules, period, queue, kind)
 
     async def dead_letters(

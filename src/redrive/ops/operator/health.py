@@ -15,9 +15,10 @@ from redrive.kernel.task import Task
 from redrive.ops import history, inspect
 from redrive.ops.access import Role
 from redrive.ops.alerts.messages import start_command
-from redrive.ops.alerts.more_rules import more_rules
+from redrive.ops.alerts.own_rules import more_rules
 from redrive.ops.history import History, Rates
 from redrive.ops.inspect import Stats
+from redrive.ops.operator.declared import OfKind, OfQueue, Period, look
 from redrive.ops.operator.session import Service
 from redrive.settings import Triage
 
@@ -38,19 +39,16 @@ class HealthService(Service):
         self._session.may(Role.VIEWER)
         return (await self._store.diagnose(brief=True)).identity
 
-    async def stats(self, causes: int = 0) -> Stats:
-        """Returns exact totals with pauses, limits and workers, and so many of the latest causes of failure."""
+    async def stats(self) -> Stats:
+        """Returns exact totals with pauses, limits and workers."""
         self._session.may(Role.VIEWER)
-        return await inspect.stats(self._store, causes)
+        return await inspect.stats(self._store)
 
-    async def history(self, period: str = "1h", queue: str | None = None, kind: str | None = None) -> History:
-        """Returns how things went over a period (``1h``, ``24h``, ``7d``, ``30d``, ``1y``), step by step."""
-        self._session.may(Role.VIEWER)
-        history.parse_period(period)
-        if queue is not None:
-            await self._session.check_queue(queue)
-        if kind is not None:
-            await self._session.check_kind(kind)
+    @look("GET /api/history")
+    async def history(self, period: Period = "1h", queue: OfQueue = None, kind: OfKind = None) -> History:
+        """How many tasks ended and how, how many waited, and how long, step by step: of everything, a queue, a kind, or
+        a kind in a queue."""
+        await self._session.check_names(queue, kind)
         return await history.history(self._store, period, queue, kind)
 
     async def rates(self) -> Rates:

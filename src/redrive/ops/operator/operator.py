@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from redrive.ops.operator.failures import FailureService
     from redrive.ops.operator.health import HealthService
     from redrive.ops.operator.operations import OperationService
+    from redrive.ops.operator.overview import OverviewService
     from redrive.ops.operator.schedules import ScheduleService
     from redrive.ops.operator.settings import SettingService
     from redrive.ops.operator.tasks import TaskService
@@ -47,6 +48,7 @@ SERVICES = {
     "failures": "FailureService",
     "health": "HealthService",
     "operations": "OperationService",
+    "overview": "OverviewService",
     "schedules": "ScheduleService",
     "settings": "SettingService",
     "tasks": "TaskService",
@@ -75,6 +77,7 @@ class Operator:
     failures: FailureService
     health: HealthService
     operations: OperationService
+    overview: OverviewService
     schedules: ScheduleService
     settings: SettingService
     tasks: TaskService

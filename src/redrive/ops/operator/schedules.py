@@ -17,8 +17,8 @@ from redrive.kernel.ports.store import Overview, ScheduleRow
 from redrive.kernel.task import NewTask, Task, check_name
 from redrive.kernel.wording import span
 from redrive.ops import actions
+from redrive.ops.operator.control import PauseChange, PauseView
 from redrive.ops.operator.declared import Closed, Given, Open, Reason, action, look, view_of
-from redrive.ops.operator.pauses import PauseChange, PauseView
 from redrive.ops.operator.session import Service
 
 Name = Annotated[str, Given("The schedule.", metavar="NAME", check=partial(check_name, what="schedule"))]
@@ -65,13 +65,13 @@ class ScheduleService(Service):
     async def list(self) -> builtins.list[ScheduleView]:
         """Periodic tasks with their next and last runs, by name."""
         overview = await self._store.overview()
-        return [_view(row, overview) for row in sorted(overview.schedules, key=lambda row: row.name)]
+        return [schedule_view(row, overview) for row in sorted(overview.schedules, key=lambda row: row.name)]
 
     @look("GET /api/schedules/{name}")
     async def show(self, name: Name) -> ScheduleView:
         """One schedule."""
         overview = await self._store.overview()
-        return _view(_row(overview, name), overview)
+        return schedule_view(_row(overview, name), overview)
 
     @action(
         "POST /api/schedules/{name}/run",
@@ -123,7 +123,7 @@ def _row(overview: Overview, name: str) -> ScheduleRow:
     return found
 
 
-def _view(row: ScheduleRow, overview: Overview) -> ScheduleView:
+def schedule_view(row: ScheduleRow, overview: Overview) -> ScheduleView:
     paused = overview.pause_of("schedule", row.name)
     return view_of(
         ScheduleView,

@@ -146,6 +146,13 @@ class Session:
     def queues(self) -> list[str]:
         return sorted(self.registry.queues())
 
+    async def check_names(self, queue: str | None, kind: str | None) -> None:
+        """Refuses a queue or kind that nobody knows."""
+        if queue is not None:
+            await self.check_queue(queue)
+        if kind is not None:
+            await self.check_kind(kind)
+
     async def check_queue(self, name: str) -> None:
         await inspect.check_queue(self.store, name, self.queues)
 
@@ -155,10 +162,7 @@ class Session:
     async def known(self, which: FailureFilter) -> FailureFilter:
         """Returns the same filter, with its fingerprint in full and its batch as a join. Refuses a kind, queue, cause
         or batch that nobody knows: "nothing matches" would be taken for good news."""
-        if which.kind is not None:
-            await self.check_kind(which.kind)
-        if which.queue is not None:
-            await self.check_queue(which.queue)
+        await self.check_names(which.queue, which.kind)
         if which.fingerprint is not None:
             which = replace(which, fingerprint=await self.fingerprint(which.fingerprint))
         if which.join is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from redrive.errors import InvalidInput, NotFound
 from redrive.kernel.handler_notes import Stray
@@ -97,13 +97,13 @@ class WorkerService(Service):
     async def list(self) -> builtins.list[WorkerView]:
         """Workers that were seen within the last day, what they serve and how they are."""
         overview = await self._store.overview()
-        return [_view(row, overview) for row in overview.workers]
+        return [worker_view(row, overview) for row in overview.workers]
 
     @look("GET /api/workers/{worker}")
     async def show(self, worker: Id) -> WorkerView:
         """One worker."""
         overview = await self._store.overview()
-        return _view(_row(overview, worker), overview)
+        return worker_view(_row(overview, worker), overview)
 
     @action("POST /api/workers/{worker}/drain", said="{done.told}")
     async def drain(self, worker: Id, reason: Reason = None) -> DrainChange:
@@ -151,6 +151,6 @@ def _row(overview: Overview, worker: str) -> WorkerRow:
     return found
 
 
-def _view(row: WorkerRow, overview: Overview) -> WorkerView:
+def worker_view(row: WorkerRow, overview: Overview, **more: Any) -> WorkerView:
     how = standing(row, overview.now)
-    return view_of(WorkerView, row, standing=how, alive=how is Standing.ALIVE)
+    return view_of(WorkerView, row, standing=how, alive=how is Standing.ALIVE, **more)

@@ -1,12 +1,12 @@
-"""Asks the queries of an application's own rules and notes, and what rules of its features look at: they read, one
-after the other, each within a time."""
+"""The rules besides the table's: those of the application and those that its features bring, and what they answer.
+Their queries read, one after the other, each within a time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -14,7 +14,9 @@ from decimal import Decimal
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.alerts.facts import Answer
 from redrive.kernel.alerts.own import OwnRule
+from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Store
+from redrive.settings import Settings
 
 logger = logging.getLogger("redrive.alerts")
 ASKED_EVERY = timedelta(seconds=60)
@@ -82,3 +84,18 @@ async def ask_all(
         fresh = last is not None and last.at is not None and now - last.at < every
         found[name] = last if last is not None and fresh else (await ask_rule(store, rule)).with_time(now)
     return found
+
+
+def more_rules(settings: Settings, features: Iterable[Feature], connection: str | None = None) -> dict[str, OwnRule]:
+    """Returns those that hold on a connection, the default one for None. A feature may have tasks on each."""
+    return {**settings.own_alerts(connection), **_feature_rules(settings, features)}
+
+
+def all_more_rules(settings: Settings, features: Iterable[Feature]) -> dict[str, OwnRule]:
+    """Returns those of all connections."""
+    return {**settings.alerts.own, **_feature_rules(settings, features)}
+
+
+def _feature_rules(settings: Settings, features: Iterable[Feature]) -> dict[str, OwnRule]:
+    rules = [rule.bound(feature.examine, settings) for feature in features for rule in feature.alerts]
+    return {rule.name: rule for rule in rules if settings.alerts.limits.holds(rule.name, "")}
