@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -24,9 +25,10 @@ from redrive.settings import Options
 from tests.browser import chromium
 from tests.browser.studio import furnish, make_studio
 from tests.browser.worlds import World, make_hostile, world
-from tests.console.conftest import HOME, any_app, app, console
+from tests.console.conftest import HOME, app
+from tests.console.conftest import console as console_of
 
-__all__ = ["HOME", "any_app", "app", "console", "expect"]
+__all__ = ["HOME", "app", "console", "expect"]
 PATIENCE_MS = 60_000
 START_MS = 150_000  # of a browser
 VIOLATIONS = """addEventListener("securitypolicyviolation", (event) =>
@@ -53,6 +55,7 @@ HEARD = """{
   };
 }"""
 expect.set_options(timeout=PATIENCE_MS)
+console = partial(console_of, port=True)
 
 
 @pytest.fixture(scope="package")

@@ -22,6 +22,7 @@ from redrive.ops import access
 from redrive.ops.access import Caller, Role
 from redrive.ops.operator import Operator
 from redrive.settings import Options
+from tests.api.conftest import another
 from tests.console.conftest import HOME, console, fail_some, page, send, text_of, work
 
 pytestmark = pytest.mark.anyio
@@ -96,10 +97,8 @@ async def test_many_open_pages_cost_the_store_what_one_does(app: App, monkeypatc
                 await all_reached.wait()
 
         reached, feeds, all_reached = list[int](), list[int](), asyncio.Event()
-        limits, began = httpx.Limits(max_connections=60), time.monotonic()
-        async with httpx.AsyncClient(base_url=client.base_url, limits=limits, timeout=120) as many:
-            client = many
-            await asyncio.gather(*(one() for _ in range(50)))
+        began = time.monotonic()
+        await asyncio.gather(*(one() for _ in range(50)))
         assert (len(reached), feeds) == (50, [1])
         assert len(sampled) <= (time.monotonic() - began) / live.EVERY_S + 2  # one a second, not fifty
         while hub.streams or hub._feeds:  # nobody listens, nothing is sampled
@@ -259,7 +258,7 @@ async def test_nobody_takes_live_from_the_others(app: App, monkeypatch: pytest.M
             made = await access.create(store, name, Role.VIEWER, actor="admin")
             opened = []
             for _ in range(5):
-                one = await stack.enter_async_context(httpx.AsyncClient(base_url=client.base_url, timeout=120))
+                one = await stack.enter_async_context(another(client))
                 await one.post(f"{HOME}/sign-in", data={"token": made.secret})
                 opened.append(await stack.enter_async_context(listen(one, "menu")))
             assert [answer.status_code for answer in opened] == [200] * 5
