@@ -18,6 +18,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, async_playwright, expect
 
 from redrive import App
+from redrive.console import live
 from redrive.observe.logs import TaskLog
 from redrive.ops import access
 from redrive.ops.access import Role
@@ -56,6 +57,12 @@ HEARD = """{
 }"""
 expect.set_options(timeout=PATIENCE_MS)
 console = partial(console_of, port=True)
+
+
+@pytest.fixture(autouse=True)
+def sampled_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open pages hear of news after 0.2 seconds instead of one."""
+    monkeypatch.setattr(live, "EVERY_S", 0.2)
 
 
 @pytest.fixture(scope="package")

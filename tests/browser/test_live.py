@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from redrive.console.regions import history
 from redrive.ops.access import Caller, Role
 from tests.browser.conftest import Person, Sit, console, expect, working
 from tests.cluster import free_port
+from tests.commands import start_module
 from tests.console.conftest import fail_some
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
@@ -127,12 +127,9 @@ async def test_nothing_shifts_when_something_is_new(app: App, sit: Sit, monkeypa
 @contextlib.asynccontextmanager
 async def up(file: Path, port: int) -> AsyncIterator[str]:
     """The real command, until it is told to stop; it must end by itself then."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "redrive.cli", "up", "--app", "redrive_kit.examples.shots:app", "--port", str(port)),
-        env={**os.environ, "REDRIVE_URL": f"sqlite:///{file}"},
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
+    words = ("up", "--app", "redrive_kit.examples.shots:app", "--port", str(port))
+    env = {**os.environ, "REDRIVE_URL": f"sqlite:///{file}"}
+    process = start_module("redrive.cli", *words, env=env, log=file.with_suffix(".log"))
     try:
         async with asyncio.timeout(120):
             while True:
@@ -142,11 +139,9 @@ async def up(file: Path, port: int) -> AsyncIterator[str]:
                 await asyncio.sleep(0.1)
         yield f"http://127.0.0.1:{port}"
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 60) == 0
+        assert await asyncio.to_thread(process.wait, 60) == 0
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        process.kill()
 
 
 async def test_of_too_many_pages_the_first_is_paused_until_somebody_clicks_into_it(

@@ -25,7 +25,7 @@ WCAG: Any = {
 READ: Any = {"bypass_csp": True, "color_scheme": "dark", "reduced_motion": "reduce"}
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 PARTS = 3  # of a test that goes through all pages: all of them would take a slow machine longer than a test may
-UNFOLD = "for (const one of document.querySelectorAll('details')) one.open = true"
+UNFOLD = "for (const one of document.querySelectorAll('details:not(.chart *)')) one.open = true"
 OUT_OF_SIGHT = """() => [...document.querySelectorAll("main :is(button, .button, summary, input, select)")]
   .filter((one) => one.checkVisibility() && !one.closest(".chart"))
   .filter((one) => { const box = one.getBoundingClientRect(); return box.right > innerWidth || box.left < 0; })

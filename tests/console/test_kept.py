@@ -95,8 +95,7 @@ async def test_what_no_page_of_ours_has_sent_is_not_offered(app: App, monkeypatc
         assert '<input type="password" name="token" required' in signed.text  # asked for again
 
 
-async def test_a_schedule_runs_once_for_one_form(any_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = any_app
+async def test_a_schedule_runs_once_for_one_form(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     app.periodic("SEND", cron="0 3 * * *", payload={"to": "x"}, name="nightly")
     async with console(app) as client:
         await work(app)

@@ -12,11 +12,10 @@ from urllib.parse import quote, urlsplit
 
 from fastapi import Request, Response
 
-from redrive.api.problems import status_of
 from redrive.console import visitors
-from redrive.console.addresses import HOME, NAMED, here, split_address
+from redrive.console.addresses import HOME, NAMED, asked_for, here, split_address
 from redrive.console.page import Form, Page, a_page, own_address, read_form
-from redrive.console.refill import Refilled, is_of_its_time, refill
+from redrive.console.refill import is_of_its_time, refill
 from redrive.console.templates_env import render
 from redrive.errors import MayHaveLanded, PageFailed, RedriveError, StoreUnavailable
 from redrive.ops.given import flat
@@ -54,11 +53,11 @@ _ITS_OWN = ("plan", "all", "once")  # means nothing to whoever reads it
 async def error_page(request: Request, error: RedriveError) -> Response:
     """Returns the page on which the form was sent, with the form as it was filled in; or else a page of its own, with
     the menu as far as it is known who asks."""
-    status = status_of(error)
+    status = HTTPStatus(error.status)
     page = await _visited(request, error)
     again = await _form_again(request, page, error) if page is not None and status in MENDABLE else None
     if again is not None and request.method == "POST":
-        return Response(again.page, status.value, media_type="text/html")
+        return Response(again[0], status.value, media_type="text/html")
     kept = await submitted_form(request) if status in UNMENDABLE else None
     error = _for_everybody(error)
     values = {
@@ -66,9 +65,11 @@ async def error_page(request: Request, error: RedriveError) -> Response:
         "status": status,
         "error": error,
         "back": _came_from(request),
-        "form": None if again is None else again.form,
+        "form": None if again is None else again[1],
         "kept": kept,
-        "here": _here(request) if request.method == "GET" and status is HTTPStatus.SERVICE_UNAVAILABLE else None,
+        "here": asked_for(request.url)
+        if request.method == "GET" and status is HTTPStatus.SERVICE_UNAVAILABLE
+        else None,
     }
     if page is not None:
         return await page.render("error.html", status.value, **values)
@@ -94,8 +95,9 @@ async def _visited(request: Request, error: RedriveError) -> Page | None:
     return found
 
 
-async def _form_again(request: Request, page: Page, error: RedriveError) -> Refilled | None:
-    """Returns the page of the form that was refused, filled in. Of an address it is the form of its own page."""
+async def _form_again(request: Request, page: Page, error: RedriveError) -> tuple[str, str] | None:
+    """Returns the page of the form that was refused, filled in, and that form. Of an address it is the form of its own
+    page."""
     if getattr(request.state, _LOOKED_AT, False):  # somebody looks for a form already
         return None
     wrong = ": ".join(part for part in (error.message, error.hint) if part)
@@ -165,10 +167,6 @@ async def _look_at(request: Request, address: str) -> str | None:
     finally:
         NAMED.reset(token)
     return b"".join(pieces).decode()
-
-
-def _here(request: Request) -> str:
-    return here(request.url.path) + (f"?{request.url.query}" if request.url.query else "")
 
 
 def _came_from(request: Request) -> str | None:

@@ -13,7 +13,7 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from redrive.console.addresses import HOME, here
+from redrive.console.addresses import HOME, asked_for
 from redrive.console.refusals import error_page
 from redrive.console.visitors import SignInNeeded
 from redrive.errors import InvalidInput, PageFailed, RedriveError
@@ -59,8 +59,7 @@ def pages_router(feature: str | None = None) -> APIRouter:
 def sign_in_first(request: Request) -> Response:
     """Sends a browser to sign in, and back to where it wanted to go. A form that was sent is lost: it is not repeated
     behind somebody's back."""
-    wanted = here(request.url.path) + (f"?{request.url.query}" if request.url.query else "")
-    fields = {"next": wanted} if request.method in ("GET", "HEAD") else {}
+    fields = {"next": asked_for(request.url)} if request.method in ("GET", "HEAD") else {}
     return RedirectResponse(f"{HOME}/sign-in" + (f"?{urlencode(fields)}" if fields else ""), 303)
 
 
