@@ -119,5 +119,8 @@ async def test_a_schedule_runs_once_for_one_form(app: App, monkeypatch: pytest.M
         listed = await page(client, "/tasks?scope=schedule:nightly")
         assert len(set(re.findall(r'href="/ops/queue/tasks/([0-9a-f-]{36})"', listed))) == 1
         assert text_of(await page(client, "/audit")).count("SCHEDULE_RUN") == 1
+        paused = await send(client, "/act/schedules.pause", {"name": "nightly", "reason": "holiday"}, "/schedules")
+        assert paused.status_code == 303 and "holiday" in await page(client, "/schedules")
+        assert (await send(client, "/act/schedules.run_now", {"name": "weekly"}, "/schedules")).status_code == 404
         fresh = await send(client, "/act/schedules.run_now", {"name": "nightly", "once": "another"}, "/schedules")
         assert fresh.headers["location"] not in landed

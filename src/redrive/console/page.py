@@ -194,8 +194,10 @@ class Form:
 
     def _read(self, kind: Callable[[str], N], name: str, rule: str) -> N | None:
         text = self.text(name)
+        if text is None:
+            return None
         try:
-            return None if text is None else kind(text)
+            return kind(text)
         except ValueError:
             raise FieldRefused(name, f"{rule}, not {text[:50]!r}") from None
 
