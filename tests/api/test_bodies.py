@@ -18,32 +18,20 @@ pytestmark = pytest.mark.anyio
 NOBODY = "01a1dd31-8ece-7476-a288-1dbda8bebfb9"
 LEASE = {"leaseToken": NOBODY}
 WRONG: list[tuple[str, str, dict[str, Any]]] = [
-    ("POST", "/api/tasks/dead-letters/retry", {"jobKind": "SEND", "dryRun": 0}),
     ("POST", "/api/tasks/dead-letters/retry", {"jobKind": "SEND", "dryRun": "false"}),
     ("POST", "/api/tasks/dead-letters/retry", {"jobKind": "SEND", "limit": "5"}),
-    ("POST", "/api/tasks/dead-letters/retry", {"jobKind": 5}),
     ("POST", "/api/tasks/dead-letters/retry", {"taskIds": NOBODY}),
     ("POST", "/api/operations", {"jobKind": "SEND", "stopOnReturn": "yes"}),
-    ("POST", "/api/operations", {"jobKind": "SEND", "rate": "5"}),
     ("POST", "/api/operations", {"jobKind": "SEND", "canary": {"first": 1.0}}),
-    ("POST", "/api/operations", {"jobKind": "SEND", "canary": {"first": True}}),
-    ("POST", "/api/operations", {"action": 1}),
-    ("POST", "/api/tasks", {"kind": "SEND", "priority": "1"}),
-    ("POST", "/api/tasks", {"kind": "SEND", "maxAttempts": 1.5}),
     ("POST", "/api/tasks", {"kind": "SEND", "delay": "5"}),
     ("POST", "/api/tasks", {"kind": "SEND", "delay": True}),
-    ("POST", "/api/tasks", {"kind": "SEND", "runAt": 1790000000}),
     ("POST", "/api/tasks", {"kind": "SEND", "runAt": "1790000000"}),
-    ("POST", "/api/tasks/claim", {"workerId": "w", "count": "1"}),
     ("POST", "/api/tasks/claim", {"workerId": "w", "queues": "default"}),
     ("POST", f"/api/tasks/{NOBODY}/heartbeat", LEASE | {"leaseSeconds": "60"}),
     ("POST", f"/api/tasks/{NOBODY}/report", LEASE | {"outcome": "failed", "executionMs": "1"}),
     ("POST", "/api/tasks/audit-logs/prune", {"olderThanDays": "5"}),
-    ("POST", "/api/tasks/audit-logs/prune", {"olderThanDays": 5, "dryRun": 1}),
     ("PUT", "/api/kinds/SEND/limits", {"concurrency": "1"}),
-    ("POST", "/api/queues/default/pause", {"reason": 5}),
     ("POST", "/api/worker/run", {"maxJobs": "1"}),
-    ("PATCH", "/api/failure-groups/{fingerprint}", {"resolved": 1}),
     ("PATCH", "/api/failure-groups/{fingerprint}", {"mutedUntil": 4_000_000_000}),
 ]
 ENDS = [
