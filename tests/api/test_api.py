@@ -1,4 +1,4 @@
-"""The HTTP face on a real port."""
+"""The HTTP face: health, tasks, problems."""
 
 from __future__ import annotations
 
@@ -94,25 +94,31 @@ async def test_enqueue_list_show(app: App) -> None:
         assert shown["attempts"] == []
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status", "code"),
-    [
-        ("POST", "/api/tasks", {"kind": "SEND", "payload": {}}, 422, "TASK_PAYLOAD_INVALID"),
-        ("POST", "/api/tasks", {"kind": "SNED", "payload": {}}, 422, "KIND_UNKNOWN"),
-        ("GET", "/api/tasks/xyz", None, 422, "INPUT_INVALID"),
-        ("GET", "/api/tasks/01a1dd31-8ece-7476-a288-1dbda8bebfb9", None, 404, "TASK_NOT_FOUND"),
-        ("GET", "/api/tasks?state=odd", None, 422, "INPUT_INVALID"),
-        ("GET", "/api/tasks?limit=0", None, 422, "INPUT_INVALID"),
-    ],
-)
-async def test_problems_have_a_code(app: App, method: str, path: str, body: Any, status: int, code: str) -> None:
-    async with served(app) as client:
-        answer = await client.request(method, path, json=body)
-        assert (answer.status_code, answer.json()["code"]) == (status, code)
-        assert answer.headers["content-type"] == "application/problem+json"
+PROBLEMS: list[tuple[str, str, bytes | None, int, str]] = [
+    ("POST", "/api/tasks", b'{"kind": "SEND", "payload": {}}', 422, "TASK_PAYLOAD_INVALID"),
+    ("POST", "/api/tasks", b'{"kind": "SNED", "payload": {}}', 422, "KIND_UNKNOWN"),
+    ("POST", "/api/tasks", b"{", 400, "INPUT_INVALID"),
+    ("POST", "/api/tasks", b'{"kind": "SEND", "odd": 1}', 422, "INPUT_INVALID"),
+    ("POST", "/api/tasks", b'"' + b"x" * 3_000_000 + b'"', 413, "BODY_TOO_LARGE"),
+    ("POST", "/api/tasks/dead-letters/retry", b'{"limit": 501}', 422, "INPUT_INVALID"),
+    ("POST", "/api/tasks/dead-letters/retry", b'{"planToken": "x"}', 404, "PLAN_UNKNOWN"),
+    ("GET", "/api/tasks/xyz", None, 422, "INPUT_INVALID"),
+    ("GET", "/api/tasks/01a1dd31-8ece-7476-a288-1dbda8bebfb9", None, 404, "TASK_NOT_FOUND"),
+    ("GET", "/api/tasks?state=odd", None, 422, "INPUT_INVALID"),
+    ("GET", "/api/tasks?limit=0", None, 422, "INPUT_INVALID"),
+    ("GET", "/api/tasks/dead-letters/preview?traceId=a%00b", None, 422, "INPUT_INVALID"),
+    ("GET", "/api/tasks/dead-letters/preview?pageSize=0", None, 422, "INPUT_INVALID"),
+    ("GET", "/api/nowhere", None, 404, "NOT_FOUND"),
+    ("DELETE", "/api/tasks", None, 405, "METHOD_NOT_ALLOWED"),
+]
 
 
-async def test_other_names_for_this_machine_are_refused(app: App) -> None:
+async def test_problems_are_documents_with_a_code(app: App) -> None:
     async with served(app) as client:
-        answer = await client.get("/api/tasks", headers={"Host": "evil.example"})
-        assert answer.status_code == 400
+        for method, path, body, status, code in PROBLEMS:
+            answer = await client.request(method, path, content=body, headers={"Content-Type": "application/json"})
+            assert (answer.status_code, answer.json()["code"]) == (status, code), (method, path, body)
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert {"type", "title", "status", "code", "detail"} <= set(answer.json())
+        foreign = await client.get("/api/tasks", headers={"Host": "evil.example"})
+        assert foreign.status_code == 400, "another name for this machine"

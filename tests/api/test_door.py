@@ -107,26 +107,25 @@ async def test_small_requests_have_small_bodies(app: App) -> None:
         assert taken.status_code == 201
 
 
-@pytest.mark.parametrize(
-    ("payload", "status"),
-    [
-        (b"[" + b",".join([b"[]"] * 20_001) + b"]", 413),
-        (b"[" + b",".join([b"1"] * 50_010) + b"]", 413),
-        (b"[" * 30_000 + b"]" * 30_000, 413),
-        (json.dumps('{[,\\",' * 100_000).encode(), 201),
-        (b"[" + b",".join([b"[]"] * 15_000) + b"]", 201),
-        (b"," * 50_001 + b'"' + b'\\"' * 500_000, 413),
-    ],
-    ids=["lists", "numbers", "deep", "text", "fine", "no end"],
-)
-async def test_very_many_values_are_refused_before_they_are_parsed(app: App, payload: bytes, status: int) -> None:
+MANY_VALUES = {
+    "lists": (b"[" + b",".join([b"[]"] * 20_001) + b"]", 413),
+    "numbers": (b"[" + b",".join([b"1"] * 50_010) + b"]", 413),
+    "deep": (b"[" * 30_000 + b"]" * 30_000, 413),
+    "text": (json.dumps('{[,\\",' * 100_000).encode(), 201),
+    "fine": (b"[" + b",".join([b"[]"] * 15_000) + b"]", 201),
+    "no end": (b"," * 50_001 + b'"' + b'\\"' * 500_000, 413),
+}
+
+
+async def test_very_many_values_are_refused_before_they_are_parsed(app: App) -> None:
     app.declare("X")
     async with served(app) as client:
-        body = b'{"kind": "X", "payload": ' + payload + b"}"
-        answer = await client.post("/api/tasks", content=body, headers={"content-type": "application/json"})
-        assert answer.status_code == status, answer.text[:300]
-        if status == 413:
-            assert answer.json()["code"] == "BODY_TOO_LARGE" and answer.json()["hint"]
+        for name, (payload, status) in MANY_VALUES.items():
+            body = b'{"kind": "X", "payload": ' + payload + b"}"
+            answer = await client.post("/api/tasks", content=body, headers={"content-type": "application/json"})
+            assert answer.status_code == status, (name, answer.text[:300])
+            if status == 413:
+                assert answer.json()["code"] == "BODY_TOO_LARGE" and answer.json()["hint"]
 
 
 async def test_cookies_with_escapes_are_not_read(app: App) -> None:

@@ -187,6 +187,7 @@ def simulated() -> Iterator[SimulatedProvider]:
 @pytest.mark.parametrize(
     ("result", "kept", "lost"),
     [({"a": "b\0"}, '{"a":"b\\\\x00"}', False), ("x" * 3_000_000, None, True), (None, None, False)],
+    ids=["nul", "large", "none"],
 )
 def test_a_late_result_that_cannot_be_kept_is_recorded_as_such(result: Any, kept: str | None, lost: bool) -> None:
     row = {"job": "j", "state": "failed", "scope": None}

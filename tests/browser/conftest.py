@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, async_playwright, expect
 
 from redrive import App
+from redrive.console import live
 from redrive.observe.logs import TaskLog
 from redrive.ops import access
 from redrive.ops.access import Role
@@ -24,9 +26,10 @@ from redrive.settings import Options
 from tests.browser import chromium
 from tests.browser.studio import furnish, make_studio
 from tests.browser.worlds import World, make_hostile, world
-from tests.console.conftest import HOME, any_app, app, console
+from tests.console.conftest import HOME, app
+from tests.console.conftest import console as console_of
 
-__all__ = ["HOME", "any_app", "app", "console", "expect"]
+__all__ = ["HOME", "app", "console", "expect"]
 PATIENCE_MS = 60_000
 START_MS = 150_000  # of a browser
 VIOLATIONS = """addEventListener("securitypolicyviolation", (event) =>
@@ -53,6 +56,13 @@ HEARD = """{
   };
 }"""
 expect.set_options(timeout=PATIENCE_MS)
+console = partial(console_of, port=True)
+
+
+@pytest.fixture(autouse=True)
+def sampled_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open pages hear of news after 0.2 seconds instead of one."""
+    monkeypatch.setattr(live, "EVERY_S", 0.2)
 
 
 @pytest.fixture(scope="package")

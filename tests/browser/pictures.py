@@ -15,9 +15,9 @@ from playwright.async_api import Browser, async_playwright
 
 from redrive.settings import Options
 from tests.browser import chromium
+from tests.browser.conftest import HOME, console
 from tests.browser.studio import furnish, make_studio
 from tests.browser.worlds import world
-from tests.console.conftest import HOME, console
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 QUALITY = 60  # of a photograph; letters are clear from 50 on

@@ -17,10 +17,6 @@ from tests.console.conftest import fail_some
 pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.xdist_group("studio"), pytest.mark.thorough]
 COUNTED = """(sum) => [...document.querySelectorAll('[data-key="Throughput"] td:last-child')]
   .reduce((before, cell) => before + (Number(cell.textContent) || 0), 0) === sum"""
-STEP_FROM_THE_END = """(picture, back) => {
-  const { width, height } = picture.getBoundingClientRect();
-  return { x: (width * (640 - 8 - (578 / 60) * (back - 0.5))) / 640, y: height / 2 };
-}"""
 # What the tip says first, and what the row of its moment has first.
 VALUE_AND_ROW = """(chart) => {
   const { first, step } = chart.querySelector("tbody").dataset, tip = chart.querySelector(".tip");
@@ -32,11 +28,16 @@ VALUE_AND_ROW = """(chart) => {
 VALUES = re.compile(r"completed: \d+.*failed: \d+")
 
 
-async def test_hovering_and_keys_show_the_values_of_the_table(studio: World, sit: Sit) -> None:
-    async with sit(studio.base) as ann:
+async def test_hovering_keys_and_tapping_show_the_values_of_the_table(studio: World, sit: Sit) -> None:
+    async with sit(studio.base, has_touch=True, viewport={"width": 390, "height": 844}) as ann:
         await ann.go()
         chart = ann.page.locator("[data-chart]").first
         picture, tip = chart.locator("svg"), chart.locator(".tip")
+        await picture.tap()
+        await expect(tip).to_have_text(VALUES)
+        assert await ann.overflow() == []
+        await ann.page.mouse.move(5, 5)
+        await expect(tip).to_have_count(0)
         await picture.hover()
         await expect(tip).to_have_text(VALUES)
         await ann.page.mouse.move(5, 5)
@@ -46,17 +47,8 @@ async def test_hovering_and_keys_show_the_values_of_the_table(studio: World, sit
         await ann.page.keyboard.press("ArrowLeft")
         await expect(tip).to_have_text(VALUES)
         # Of the row with the same moment: a minute may have begun since the keys were pressed.
-        told, completed = await chart.evaluate(VALUE_AND_ROW)
-        assert told == f"completed: {completed}"
-
-
-async def test_tapping_shows_them_too(studio: World, sit: Sit) -> None:
-    async with sit(studio.base, has_touch=True, viewport={"width": 390, "height": 844}) as ann:
-        await ann.go()
-        chart = ann.page.locator("[data-chart]").first
-        await chart.locator("svg").tap()
-        await expect(chart.locator(".tip")).to_have_text(VALUES)
-        assert await ann.overflow() == []
+        value, completed = await chart.evaluate(VALUE_AND_ROW)
+        assert value == f"completed: {completed}"
 
 
 async def counted(page: Page, total: int) -> None:
@@ -66,9 +58,8 @@ async def counted(page: Page, total: int) -> None:
             await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("by", ["keys", "pointer"])
 async def test_what_is_read_stays_while_charts_are_drawn_again(
-    app: App, sit: Sit, monkeypatch: pytest.MonkeyPatch, by: str
+    app: App, sit: Sit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "DRAWN_IN_A_STEP", 60)  # once a second
     async with console(app) as client, sit(client.base_url) as ann:
@@ -81,11 +72,8 @@ async def test_what_is_read_stays_while_charts_are_drawn_again(
         await fail_some(app, 1)  # two may fail in two minutes
         await counted(page, 1)
         await picture.focus()
-        for back in (1, 2):  # a minute may have begun meanwhile
-            if by == "keys":
-                await page.keyboard.press("ArrowLeft")
-            else:
-                await picture.hover(position=await picture.evaluate(STEP_FROM_THE_END, back))
+        for _ in range(2):  # a minute may have begun meanwhile
+            await page.keyboard.press("ArrowLeft")
             if "failed: 1" in (await tip.text_content() or ""):
                 break
         await expect(tip).to_contain_text("failed: 1")
@@ -97,11 +85,8 @@ async def test_what_is_read_stays_while_charts_are_drawn_again(
         await expect(tip.locator("strong")).to_have_text(moment or "")
         await expect(tip).to_contain_text(re.compile(r"failed: [1-4]"))
         assert await page.evaluate("window.tip.isConnected && window.mark.isConnected")
-        if by == "keys":
-            await expect(picture).to_be_focused()
-            await page.keyboard.press("ArrowLeft")
-            await expect(tip.locator("strong")).not_to_have_text(moment or "")
-            await page.keyboard.press("Tab")
-        else:
-            await page.mouse.move(5, 5)
+        await expect(picture).to_be_focused()
+        await page.keyboard.press("ArrowLeft")
+        await expect(tip.locator("strong")).not_to_have_text(moment or "")
+        await page.keyboard.press("Tab")
         await expect(page.locator("[data-own]")).to_have_count(0)

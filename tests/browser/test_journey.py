@@ -1,4 +1,4 @@
-"""From a failure to its retry, as somebody who was woken up goes: on both stores."""
+"""From a failure to its retry, as somebody who was woken up goes; and the same without scripts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.console.conftest import fail_some
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 
 
-async def test_the_whole_way_from_a_failure_to_its_retry(any_app: App, sit: Sit) -> None:
-    async with console(any_app) as client, sit(client.base_url) as ann:
+async def test_the_whole_way_from_a_failure_to_its_retry(app: App, sit: Sit) -> None:
+    async with console(app) as client, sit(client.base_url) as ann:
         page = ann.page
         await ann.go("/who")
         await page.get_by_label("Your name").fill("Ann")
@@ -26,7 +26,7 @@ async def test_the_whole_way_from_a_failure_to_its_retry(any_app: App, sit: Sit)
         await ann.is_live()
         await page.evaluate("window.same = true")
 
-        await fail_some(any_app, 60)
+        await fail_some(app, 60)
         await expect(page.locator('[data-badge="failed"]')).to_have_text("60")
         await expect(page.locator("#problems")).to_contain_text("60 tasks failed by TASK_PRECONDITION_FAILED")
         assert await page.evaluate("window.same"), "the page was loaded again"
@@ -39,8 +39,8 @@ async def test_the_whole_way_from_a_failure_to_its_retry(any_app: App, sit: Sit)
         await page.get_by_role("link", name="Page 2 →").click()
         await expect(page.get_by_role("heading", name="Page 2 of 2")).to_be_visible()
         listed = await page.locator('form:has([data-needs-ticks]) > [name="back"]').input_value()
-        any_app.mended = True  # type: ignore[attr-defined]
-        async with working(any_app):
+        app.mended = True  # type: ignore[attr-defined]
+        async with working(app):
             await retry_two(page)
             await page.goto(f"{ann.base}{listed}")
             await page.get_by_role("link", name="Preview Match").click()
@@ -86,3 +86,15 @@ async def retry_the_rest(page: Page) -> None:
     await expect(page.locator("#progress")).to_contain_text("58 of 58 done")
     await expect(page.locator("#progress")).to_contain_text("passed")
     assert await page.evaluate("window.same"), "the page was loaded again"
+
+
+async def test_ticked_rows_are_retried_without_scripts(app: App, sit: Sit) -> None:
+    async with console(app) as client, sit(client.base_url, java_script_enabled=False) as ann:
+        await fail_some(app, 3)
+        await ann.go("/failures/preview")
+        await expect(ann.page.locator(".live")).to_be_hidden()
+        await ann.page.locator("tbody input[type=checkbox]").first.check()
+        await ann.page.locator(".at-hand").get_by_label("Why").fill("again")
+        await ann.page.get_by_role("button", name="Retry Selected").click()
+        await expect(ann.page.get_by_role("heading", name="Retry of 1 task")).to_be_visible()
+        await expect(ann.page.get_by_role("status")).to_contain_text("It was begun")

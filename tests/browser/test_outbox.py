@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from redrive import App
-from redrive.ops.access import Role
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.settings import load_settings
 from tests.browser.catalogue import Picky, with_catalogue
-from tests.browser.conftest import Sit, console, expect, token, working
+from tests.browser.conftest import Sit, console, expect, working
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 
@@ -69,12 +68,3 @@ async def test_events_fail_while_somebody_looks_and_are_replayed(
         await page.get_by_label("Search the documents").fill("dawn b")
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("region", name="Documents")).to_contain_text("shot:b")
-
-
-async def test_a_viewer_finds_nothing_to_press(app: App, sit: Sit) -> None:
-    await publish(app, "b", "long")
-    async with working(app, queues=("outbox:shots",)), console(app) as client, sit(client.base_url) as vic:
-        await vic.sign_in(await token(app, "vic", Role.VIEWER), "/outbox/shots")
-        await expect(vic.page.get_by_role("region", name="Failures by reason")).to_contain_text("http_4xx")
-        assert not await vic.page.locator("main form").count()
-        assert "mapper_parsing_exception" not in await vic.page.content()

@@ -19,9 +19,9 @@ from tests.console.conftest import fail_some
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 
 
-async def test_each_sees_what_the_other_does(any_app: App, sit: Sit) -> None:
-    async with console(any_app) as client, sit(client.base_url) as ann, sit(client.base_url) as bob:
-        [failed, *_] = await fail_some(any_app, 3)
+async def test_each_sees_what_the_other_does(app: App, sit: Sit) -> None:
+    async with console(app) as client, sit(client.base_url) as ann, sit(client.base_url) as bob:
+        [failed, *_] = await fail_some(app, 3)
         await bob.go("/failures")
         await bob.is_live()
         await bob.has_heard("failures")
@@ -31,7 +31,7 @@ async def test_each_sees_what_the_other_does(any_app: App, sit: Sit) -> None:
         await expect(ann.page.get_by_text("It is queued again, with fresh attempts.")).to_be_visible()
         await expect(bob.page.locator('[data-badge="failed"]')).to_have_text("2")
         await expect(bob.page.locator("#news")).to_contain_text("This list has changed")
-        await fail_some(any_app, 5)
+        await fail_some(app, 5)
         await expect(bob.page.locator("#news")).to_contain_text(re.compile(r"^[56] new"))
         await bob.page.get_by_role("link", name="Refresh").click()
         await expect(bob.page.locator("#tasks-title + .badge")).to_have_text("8")

@@ -1,8 +1,7 @@
-"""The console on a real port, on both stores, and a browser-like client without scripts."""
+"""The console, on both stores, and a browser-like client without scripts."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,11 +14,11 @@ import pytest
 
 from redrive import App, Context, Fail
 from redrive.api import make_api
-from redrive.cli.support.http_server import make_server
-from redrive.cli.support.sockets import LOOPBACK_NAMES, address, bind
+from redrive.cli.support.sockets import LOOPBACK_NAMES
 from redrive.console import add_console
 from redrive.observe.logs import TaskLog
 from redrive.settings import Options
+from tests.api.conftest import client_of
 
 HOME = "/ops/queue"
 
@@ -63,22 +62,19 @@ async def fail_some(app: App, count: int, **more: Any) -> list[str]:
 
 
 @asynccontextmanager
-async def console(app: App, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def console(app: App, *, port: bool = False, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
     await app.store()
-    with bind("127.0.0.1", 0) as listening:
-        api = make_api(app, None, hosts=LOOPBACK_NAMES, **{"open_door": True, **options})
-        add_console(api)
-        server = make_server(api)
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        try:
-            async with httpx.AsyncClient(base_url=address(listening), timeout=120) as client:
-                client.live = api.state.live  # type: ignore[attr-defined]
+    api = make_api(app, None, hosts=LOOPBACK_NAMES, **{"open_door": True, **options})
+    add_console(api)
+    try:
+        async with client_of(api, port) as client:
+            client.live = api.state.live  # type: ignore[attr-defined]
+            try:
                 yield client
-        finally:
-            api.state.live.close()
-            server.should_exit = True
-            await serving
-            await app.close()
+            finally:
+                api.state.live.close()
+    finally:
+        await app.close()
 
 
 async def page(client: httpx.AsyncClient, path: str = "", status: int = 200) -> str:

@@ -26,26 +26,26 @@ def field(html: str, name: str) -> str:
     return unescape(found[1])
 
 
-@pytest.mark.parametrize("what", ["retry", "forget"])
-async def test_a_page_that_is_no_longer_true_does_nothing(any_app: App, what: str) -> None:
-    async with console(any_app) as client:
-        [failed] = await fail_some(any_app, 1)
+async def test_a_page_that_is_no_longer_true_does_nothing(app: App) -> None:
+    async with console(app) as client:
+        [failed] = await fail_some(app, 1)
         path = f"/tasks/{failed}"
         seen = field(await page(client, path), "seen")
-        bea = await any_app.operator(Caller("bea", Role.OPERATOR))
+        bea = await app.operator(Caller("bea", Role.OPERATOR))
         await bea.failures.forget([parse_id(failed)], "it is known")
-        told = text_of(await done(client, path, {"do": what, "seen": seen}, path))
-        assert "Nothing was done: the task has changed since this page was made: it is cancelled now." in told
+        for what in ("retry", "forget"):
+            told = text_of(await done(client, path, {"do": what, "seen": seen}, path))
+            assert "Nothing was done: the task has changed since this page was made: it is cancelled now." in told
         assert (await bea.tasks.seen(parse_id(failed))).startswith("cancelled")
         # Who has looked again may do it.
         seen = field(await page(client, path), "seen")
         assert "It is queued again" in text_of(await done(client, path, {"do": "retry", "seen": seen}, path))
 
 
-async def test_a_note_does_not_take_a_colleagues_words_away(any_app: App) -> None:
-    async with console(any_app) as client:
-        await fail_some(any_app, 1)
-        bea = await any_app.operator(Caller("bea", Role.OPERATOR))
+async def test_a_note_does_not_take_a_colleagues_words_away(app: App) -> None:
+    async with console(app) as client:
+        await fail_some(app, 1)
+        bea = await app.operator(Caller("bea", Role.OPERATOR))
         [cause] = (await bea.causes.list(limit=1)).causes
         path, owned = f"/causes/{cause.row.fingerprint}", {"was_owner": "", "owner": ""}
         await bea.causes.annotate(cause.row.fingerprint, None, note="restarting it", owner="bea")
@@ -67,16 +67,16 @@ async def test_who_has_a_token_is_not_asked_for_a_name(app: App) -> None:
         assert "no tokens" not in (await client.get(HOME)).text
 
 
-async def test_a_long_payload_is_not_nothing(any_app: App) -> None:
-    async with console(any_app) as client:
-        task = await any_app.enqueue("SEND", {"to": "x" * 900_000})
+async def test_a_long_payload_is_not_nothing(app: App) -> None:
+    async with console(app) as client:
+        task = await app.enqueue("SEND", {"to": "x" * 900_000})
         found = await page(client, f"/tasks/{task.id}")
         assert "open it by itself" in found and "It carries nothing" not in found
 
 
-async def test_a_limit_takes_no_colleagues_limit_away(any_app: App) -> None:
-    async with console(any_app) as client:
-        await fail_some(any_app, 1)
+async def test_a_limit_takes_no_colleagues_limit_away(app: App) -> None:
+    async with console(app) as client:
+        await fail_some(app, 1)
         seen = {"name": "SEND", "was_concurrency": "", "was_rate_ms": ""}  # both have the page open
 
         async def sets(**fields: str) -> str:
@@ -149,11 +149,11 @@ async def test_a_queue_waits_for_the_pause_of_its_kind(app: App) -> None:
         assert re.search(r"paused kind SEND by [^:]*: 1", html) and "a free slot" not in html
 
 
-async def test_who_approves_a_purge_reads_what_becomes_of_the_tasks(any_app: App) -> None:
-    async with console(any_app) as client:
+async def test_who_approves_a_purge_reads_what_becomes_of_the_tasks(app: App) -> None:
+    async with console(app) as client:
         for n in range(2):
-            await any_app.enqueue("SEND", {"to": str(n)})
-        carol = await any_app.operator(Caller("carol", Role.ADMIN))
+            await app.enqueue("SEND", {"to": str(n)})
+        carol = await app.operator(Caller("carol", Role.ADMIN))
         await carol.control.pause("kind", "SEND", "flood")
         begun = await carol.operations.begin(Action.PURGE, FailureFilter(kind="SEND"), reason="clean up")
         assert begun.approval is not None
@@ -161,9 +161,9 @@ async def test_who_approves_a_purge_reads_what_becomes_of_the_tasks(any_app: App
         assert "2 waiting tasks become cancelled, and do not run; each can be retried by its id" in text_of(html)
         assert "kind SEND was paused by carol" in text_of(html) and "The first waits since" in text_of(html)
         assert f'href="{HOME}/tasks?kind=SEND&amp;state=paused"' in html
-        bob = await any_app.operator(Caller("bob", Role.OPERATOR))
+        bob = await app.operator(Caller("bob", Role.OPERATOR))
         await bob.approvals.approve(begun.approval.id)
-        store = await any_app.store()
+        store = await app.store()
         while await step(store, begun.operation.id, "w1") is not None:
             pass
         path = f"/operations/{begun.operation.id}"

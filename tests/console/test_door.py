@@ -49,15 +49,8 @@ class TestWithTokens:
             assert "Path=/ops/queue" in cookie
             assert secret not in cookie
             assert "ann" in text_of(await page(client))
-
-    @pytest.mark.parametrize(
-        "elsewhere", ["https://evil.example/", "//evil.example/x", "/\\evil.example", "/api/tasks", "javascript:1"]
-    )
-    async def test_no_link_leads_elsewhere_after_signing_in(self, app: App, elsewhere: str) -> None:
-        async with console(app) as client:
-            secret = await token(app, "ann", Role.OPERATOR)
-            answer = await client.post(f"{HOME}/sign-in", data={"token": secret, "next": elsewhere})
-            assert answer.headers["location"] == HOME
+            elsewhere = await client.post(f"{HOME}/sign-in", data={"token": secret, "next": "//evil.example/x"})
+            assert elsewhere.headers["location"] == HOME
 
     async def test_a_session_ends_with_its_token(self, app: App) -> None:
         async with console(app) as client:
@@ -147,10 +140,9 @@ class TestWithoutTokens:
         async with console(app) as client:
             assert (await send(client, "/who", {"name": "system"}, "/who")).status_code == 422
 
-    @pytest.mark.parametrize("name", ["system", "redrive", "%20Redrive%3Aprune"])
-    async def test_nor_does_a_cookie_bring_them(self, app: App, name: str) -> None:
+    async def test_nor_does_a_cookie_bring_them(self, app: App) -> None:
         async with console(app) as client:
-            client.cookies.set("redrive_name", name)
+            client.cookies.set("redrive_name", "%20Redrive%3Aprune")
             await done(client, "/act/control.pause", {"target": "group", "name": "g", "reason": "x"}, "/queues")
             [hold] = (await (await app.store()).overview()).holds
             assert hold.actor == "console"

@@ -34,10 +34,8 @@ ONE = {
 }
 
 
-@pytest.fixture
-async def served(any_app: App) -> App:
-    """60 failures of one kind, and one that is different in everything."""
-    app = any_app
+async def filled(app: App) -> App:
+    """Adds 60 failures of one kind, and one that is different in everything."""
 
     @app.task("ODD", max_attempts=1)
     async def odd(ctx: Context, n: int) -> None:
@@ -51,6 +49,11 @@ async def served(any_app: App) -> App:
     await work(app)
     await app.enqueue(**ONE)  # type: ignore[arg-type]
     return app
+
+
+@pytest.fixture
+async def served(app: App) -> App:
+    return await filled(app)
 
 
 async def one_of(app: App) -> dict[str, str]:
@@ -81,7 +84,8 @@ def rows(text: str) -> int:
     return len(set(re.findall(r"/ops/queue/tasks/([0-9a-f-]{36})", text)))
 
 
-async def test_each_narrows_and_is_kept_from_the_list_to_the_retry(served: App) -> None:
+async def test_each_narrows_and_is_kept_from_the_list_to_the_retry(any_app: App) -> None:
+    served = await filled(any_app)
     async with console(served) as client:
         for name, value in (await one_of(served)).items():
             query = str(httpx.QueryParams({name: value}))
@@ -105,25 +109,27 @@ async def _narrows_to_one(client: httpx.AsyncClient, listed: str, name: str) -> 
     assert live and "%253D" in live[1].replace("%3D", "%253D"), name  # what is counted as new is what is listed
 
 
-@pytest.mark.parametrize(
-    "query", ["kind=MANY", "queue=default", "errorCode=SHOT_LOCKED", "since=1h", "since=1h&until=2100-01-01T00:00"]
-)
-async def test_pages_keep_the_filter(served: App, query: str) -> None:
+async def test_pages_keep_the_filter(served: App) -> None:
     async with console(served) as client:
         await one_of(served)
-        seen: list[str] = []
-        path = f"/failures?{query}"
-        while True:
-            listed = await page(client, path)
-            tasks = listed[listed.index("data-list") :]
-            seen += dict.fromkeys(re.findall(r"/ops/queue/tasks/([0-9a-f-]{36})", tasks))
-            following = re.search(r'rel="next" href="/ops/queue([^"]+)"', tasks)
-            if not following:
-                break
-            path = unescape(following[1])
-            assert all(part in path for part in query.replace(":", "%3A").split("&"))
-        wanted = 61 if "since" in query else 60
-        assert len(seen) == len(set(seen)) == wanted
+        for query in ("kind=MANY", "errorCode=SHOT_LOCKED", "since=1h&until=2100-01-01T00:00"):
+            await _pages_keep(client, query)
+
+
+async def _pages_keep(client: httpx.AsyncClient, query: str) -> None:
+    seen: list[str] = []
+    path = f"/failures?{query}"
+    while True:
+        listed = await page(client, path)
+        tasks = listed[listed.index("data-list") :]
+        seen += dict.fromkeys(re.findall(r"/ops/queue/tasks/([0-9a-f-]{36})", tasks))
+        following = re.search(r'rel="next" href="/ops/queue([^"]+)"', tasks)
+        if not following:
+            break
+        path = unescape(following[1])
+        assert all(part in path for part in query.replace(":", "%3A").split("&"))
+    wanted = 61 if "since" in query else 60
+    assert len(seen) == len(set(seen)) == wanted
 
 
 async def test_all_that_failed_in_a_time_are_retried_and_no_others(served: App) -> None:
@@ -171,18 +177,18 @@ async def test_a_filtered_list_hears_of_its_own_failures(app: App) -> None:
 
 
 async def test_what_has_to_be_counted_is_counted_so_far_and_done_in_full(
-    any_app: App, monkeypatch: pytest.MonkeyPatch
+    app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By time no totals are kept: a page counts some of them, the operation means all."""
     monkeypatch.setattr(failures, "MOST_COUNTED", 5)
     monkeypatch.setattr(causes, "MOST_TASKS", 3)
-    async with console(any_app) as client:
-        await fail_some(any_app, 8)
+    async with console(app) as client:
+        await fail_some(app, 8)
         seen = await page(client, "/failures/preview?since=1h")
         assert "Preview: 5+ tasks match" in text_of(seen) and "Retry all 5+" in seen and "Page 1 of 1+" in seen
         plan = re.search(r'name="plan" value="([^"]+)"', seen)
         assert plan
-        await fail_some(any_app, 2)
+        await fail_some(app, 2)
         begun = await send(client, "/failures/retry", {"all": "1", "plan": plan[1], "reason": "mended"}, "/failures")
         assert "Retry of 8 tasks" in text_of((await client.get(begun.headers["location"])).text)
         listed = await page(client, "/failures?since=1h")
@@ -221,21 +227,25 @@ async def test_who_may_not_see_settings_is_not_told_where_the_store_is(app: App)
         assert f"redrive causes show {cause.row.fingerprint}" in seen and "--url" not in seen
 
 
-@pytest.mark.parametrize("path", ["/tasks?state=failed&kind=SEND", "/dead-letters?kind=SEND", "/audit?auditActor=ann"])
-async def test_lists_hear_what_comes_first_now(any_app: App, path: str) -> None:
+async def test_lists_hear_what_comes_first_now(any_app: App) -> None:
     """A page counts those that it does not have: its own first row is the last that it knows."""
     async with console(any_app) as client:
-        await fail_some(any_app, 1)
-        ann = await any_app.operator(Caller("ann", Role.ADMIN))
-        await ann.control.pause("kind", "SEND", "for a while")
-        seen = await page(client, path)
-        live, newest = re.search(r'data-live="([^"]*)"', seen), re.search(r'data-newest="([^"]+)"', seen)
-        assert live and newest
-        _, topic = unescape(live[1]).split(",")
-        sample = sampler(topic, TOPICS)
-        assert (await sample(ann))["listed"].split(",")[0] == newest[1]
-        await ann.control.resume("kind", "SEND", None)
-        await fail_some(any_app, 2)
-        first = (await sample(ann))["listed"].split(",")
-        assert first.index(newest[1]) == (1 if "audit" in path else 2)
-        assert all(one > newest[1] or len(one) > len(newest[1]) for one in first[: first.index(newest[1])])
+        for path in ("/tasks?state=failed&kind=SEND", "/dead-letters?kind=SEND", "/audit?auditActor=ann"):
+            await _hears(any_app, client, path)
+
+
+async def _hears(any_app: App, client: httpx.AsyncClient, path: str) -> None:
+    await fail_some(any_app, 1)
+    ann = await any_app.operator(Caller("ann", Role.ADMIN))
+    await ann.control.pause("kind", "SEND", "for a while")
+    seen = await page(client, path)
+    live, newest = re.search(r'data-live="([^"]*)"', seen), re.search(r'data-newest="([^"]+)"', seen)
+    assert live and newest
+    _, topic = unescape(live[1]).split(",")
+    sample = sampler(topic, TOPICS)
+    assert (await sample(ann))["listed"].split(",")[0] == newest[1]
+    await ann.control.resume("kind", "SEND", None)
+    await fail_some(any_app, 2)
+    first = (await sample(ann))["listed"].split(",")
+    assert first.index(newest[1]) == (1 if "audit" in path else 2)
+    assert all(one > newest[1] or len(one) > len(newest[1]) for one in first[: first.index(newest[1])])

@@ -95,8 +95,7 @@ async def test_what_no_page_of_ours_has_sent_is_not_offered(app: App, monkeypatc
         assert '<input type="password" name="token" required' in signed.text  # asked for again
 
 
-async def test_a_schedule_runs_once_for_one_form(any_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = any_app
+async def test_a_schedule_runs_once_for_one_form(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     app.periodic("SEND", cron="0 3 * * *", payload={"to": "x"}, name="nightly")
     async with console(app) as client:
         await work(app)
@@ -120,5 +119,8 @@ async def test_a_schedule_runs_once_for_one_form(any_app: App, monkeypatch: pyte
         listed = await page(client, "/tasks?scope=schedule:nightly")
         assert len(set(re.findall(r'href="/ops/queue/tasks/([0-9a-f-]{36})"', listed))) == 1
         assert text_of(await page(client, "/audit")).count("SCHEDULE_RUN") == 1
+        paused = await send(client, "/act/schedules.pause", {"name": "nightly", "reason": "holiday"}, "/schedules")
+        assert paused.status_code == 303 and "holiday" in await page(client, "/schedules")
+        assert (await send(client, "/act/schedules.run_now", {"name": "weekly"}, "/schedules")).status_code == 404
         fresh = await send(client, "/act/schedules.run_now", {"name": "nightly", "once": "another"}, "/schedules")
         assert fresh.headers["location"] not in landed

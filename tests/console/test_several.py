@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from redrive import App, Context, Fail
+from redrive.console.regions import connections
 from redrive.errors import StoreUnavailable
 from redrive.ops.access import Caller, Role
 from redrive.ops.sign_in import KNOWN_FOR_S, MOST_KNOWN, KnownCallers
@@ -153,7 +154,8 @@ async def test_what_is_live_is_of_the_same_connection(app: App) -> None:
         assert f'href="{HOME}/failures"><b>0</b>' in await totals("")
 
 
-async def test_the_table_of_all_is_live(app: App) -> None:
+async def test_the_table_of_all_is_live(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "EVERY_S", 0.1)
     async with console(app) as client:
         await fill(app)
         assert 'data-live="menu,overview,connections,' in await page(client)

@@ -54,7 +54,7 @@ async def test_however_many_scrape_the_store_is_asked_twice_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the time for which what it said is good: all of this, on a slow machine, too."""
-    monkeypatch.setattr("redrive.api.metrics.LET_IN_FOR_S", 3600.0)
+    monkeypatch.setattr("redrive.api.health.LET_IN_FOR_S", 3600.0)
     monkeypatch.setattr("redrive.ops.fleet_metrics.FRESH_FOR_S", 3600.0)
     app = make(tmp_path)
     async with served(app, open_door=False) as client:
@@ -77,7 +77,7 @@ async def test_who_was_let_in_reads_on_while_the_store_is_away(tmp_path: Path, m
     other = (await (await app.operator(Caller("ann", Role.ADMIN))).tokens.create("other", "viewer")).secret
     async with served(app, open_door=False) as client:
         assert (await client.get("/metrics", headers=bearer(secret))).status_code == 200
-        monkeypatch.setattr("redrive.api.metrics.LET_IN_FOR_S", 0.0)
+        monkeypatch.setattr("redrive.api.health.LET_IN_FOR_S", 0.0)
         assert (await client.get("/metrics", headers=bearer(secret))).status_code == 200
         monkeypatch.setattr(app.access, "caller", away)
         monkeypatch.setattr(app.access, "has_tokens", away)

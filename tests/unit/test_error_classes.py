@@ -14,7 +14,6 @@ import redrive
 import redrive_kit
 from redrive import errors
 from redrive.api.access import TooManyFailures, Unauthorized
-from redrive.api.problems import status_of
 from redrive.cli.support.instance import Refused
 from redrive.errors import ErrorCode, RedriveError
 
@@ -84,7 +83,7 @@ def test_each_code_of_a_failed_task_is_explained() -> None:
 )
 def test_one_of_a_feature_needs_no_entry_anywhere(base: type[RedriveError], status: int, exit_code: int) -> None:
     mine = type("Mine", (base,), {"code": "MINE"})("no")
-    assert (status_of(mine), mine.exit_code, mine.code) == (status, exit_code, "MINE")
+    assert (mine.status, mine.exit_code, mine.code) == (status, exit_code, "MINE")
 
 
 def test_the_store_says_what_it_said() -> None:

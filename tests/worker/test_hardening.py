@@ -94,7 +94,7 @@ async def test_a_verdict_that_was_changed_afterwards_is_checked_again(app: App) 
     assert failed.state is State.FAILED and "Snooze(seconds)" in (failed.error_message or "")
 
 
-@pytest.mark.parametrize("reason", ["a\x00b", "lone \ud800", "long " * 1_000_000])
+@pytest.mark.parametrize("reason", ["a\x00b", "lone \ud800", "long " * 1_000_000], ids=["nul", "lone", "long"])
 async def test_any_reason_to_cancel_can_be_stored(app: App, reason: str) -> None:
     @app.task("T")
     async def t(ctx: Context) -> Any:

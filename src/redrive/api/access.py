@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from redrive.api import access, problems
+from redrive.api import problems
 from redrive.api.models import ReasonIn
 from redrive.app import App
 from redrive.errors import InvalidInput, NotAllowed, RedriveError
@@ -146,7 +146,7 @@ def refuse_proxies(request: Request) -> None:
 
 def _refuse_foreign_pages(request: Request) -> None:
     """Refuses pages of others in the operator's browser where nobody needs a token: they must not act in his name."""
-    if request.method not in ("GET", "HEAD", "OPTIONS") and not is_own_page(request):
+    if request.method not in READING_METHODS and not is_own_page(request):
         raise NotAllowed("a page of another site may not act here", hint="use the command line, or a token")
 
 
@@ -220,7 +220,7 @@ By = Annotated[Acting, Depends(acting)]
 
 async def with_token(request: Request) -> None:
     """Lets a caller with a role in; whoever only looks sends no body that is worth reading."""
-    caller = await access.identify(request)
+    caller = await identify(request)
     if request.method not in READING_METHODS and caller.role < Role.OPERATOR:
         raise NotAllowed(f"{caller.name} is {caller.role.label}; this needs {Role.OPERATOR.label}")
     request.state.caller = caller

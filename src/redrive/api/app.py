@@ -15,7 +15,6 @@ from redrive.api import (
     failure_groups,
     failures,
     health,
-    metrics,
     operations,
     overview,
     problems,
@@ -84,7 +83,7 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.state.worker = worker
     api.state.open_door = open_door
     api.state.last_seen = LastSeen()
-    api.state.metrics_page = metrics.make_page(app, worker)
+    api.state.metrics_page = health.make_page(app, worker)
     api.state.wrong_tokens = WrongTokenCounter()
     api.state.triggered = worker_run.TriggeredWorker()
     # The last one added comes first: headers on every answer, then the name asked for, then who asks, then the body.
@@ -95,7 +94,7 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.add_middleware(
         AuthenticationMiddleware,
         guards={
-            "/metrics": metrics.MetricsDoor(),
+            "/metrics": health.MetricsDoor(),
             **dict.fromkeys(public, by_address),
             "/api/worker/": worker_run.with_secret,
             "/api/internal/": worker_run.with_secret,
@@ -111,5 +110,5 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.add_exception_handler(HTTPException, problems.on_http)
     add_routers(api, ROUTERS)
     add_routers(api, (router for feature in app.features for router in routers_of(feature)))
-    add_routers(api, (health.router, metrics.router))
+    add_routers(api, (health.router,))
     return api

@@ -16,7 +16,7 @@ from importlib import resources
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from jinja2 import Environment, PackageLoader
+from jinja2 import ChainableUndefined, Environment, PackageLoader
 from markupsafe import Markup
 
 router = APIRouter()
@@ -83,60 +83,21 @@ async def style() -> Response:
     return Response(text, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
 
 
-@dataclass(slots=True, frozen=True)
-class Route:
-    """A route as the page shows it. ``answers``: those that succeed, with what they are; ``others`` in words."""
-
-    id: str
-    method: str
-    path: str
-    text: str
-    parameters: list[Document]
-    body: Document | None
-    answers: list[tuple[str, str, Document]]
-    others: list[str]
-
-
 def render(document: Document) -> str:
     """Returns the whole page."""
-    env = Environment(loader=PackageLoader("redrive.api", "."), autoescape=True)
+    env = Environment(loader=PackageLoader("redrive.api", "."), autoescape=True, undefined=ChainableUndefined)
     env.filters |= {
         "prose": _prose,
         "type": _type,
-        "shape": lambda schema: _shape(document, schema, 0),
-        "tojson_plain": lambda shape: json.dumps(shape, indent=2, ensure_ascii=False),
+        "shape": lambda schema: json.dumps(_shape(document, schema, 0), indent=2, ensure_ascii=False),
     }
-    by_tag: dict[str, list[Route]] = {}
+    by_tag: dict[str, list[tuple[str, str, Document]]] = {}
     for path, item in document["paths"].items():
         for method in _METHODS:
             if method in item:
-                by_tag.setdefault((item[method].get("tags") or ["other"])[0], []).append(
-                    _route(method, path, item[method])
-                )
+                tag, *_ = item[method].get("tags") or ["other"]
+                by_tag.setdefault(tag, []).append((method, path, item[method]))
     return env.get_template("docs_page.html").render(info=document["info"], by_tag=by_tag)
-
-
-def _route(method: str, path: str, operation: Document) -> Route:
-    responses = operation.get("responses", {})
-    return Route(
-        operation["operationId"],
-        method,
-        path,
-        operation.get("description") or operation.get("summary", ""),
-        operation.get("parameters", []),
-        _schema_of(operation.get("requestBody", {})),
-        [
-            (status, answer["description"], schema)
-            for status, answer in responses.items()
-            if status.startswith("2") and (schema := _schema_of(answer)) is not None
-        ],
-        [f"{status} {answer['description']}" for status, answer in responses.items() if not status.startswith("2")],
-    )
-
-
-def _schema_of(part: Document) -> Document | None:
-    found: Document | None = part.get("content", {}).get("application/json", {}).get("schema")
-    return found
 
 
 def _type(schema: Document) -> str:

@@ -35,15 +35,10 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def status_of(error: RedriveError) -> HTTPStatus:
-    """Returns the status that goes with an error."""
-    return HTTPStatus(error.status)
-
-
 async def on_error(request: Request, error: Exception) -> JSONResponse:
     """Returns an error of redrive's own, in words for whoever asks; before that is known, in those for strangers."""
     assert isinstance(error, RedriveError)
-    status, caller = status_of(error), getattr(request.state, "caller", None)
+    status, caller = HTTPStatus(error.status), getattr(request.state, "caller", None)
     message, hint = error_text_for(error, None if caller is None else caller.role)
     response = problem(status, error.code, message, hint)
     if status is HTTPStatus.UNAUTHORIZED:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from contextvars import ContextVar
 
+from starlette.datastructures import URL
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 HOME = "/ops/queue"
@@ -24,6 +25,11 @@ def home(connection: str | None = None) -> str:
 def here(path: str) -> str:
     """Returns an address that the routes know as it is called for the connection that this page is about."""
     return home() + path.removeprefix(HOME)
+
+
+def asked_for(url: URL) -> str:
+    """Returns the whole address that a browser has asked for, to come back to it."""
+    return here(url.path) + (f"?{url.query}" if url.query else "")
 
 
 def split_address(path: str) -> tuple[str | None, str]:

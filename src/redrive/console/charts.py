@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from redrive.console.text import short_duration
 
@@ -32,14 +33,14 @@ class Series:
     values: Sequence[float | None]
 
 
-@dataclass(slots=True, frozen=True)
-class Tick:
+class Tick(NamedTuple):
+    """A mark on an axis."""
+
     place: float
     label: str
 
 
-@dataclass(slots=True, frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """What stands at one moment, each value as text."""
 
     at: datetime
@@ -47,45 +48,22 @@ class Moment:
 
 
 @dataclass(slots=True, frozen=True)
-class Line:
-    series: Series
-    paths: tuple[str, ...]  # one for each stretch without a gap
-
-
-@dataclass(slots=True, frozen=True)
-class Bars:
-    """One colour of a stack: all its bars as one shape."""
-
-    series: Series
-    path: str
-
-
-@dataclass(slots=True, frozen=True)
 class Chart:
+    """``lines``: the class and the points of each stretch without a gap; ``bars``: the class of each colour of a stack,
+    and all its bars as one shape; ``first`` and ``step``: when the first step begins, and how long one is, in seconds.
+    """
+
     title: str
     unit: str
     series: Sequence[Series]
-    lines: Sequence[Line]
-    bars: Sequence[Bars]
+    lines: Sequence[tuple[str, str]]
+    bars: Sequence[tuple[str, str]]
     moments: Sequence[Moment]
+    first: float
+    step: float
     across: Sequence[Tick]  # marks of the values
     along: Sequence[Tick]  # marks of the times
     empty: bool
-
-    width: int = WIDTH
-    height: int = HEIGHT
-    left: int = LEFT
-    right: int = WIDTH - RIGHT
-
-    @property
-    def first(self) -> float:
-        """When the first step begins, in seconds since 1970."""
-        return self.moments[0].at.timestamp() if self.moments else 0.0
-
-    @property
-    def step(self) -> float:
-        """How long a step is, in seconds."""
-        return (self.moments[1].at - self.moments[0].at).total_seconds() if len(self.moments) > 1 else 0.0
 
 
 def nice_top(most: float) -> float:
@@ -128,17 +106,18 @@ def draw(
     span = WIDTH - LEFT - RIGHT
     width = span / max(len(moments), 1)
     xs = [LEFT + width * (i + 0.5) for i in range(len(moments))]
-    told = [
-        Moment(moment, tuple("–" if one.values[i] is None else write(one.values[i]) for one in series))
-        for i, moment in enumerate(moments)
-    ]
     return Chart(
         title,
         unit,
         series,
-        [] if stacked else [Line(one, _paths(xs, one.values, top)) for one in series],
+        [] if stacked else [(one.name, points) for one in series for points in _paths(xs, one.values, top)],
         _bars(series, xs, width, top) if stacked else [],
-        told,
+        [
+            Moment(moment, tuple("–" if one.values[i] is None else write(one.values[i]) for one in series))
+            for i, moment in enumerate(moments)
+        ],
+        moments[0].timestamp() if moments else 0.0,
+        (moments[1] - moments[0]).total_seconds() if len(moments) > 1 else 0.0,
         [Tick(_y(top * i / TICKS, top), mark(top * i / TICKS)) for i in range(TICKS + 1)],
         _times(moments, xs),
         not any(known),
@@ -149,7 +128,7 @@ def _y(value: float, top: float) -> float:
     return round(HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM), 1)
 
 
-def _paths(xs: Sequence[float], values: Sequence[float | None], top: float) -> tuple[str, ...]:
+def _paths(xs: Sequence[float], values: Sequence[float | None], top: float) -> list[str]:
     """Returns stretches of a line; where a value is missing the line is interrupted."""
     stretches: list[list[str]] = [[]]
     for x, value in zip(xs, values, strict=True):
@@ -157,10 +136,10 @@ def _paths(xs: Sequence[float], values: Sequence[float | None], top: float) -> t
             stretches.append([])
         else:
             stretches[-1].append(f"{x:.1f},{_y(value, top)}")
-    return tuple(" ".join(stretch) for stretch in stretches if stretch)
+    return [" ".join(stretch) for stretch in stretches if stretch]
 
 
-def _bars(series: Sequence[Series], xs: Sequence[float], width: float, top: float) -> list[Bars]:
+def _bars(series: Sequence[Series], xs: Sequence[float], width: float, top: float) -> list[tuple[str, str]]:
     below = [0.0] * len(xs)
     found = []
     for one in series:
@@ -172,7 +151,7 @@ def _bars(series: Sequence[Series], xs: Sequence[float], width: float, top: floa
                 height = round(max(base - y, 0.8), 1)
                 shapes.append(f"M{x - width * 0.42:.1f} {y}h{width * 0.84:.1f}v{height}h-{width * 0.84:.1f}z")
                 below[i] += value
-        found.append(Bars(one, "".join(shapes)))
+        found.append((one.name, "".join(shapes)))
     return found
 
 

@@ -87,30 +87,11 @@ class Feed:
 
 
 @dataclass(eq=False)
-class Session:
-    """Whether a session still holds, looked at once for all streams that belong to it."""
-
-    streams: int = 0
-    held: bool = True
-    looked: float = field(default_factory=time.monotonic)
-
-    async def holds(self, look: Callable[[], Awaitable[bool]]) -> bool:
-        now = time.monotonic()
-        if self.held and now - self.looked >= LOOKED_AT_S * 0.9:
-            self.looked = now  # at once: the others do not ask meanwhile
-            with contextlib.suppress(StoreUnavailable):  # nothing is told then, but that
-                self.held = await look()
-        return self.held
-
-
-@dataclass(eq=False)
 class Admitted:
     """A stream that was let in: what it listens to, and whose it is."""
 
     hub: Live
     feeds: list[Feed]
-    session: str
-    looked: Session
     owner: str
     crowded_out: asyncio.Event = field(default_factory=asyncio.Event)
     gone: bool = False
@@ -123,14 +104,9 @@ class Live:
         self._app = app
         self._topics = topics
         self._feeds: dict[FeedKey, Feed] = {}
-        self._streams = 0
-        self._sessions: dict[str, Session] = {}
+        self.streams = 0
         self._of: dict[str, list[Admitted]] = {}  # by owner, the first one first
         self._closed = asyncio.Event()
-
-    @property
-    def streams(self) -> int:
-        return self._streams
 
     def close(self) -> None:
         """Ends all streams: nothing keeps a process that was told to stop."""
@@ -139,22 +115,18 @@ class Live:
             if feed.task is not None:
                 feed.task.cancel()
 
-    def admit(
-        self, topics: list[str], role: Role, session: str, connection: str | None = None, owner: str = ""
-    ) -> Admitted:
+    def admit(self, topics: list[str], role: Role, connection: str | None = None, owner: str = "") -> Admitted:
         """Lets a stream in, which counts from now on until it leaves; refuses unknown topics, and one too many.
-        ``session`` is empty where nobody signs in; ``connection`` None: the default one. ``owner``: whose it is, who
-        makes room for it where they have too many; empty: nobody's."""
+        ``connection`` None: the default one. ``owner``: whose it is, who makes room for it where they have too many;
+        empty: nobody's."""
         for topic in topics:
             sampler(topic, self._topics)
         wanted: set[FeedKey] = {(topic, role, connection) for topic in topics}
         self._make_room(owner, wanted)
-        if self._streams >= MOST_STREAMS or len(self._feeds.keys() | wanted) > MOST_FEEDS:
+        if self.streams >= MOST_STREAMS or len(self._feeds.keys() | wanted) > MOST_FEEDS:
             raise TooManyStreams("too many pages are open", hint="close some; this one works, without being live")
-        self._streams += 1
-        looked = self._sessions.setdefault(session, Session())
-        looked.streams += 1
-        made = Admitted(self, [self._join(topic, role, connection) for topic in topics], session, looked, owner)
+        self.streams += 1
+        made = Admitted(self, [self._join(topic, role, connection) for topic in topics], owner)
         if owner:
             self._of.setdefault(owner, []).append(made)
         return made
@@ -178,18 +150,12 @@ class Live:
             self._of[stream.owner].remove(stream)
             if not self._of[stream.owner]:
                 del self._of[stream.owner]
-        self._streams -= 1
-        stream.looked.streams -= 1
-        if not stream.looked.streams:
-            self._sessions.pop(stream.session, None)
+        self.streams -= 1
         for feed in stream.feeds:
             self._leave(feed)
 
-    def stream(self, admitted: Admitted, holds: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+    async def stream(self, admitted: Admitted, holds: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
         """Yields server-sent events until the session no longer holds or the process stops."""
-        return self._events(admitted, lambda: admitted.looked.holds(holds))
-
-    async def _events(self, admitted: Admitted, holds: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
         feeds, crowded_out = admitted.feeds, admitted.crowded_out
         seen = [0] * len(feeds)
         looked = spoke = time.monotonic()
@@ -207,9 +173,10 @@ class Live:
             now = time.monotonic()
             if now - looked >= LOOKED_AT_S:
                 looked = now
-                if not await holds():
-                    yield "event: over\ndata: {}\n\n"
-                    return
+                with contextlib.suppress(StoreUnavailable):  # its feeds say so
+                    if not await holds():
+                        yield "event: over\ndata: {}\n\n"
+                        return
             if now - spoke >= QUIET_S:
                 spoke = now
                 yield f"event: beat\ndata: {json.dumps({'at': _as_of(feeds)})}\n\n"
@@ -227,16 +194,15 @@ class Live:
     def _join(self, topic: str, role: Role, connection: str | None) -> Feed:
         feed = self._feeds.get((topic, role, connection))
         if feed is None:
-            sample = sampler(topic, self._topics)
             feed = self._feeds[topic, role, connection] = Feed(topic, role, connection)
-            feed.task = asyncio.create_task(self._run(feed, sample))
+            feed.task = asyncio.create_task(self._run(feed, sampler(topic, self._topics)))
         feed.listeners += 1
         return feed
 
     def _leave(self, feed: Feed) -> None:
         feed.listeners -= 1
         if feed.listeners == 0:
-            self._feeds.pop((feed.topic, feed.role, feed.connection), None)
+            self._feeds.pop(feed.key, None)
             if feed.task is not None:
                 feed.task.cancel()
 

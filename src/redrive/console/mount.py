@@ -27,11 +27,10 @@ from redrive.console.pages import (
     stream,
     tasks,
 )
-from redrive.console.refusals import error_page
 from redrive.console.regions import changes, connections, history, menu
 from redrive.console.regions import operations as operation_regions
 from redrive.console.regions import overview as overview_regions
-from redrive.console.routes import pages_router
+from redrive.console.routes import error_page, pages_router
 from redrive.console.verification import Verification
 from redrive.errors import PageUnknown
 

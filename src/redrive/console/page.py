@@ -5,24 +5,24 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cached_property
 from secrets import token_urlsafe
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from fastapi import Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
 from redrive.app import App
-from redrive.console import banner, visitors
-from redrive.console.addresses import HOME, NAMED, here, home
+from redrive.console import visitors
+from redrive.console.addresses import HOME, NAMED, asked_for, here, home
 from redrive.console.feature_pages import Extensions
 from redrive.console.navigation import Section, visible_sections
 from redrive.console.templates_env import render
 from redrive.console.visitors import Visitor, for_pages
-from redrive.errors import InvalidInput, PageUnknown
+from redrive.errors import InvalidInput, PageUnknown, RedriveError
 from redrive.ops.access import Role
 from redrive.ops.operator import Operator
 from redrive.ops.shell import Shell
@@ -30,6 +30,7 @@ from redrive.ops.shell import Shell
 NOTICE, THEME = "redrive_notice", "redrive_theme"
 THEMES = ("light", "dark")
 MOST_FIELDS = 2000
+N = TypeVar("N", int, float)
 _PATH_END = re.compile(r"[?#]")
 _DOTS = re.compile(r"(?:\.|%2e){1,2}", re.I)
 _UNFIT = re.compile(r"[\x00-\x20\x7f\\]")
@@ -106,7 +107,7 @@ class Page:
     @property
     def here(self) -> str:
         """The address of this page, to come back to it."""
-        return self.path + (f"?{self.request.url.query}" if self.request.url.query else "")
+        return asked_for(self.request.url)
 
     def link(self, path: str | None = None, /, **changes: Any) -> str:
         """Returns an address: that of this page with some of its fields changed, or another one with these. None
@@ -119,8 +120,11 @@ class Page:
     async def render(self, template: str, status: int = 200, /, **values: Any) -> Response:
         """Returns a page made of a template."""
         notice = _read_notice(self.request)
-        fires = banner.banner(self.operator, await banner.look(self.operator, self.now))
-        text = render(template, self.operator, page=self, now=self.now, notice=notice, banner=fires, **values)
+        try:
+            loud = (await self.operator.alerts.at(self.now)).loud
+        except RedriveError:  # nobody can say: then the page is needed all the more
+            loud = []
+        text = render(template, self.operator, page=self, now=self.now, notice=notice, loud=loud, **values)
         response = Response(text, status, media_type="text/html")
         if notice is not None:
             response.delete_cookie(NOTICE, path=HOME)
@@ -183,22 +187,19 @@ class Form:
 
     def whole(self, name: str, what: str) -> int | None:
         """Returns a field as a whole number; None when it is empty."""
-        found = self.text(name)
-        if found is None:
-            return None
-        try:
-            return int(found)
-        except ValueError:
-            raise FieldRefused(name, f"{what} must be a whole number, not {found[:50]!r}") from None
+        return self._read(int, name, f"{what} must be a whole number")
 
     def number(self, name: str, what: str) -> float | None:
-        found = self.text(name)
-        if found is None:
+        return self._read(float, name, f"{what} must be a number")
+
+    def _read(self, kind: Callable[[str], N], name: str, rule: str) -> N | None:
+        text = self.text(name)
+        if text is None:
             return None
         try:
-            return float(found)
+            return kind(text)
         except ValueError:
-            raise FieldRefused(name, f"{what} must be a number, not {found[:50]!r}") from None
+            raise FieldRefused(name, f"{rule}, not {text[:50]!r}") from None
 
 
 def own_address(target: str) -> str:

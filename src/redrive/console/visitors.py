@@ -11,17 +11,17 @@ import hmac
 import re
 import secrets
 from dataclasses import dataclass
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from fastapi import Request, Response
 
-from redrive.api.access import Unauthorized, is_own_page, refuse_proxies, wrong_tokens
+from redrive.api.access import Unauthorized, is_own_page, refuse_proxies
 from redrive.app import App
 from redrive.console.addresses import HOME
 from redrive.errors import InvalidInput, NotAllowed
 from redrive.ops.access import Caller, Role, refuse_reserved
 from redrive.ops.operator import Operator
-from redrive.ops.shell import Shell, shell_at, shell_for
+from redrive.ops.shell import shell_at, shell_for
 
 SESSION, VISITOR, NAME = "redrive_session", "redrive_visitor", "redrive_name"
 NOBODY = "console"  # acts where there are no tokens, and the visitor gave no name
@@ -122,22 +122,8 @@ def set_cookie(request: Request, response: Response, name: str, value: str, seco
     )
 
 
-def remember_name(request: Request, response: Response, name: str) -> None:
-    """Keeps the name under which somebody acts on this machine; there are no tokens that would say it."""
-    set_cookie(request, response, NAME, quote(refuse_reserved(name.strip())), 365 * 86_400)
-
-
-def failed(request: Request) -> None:
-    """Counts a wrong token; raises when there were too many from this address."""
-    wrong_tokens(request).failed(request)
-
-
 def for_pages(app: App, operator: Operator) -> Operator:
     """Returns the same operator for pages, with commands that run where its reader sits."""
-    return operator.for_pages(_shell(app, operator))
-
-
-def _shell(app: App, operator: Operator) -> Shell:
     if operator.connection_label is not None:
-        return shell_at(operator.connection, app.spec)
-    return shell_for(app.url, app.shown_url, app.spec)
+        return operator.for_pages(shell_at(operator.connection, app.spec))
+    return operator.for_pages(shell_for(app.url, app.shown_url, app.spec))

@@ -3,7 +3,7 @@
 It is uvicorn with a protocol of ours. uvicorn waits for ever for the rest of a request, and for a reader who does not
 read; its ``limit_concurrency`` refuses everybody alike, probes among them, and only after it has read their request;
 ``timeout_keep_alive`` begins after a response. With its settings alone half-sent requests keep everybody out, and
-nothing ends them: six tests of tests/api/test_slow_clients.py and tests/metrics/test_port.py fail. Here every wait for
+nothing ends them: tests of tests/api/test_slow_clients.py and tests/metrics/test_port.py fail. Here every wait for
 a client has an end, and whoever has waited longest makes room when the server is full. Nothing of the web framework is
 imported here: for a worker that would be 29 MB.
 """

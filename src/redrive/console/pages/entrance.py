@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 
-from redrive.api.access import TooManyFailures, is_own_page
+from redrive.api.access import TooManyFailures, is_own_page, wrong_tokens
 from redrive.app import App
 from redrive.console import visitors
 from redrive.console.addresses import HOME
@@ -13,6 +15,7 @@ from redrive.console.page import THEME, THEMES, TheForm, ThePage, own_address, r
 from redrive.console.routes import pages_router
 from redrive.console.templates_env import render
 from redrive.errors import InvalidInput, NotAllowed
+from redrive.ops.access import refuse_reserved
 
 router = pages_router()
 YEAR = 365 * 86_400
@@ -36,7 +39,7 @@ async def sign_in(request: Request) -> Response:
     secret = await app.access.sign_in(form.text("token") or "")
     if secret is None:
         try:
-            visitors.failed(request)
+            wrong_tokens(request).failed(request)
         except TooManyFailures as error:
             return await _sign_in_page(request, wanted, f"{error.message}; {error.hint}", 429)
         return await _sign_in_page(request, wanted, "This token is not valid; it may be revoked or expired.", 401)
@@ -67,7 +70,7 @@ async def take_name(page: TheForm) -> Response:
         raise InvalidInput("your token says who you are")
     name = page.form.needed("name", "your name")
     response = page.go(HOME, f"You act as {name}.")
-    visitors.remember_name(page.request, response, name)
+    visitors.set_cookie(page.request, response, visitors.NAME, quote(refuse_reserved(name)), YEAR)
     return response
 
 

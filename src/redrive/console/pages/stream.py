@@ -26,11 +26,9 @@ async def live(page: ThePage) -> Response:
     if not 1 <= len(topics) <= MOST_TOPICS:
         raise InvalidInput(f"name 1 to {MOST_TOPICS} topics")
     hub: Live = page.request.app.state.live
-    # Where nobody signs in, all are let in by the same door.
-    session = page.visitor.key if page.visitor.signed_in else ""
     # A person is known by the token, however often they signed in with it; where there are none, by the browser.
     owner = page.visitor.caller.token_id or page.visitor.key
-    admitted = hub.admit(topics, page.visitor.caller.role, session, NAMED.get(), owner)
+    admitted = hub.admit(topics, page.visitor.caller.role, NAMED.get(), owner)
     return Events(admitted, lambda: still_holds(page))
 
 

@@ -1,12 +1,12 @@
-"""The numbers beside the pages in the menu."""
+"""The numbers beside the pages in the menu, and the banner of alerts, which are on every page."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
 
-from redrive.console.banner import banner
 from redrive.console.live import Number, Sample, Sampler
+from redrive.console.templates_env import render
 from redrive.console.text import short_number
 from redrive.kernel.operation import Status
 from redrive.ops.approvals import PENDING
@@ -47,7 +47,7 @@ async def sample(operator: Operator) -> Mapping[str, str]:
     waiting = await operator.approvals.records(states=(PENDING,), limit=MOST)
     fires = await operator.alerts.current()
     numbers = {"failed": failed, "operations": len(running), "approvals": len(waiting), "alerts": len(fires.loud)}
-    return {**_badges(numbers), "#alert-banner": banner(operator, fires)}
+    return {**_badges(numbers), "#alert-banner": render("regions/alert_banner.html", operator, loud=fires.loud)}
 
 
 def _badges(numbers: Mapping[str, int]) -> dict[str, str]:
