@@ -15,7 +15,6 @@ import typer
 from redrive.cli.support.instance import InProduction, refuse_production
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import Yes
-from redrive.cli.support.progress import progress
 from redrive.cli.support.session import insist_on_file, named_connection, refuse_memory
 from redrive.feature.cli import AppName, Json, Url, output
 from redrive.outbox.application import BUILT_IN, projection_in, projections_of
@@ -100,10 +99,10 @@ async def _run(plan: LoadPlan, target: Target, into: str) -> dict[str, Any]:
         runner = Runner(plan, target)
         with _stopped_by_signals(runner):
             if plan.needed:
-                with progress("made before", plan.needed) as made:
+                with output.progress_bar("made before", plan.needed) as made:
                     runner.told = made
                     await runner.prepare()
-            with progress(plan.scenario.value, plan.total) as done:
+            with output.progress_bar(plan.scenario.value, plan.total) as done:
                 runner.told = done
                 await runner.run()
         return runner.tally.summary(plan, into)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import socket
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, Self, TypeVar
 
+import uvicorn
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,13 +28,21 @@ def finite(number: float) -> float:
     return number
 
 
-class Troublesome(Values):
-    """How a server makes trouble. Shares are from 0 to 1, times in seconds."""
+def serve(app: ASGIApp, listening: socket.socket) -> None:
+    """Serves until a signal comes. Answers that are cut on purpose are errors to uvicorn: nobody needs to read them."""
+    config = uvicorn.Config(
+        app, ws="none", log_config=None, log_level="critical", lifespan="off", timeout_graceful_shutdown=1
+    )
+    uvicorn.Server(config).run(sockets=[listening])
 
-    latency: float = option(0.0, ge=0, le=600, check=finite, help="How long each request takes, half of it by chance.")
-    rate: float = option(0.0, ge=0, check=finite, help="Requests a second; beyond that 429. 0: any number.")
-    error_share: float = option(0.0, ge=0, le=1, check=finite, help="Share of requests that get a 500.")
-    lost_share: float = option(0.0, ge=0, le=1, check=finite, help="Share of requests whose answer is lost.")
+
+class Troublesome(Values):
+    """How a server makes trouble. Shares are from 0 to 1, times in seconds; half of ``latency`` is by chance."""
+
+    latency: float = option(0.0, "SECONDS", ge=0, le=600, check=finite, help="How long each request takes.")
+    rate: float = option(0.0, "NUMBER", ge=0, check=finite, help="Requests a second; beyond that 429. 0: any number.")
+    error_share: float = option(0.0, "SHARE", ge=0, le=1, check=finite, help="Share of requests that get a 500.")
+    lost_share: float = option(0.0, "SHARE", ge=0, le=1, check=finite, help="Share of requests whose answer is lost.")
     down_as: Literal["503", "drop", "hang"] = option("503", help="What an outage looks like.")
 
     def changed(self, given: Mapping[str, Any]) -> Self:
