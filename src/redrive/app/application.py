@@ -11,7 +11,7 @@ from uuid import UUID
 
 from redrive.app.access import Access
 from redrive.app.connections import Connections
-from redrive.app.extras import load_tracing
+from redrive.app.extras import load_extra
 from redrive.app.producer import Producer
 from redrive.app.task_handler import TaskDecorator
 from redrive.errors import (
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
     from redrive.kernel.ports.store import Store
     from redrive.observe.logs import TaskLog
+    from redrive.observe.tracing import Tracing
     from redrive.ops.access import Caller
     from redrive.ops.operator import Operator
     from redrive.ops.why import Reason
@@ -106,7 +107,7 @@ class App:
         self.schedules: dict[str, Schedule] = {}
         self.sync = SyncApp(self, Portal())
         self.connections.check("" if url is not None or settings is not None else "REDRIVE_URL")
-        self.tracing = load_tracing(self.settings.tracing)
+        self.tracing = _load_tracing(self.settings.tracing)
         self.access = Access(self.settings, self.store, several=len(self.connections) > 1)
         self._producer = Producer(self.registry, self.features, self.tracing)
         for kind, function in (
@@ -439,28 +440,30 @@ class App:
 
     async def get(self, task_id: UUID | str) -> Task | None:
         """Returns a task by its id, live or finished."""
-        from redrive.ops.inspect import parse_id
-
-        wanted = parse_id(str(task_id))
-        return await get_task(await self.connections.store_with(wanted), wanted)
+        return await get_task(*await self._found(task_id))
 
     async def cancel(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
         """Cancel a waiting task now, or ask a running one to stop."""
         from redrive.ops import actions
-        from redrive.ops.inspect import parse_id
 
-        wanted = parse_id(str(task_id))
-        result = await actions.cancel(await self.connections.store_with(wanted), [wanted], actor=actor, reason=reason)
+        store, wanted = await self._found(task_id)
+        result = await actions.cancel(store, [wanted], actor=actor, reason=reason)
         actions.insist(result, "cancelled")
 
     async def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
         """Run a failed or cancelled task again."""
         from redrive.ops import actions
+
+        store, wanted = await self._found(task_id)
+        result = await actions.retry(store, [wanted], actor=actor, reason=reason)
+        actions.insist(result, "retried")
+
+    async def _found(self, task_id: UUID | str) -> tuple[Store, UUID]:
+        """Returns the store that has a task, and its id."""
         from redrive.ops.inspect import parse_id
 
         wanted = parse_id(str(task_id))
-        result = await actions.retry(await self.connections.store_with(wanted), [wanted], actor=actor, reason=reason)
-        actions.insist(result, "retried")
+        return await self.connections.store_with(wanted), wanted
 
     @property
     def failed(self) -> FailedTasks:
@@ -490,11 +493,9 @@ class App:
     async def why(self, task_id: UUID | str) -> list[Reason]:
         """Returns why a task does not run; nothing when it does, or is done."""
         from redrive.ops import actions
-        from redrive.ops.inspect import parse_id
         from redrive.ops.why import why as explain
 
-        wanted = parse_id(str(task_id))
-        store = await self.connections.store_with(wanted)
+        store, wanted = await self._found(task_id)
         return await explain(store, await actions.require(store, wanted))
 
     # -- running ---------------------------------------------------------------------------------------------------
@@ -592,3 +593,12 @@ class App:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _load_tracing(wanted: str) -> Tracing | None:
+    """Returns what makes spans; None, and nothing imported, where nothing is traced."""
+    if wanted == "off":
+        return None
+    loaded = load_extra("redrive.observe.tracing", f"REDRIVE_TRACING={wanted}", "OpenTelemetry", "otel")
+    made: Tracing = loaded.Tracing(calls=wanted == "all")
+    return made

@@ -78,7 +78,8 @@ def flag_of(name: str) -> str:
 
 def setting_option(one: Setting, text: str) -> Any:
     """Returns the annotation of an option that is declared as a setting."""
-    [kind] = [kind for kind in get_args(one.kind) or (one.kind,) if kind not in (type(None), ...)]
+    kinds = [kind for kind in get_args(one.kind) or (one.kind,) if kind in (bool, int, float)]
+    kind = kinds[0] if kinds else str  # what is neither is read by who declares it
     if kind is bool:
         return Annotated[bool, typer.Option(flag_of(one.field), help=text)]
     bounds: dict[str, Any] = {"min": one.limits.get("ge"), "max": one.limits.get("le")} if kind is int else {}
