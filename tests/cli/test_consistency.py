@@ -18,17 +18,7 @@ from redrive.ops.filters import FAILURE_FILTERS, FILTERS, TIMES
 
 ID = "0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b"
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
-LISTS = [
-    "list",
-    "failed",
-    "causes",
-    "operations",
-    "approvals",
-    "audit",
-    "tokens",
-    "limits",
-    "drill --history",
-]
+LISTS = ["list", "failed", "causes", "operations", "approvals", "audit", "tokens", "limits", "drill --history"]
 # One of each way to a store: a list of all connections, one thing by its id, what is declared, what acts on a whole
 # connection or where a queue is, what makes a file, what features bring.
 TO_A_STORE = [
