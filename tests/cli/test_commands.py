@@ -12,7 +12,7 @@ import pytest
 
 from redrive.cli.root import root
 from redrive.cli.support.help_page import first_sentence
-from redrive.cli.table import COMMANDS, EXAMPLES, HIDDEN
+from redrive.cli.table import COMMANDS, EXAMPLES, FEATURES, HIDDEN
 from redrive.features import installed
 from redrive.stores.sqlite.migrate import STEPS
 
@@ -49,6 +49,7 @@ def test_every_command_has_an_example() -> None:
 
 def test_what_features_say_of_their_commands_is_what_those_say(redrive) -> None:
     known = root().commands
+    assert {feature.called: feature.about for feature in installed()} == FEATURES
     for feature in installed():
         if feature.commands is not None:
             assert feature.about == first_sentence(known[feature.called].help)

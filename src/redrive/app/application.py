@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack
 from uuid import UUID
 
-from redrive.app.access import Access
 from redrive.app.connections import Connections
 from redrive.app.extras import load_extra
 from redrive.app.producer import Producer
@@ -46,6 +45,7 @@ from redrive.sync import Portal, SyncApp
 
 # Workers and operators are imported by whoever asks for one: most processes of an application only enqueue.
 if TYPE_CHECKING:
+    from redrive.app.access import Access
     from redrive.app.failed_tasks import FailedTasks
     from redrive.kernel.failure_rule import FailureRule
     from redrive.kernel.feature import Feature
@@ -108,7 +108,6 @@ class App:
         self.sync = SyncApp(self, Portal())
         self.connections.check("" if url is not None or settings is not None else "REDRIVE_URL")
         self.tracing = _load_tracing(self.settings.tracing)
-        self.access = Access(self.settings, self.store, several=len(self.connections) > 1)
         self._producer = Producer(self.registry, self.features, self.tracing)
         for kind, function in (
             (builtin.HEALTH_CHECK, builtin.health_check),
@@ -117,7 +116,6 @@ class App:
         ):
             self._register(kind, function, {"max_attempts": 3})
         self._services: dict[Any, Any] = {}
-        self._providers: ProviderRegistry | None = None
         self._take_up(self.features)
 
     def _take_up(self, features: Iterable[Feature]) -> None:
@@ -323,16 +321,13 @@ class App:
         classified."""
         return self.providers.of(name)
 
-    @property
+    @cached_property
     def providers(self) -> ProviderRegistry:
         """The providers of this application, by name."""
-        if self._providers is None:
-            from redrive.remote.registry import ProviderRegistry
+        from redrive.remote.registry import ProviderRegistry
 
-            self._providers = ProviderRegistry(
-                self.settings.providers, self.registry.rules, self.settings.provider_call_seconds
-            )
-        return self._providers
+        settings = self.settings
+        return ProviderRegistry(settings.providers, self.registry.rules, settings.provider_call_seconds)
 
     def on(self, event: str) -> Callable[[Listener], Listener]:
         """Register a function that is told what became of tasks in this application's workers: ``@app.on("failed")``.
@@ -472,6 +467,13 @@ class App:
 
         return FailedTasks(self.store)
 
+    @cached_property
+    def access(self) -> Access:
+        """Who may come in over HTTP: ``await app.access.caller(token)``."""
+        from redrive.app.access import Access
+
+        return Access(self.settings, self.store, several=len(self.connections) > 1)
+
     async def operator(self, caller: Caller, on: str | None = None) -> Operator:
         """Returns the service through which a caller looks at this application's tasks and acts on them, by role: those
         of the default connection, or of another."""
@@ -583,8 +585,8 @@ class App:
         A loop that is shut down in order, as ``asyncio.run`` does it, closes what it has open by itself.
         """
         await self.connections.close()
-        if self._providers is not None:
-            await self._providers.close()
+        if "providers" in vars(self):
+            await self.providers.close()
         self.sync.close()
 
     async def __aenter__(self) -> App:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from redrive.cli import quick
 from redrive.cli.support import output
-from redrive.cli.table import COMMANDS, FEATURES, HELP_OPTIONS, HIDDEN
+from redrive.cli.table import COMMANDS, FEATURES, HELP_OPTIONS, HIDDEN, SERVING
 from redrive.errors import RedriveError
 from redrive.features import of_packages
 
@@ -32,7 +32,6 @@ def app_named_in(arguments: Sequence[str]) -> str | None:
 
 
 EXIT_OK, EXIT_INTERRUPTED = 0, 130  # further ones are said by errors
-SERVING = ("work", "up")
 VERSION = (["version"], ["version", "--json"], ["--version"])
 
 
@@ -76,7 +75,7 @@ def _answer(arguments: list[str]) -> int:
     from redrive.cli.root import call
     from redrive.settings import misspelt
 
-    if arguments[0] not in SERVING:  # those have it in their log
+    if not any(arguments[: len(words)] == words for words in SERVING):
         for text in misspelt():
             output.warn(text)
     return call(arguments, _own_features(arguments))

@@ -134,6 +134,8 @@ FEATURES = {
     "batch": "Work that belongs together: create, list, show, watch, items, cancel, retry what failed.",
     "outbox": "A search index that follows the database: projections, their events and sinks.",
 }
+# What serves until it is stopped, and says in its log what others say on stderr.
+SERVING = (["work"], ["up"], ["outbox", "work"])
 # Former names: they work, and are not listed.
 HIDDEN = {"groups": "causes:causes_cli"}
 

@@ -17,7 +17,6 @@ from redrive.cli.support.kit import add_kit_command
 from redrive.cli.support.loading import load
 from redrive.cli.support.operation_words import operation_document
 from redrive.cli.support.options import DryRun, Reason, Yes, confirm
-from redrive.cli.support.signals import starting
 from redrive.cli.support.sockets import free_port
 from redrive.cli.support.start_operation import say_approval
 from redrive.cli.support.worker_options import with_worker_options
@@ -338,7 +337,6 @@ def _say_compared(projection: str, found: Operation, result: dict[str, Any]) -> 
 
 @cli.command("work")
 @with_worker_options(*WORKERS_OPTIONS)
-@starting()
 def work(
     given: dict[str, Any],
     projection: Names = None,
