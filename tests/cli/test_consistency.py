@@ -240,10 +240,11 @@ def test_every_filter_has_one_name() -> None:
 
 def test_a_reason_is_why_somebody_acts() -> None:
     """What the error's reason is called is --error-reason: a command that acts has both."""
-    for name, option in options():
+    found = dict(options())
+    for name, option in found.items():
         if name.endswith(" --reason"):
             assert option.help == "Why, for the audit log.", name
-            assert f"{name.removesuffix('--reason')}--by" in dict(options()), name
+            assert f"{name.removesuffix('--reason')}--by" in found, name
 
 
 def test_what_is_listed_is_what_is_retried(redrive: Any) -> None:
