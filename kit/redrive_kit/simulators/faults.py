@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, Self, TypeVar
 
-import uvicorn
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,6 +32,8 @@ def finite(number: float) -> float:
 
 def serve(app: ASGIApp, listening: socket.socket) -> None:
     """Serves until a signal comes. Answers that are cut on purpose are errors to uvicorn: nobody needs to read them."""
+    import uvicorn  # an application that only names a simulator does without
+
     config = uvicorn.Config(
         app, ws="none", log_config=None, log_level="critical", lifespan="off", timeout_graceful_shutdown=1
     )

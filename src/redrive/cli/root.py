@@ -125,13 +125,16 @@ def _take_plain_values(command: Any) -> None:
 
 
 def _plain(parameter: Any) -> Any:
-    if "process_value" in vars(parameter) or parameter.nargs != 1 or getattr(parameter, "multiple", False):
-        return parameter
-    check, described = parameter.process_value, getattr(parameter, "type_descriptor", None)
+    described = getattr(parameter, "type_descriptor", None)
+    if described is None or "process_value" in vars(parameter):
+        return parameter  # an older Typer makes none; or it has been here before
+    check = parameter.process_value
+    nothing = () if getattr(parameter, "multiple", False) or parameter.nargs == -1 else None
 
     def process_value(context: Any, value: Any) -> Any:
-        has_type = described is not None and type(value) is described.annotation
-        if not has_type and (value is not None or parameter.required):
+        if value is None and not parameter.required:
+            value = nothing
+        elif type(value) is not described.annotation:
             return check(context, value)
         return value if parameter.callback is None else parameter.callback(context, parameter, value)
 
