@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,32 @@ class Forked:
     def send_signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
+
+
+class Running(Forked):
+    """A command that runs; what it writes is read as it comes."""
+
+    def __init__(self, *words: object, env: Mapping[str, str]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="redrive-running-")
+        streams = [Path(self._folder.name) / name for name in ("stdout", "stderr")]
+        for stream in streams:
+            os.mkfifo(stream)
+        super().__init__(_running, ["redrive", *map(str, words)], os.getcwd(), dict(env), self._folder.name)
+        self.stdout, self.stderr = (stream.open(encoding="utf-8") for stream in streams)  # once it has opened them
+
+    def communicate(self, timeout: float = 120) -> tuple[str, str]:
+        """Returns what it writes until it has ended."""
+        with ThreadPoolExecutor(2) as threads:
+            out, err = (threads.submit(stream.read) for stream in (self.stdout, self.stderr))
+            self.wait(timeout)
+            return out.result(), err.result()
+
+    def close(self) -> None:
+        self.kill()
+        self.wait()
+        self.stdout.close()
+        self.stderr.close()
+        self._folder.cleanup()
 
 
 def redrive(
@@ -101,6 +128,16 @@ def _to_its_end(
 def _command(command: list[str], cwd: str, environment: dict[str, str], streams: str) -> None:
     _become(command, cwd, environment)
     _redirect(streams)
+    from redrive.cli.entry import main
+
+    main()
+
+
+def _running(command: list[str], cwd: str, environment: dict[str, str], streams: str) -> None:
+    _become(command, cwd, environment)
+    for number, stream in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(f"{streams}/{stream}", os.O_WRONLY), number)
+        setattr(sys, stream, os.fdopen(number, "w", buffering=1, closefd=False))
     from redrive.cli.entry import main
 
     main()

@@ -46,8 +46,12 @@ TAKEN, TABLES = frozenset(_TAKEN.split()), frozenset(_TABLES.split())
 def installed() -> tuple[Feature, ...]:
     """Returns the features that every process of this installation knows, also a command that was given no
     application."""
-    named = [*((name, name) for name in BUILT_IN), *_entry_points()]
-    return tuple(_load(name, value) for name, value in named)
+    return (*(_load(name, name) for name in BUILT_IN), *of_packages())
+
+
+def of_packages() -> tuple[Feature, ...]:
+    """Returns the features that other installed packages bring."""
+    return tuple(_load(name, value) for name, value in _entry_points())
 
 
 def _entry_points() -> Iterator[tuple[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from redrive.cli.main import run
+from tests.commands import Running
 
 CRASH_APP = """
 import os, sys, time
@@ -104,11 +104,10 @@ def redrive(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
 class Started:
     """A running command; what it logs is read as it comes."""
 
-    process: subprocess.Popen[str]
+    process: Running
 
     def log(self, event: str) -> dict[str, Any]:
         """Wait for a log line with this event."""
-        assert self.process.stderr is not None
         seen = []
         for line in self.process.stderr:
             seen.append(line)
@@ -120,44 +119,30 @@ class Started:
 
     def document(self) -> Any:
         """The JSON document on stdout, which ends with a closing brace on a line of its own."""
-        assert self.process.stdout is not None
         text = ""
         for line in self.process.stdout:
             text += line
             if line == "}\n":
                 return json.loads(text)
-        assert self.process.stderr is not None
         raise AssertionError(f"no document: {text!r} {self.process.stderr.read()}")
 
     def ends(self) -> int:
         self.process.communicate(timeout=90)
-        return self.process.returncode
+        return self.process.wait()
 
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Started]]:
-    """Start the real command; whatever still runs at the end of the test is killed."""
-    running: list[subprocess.Popen[str]] = []
+    """Start the command as a process; whatever still runs at the end of the test is killed."""
+    running: list[Running] = []
 
     def begin(*arguments: object, **environment: str) -> Started:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "redrive.cli", *in_a_new_file([*map(str, arguments)])],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **environment},
-        )
-        running.append(process)
-        return Started(process)
+        running.append(Running(*in_a_new_file([*map(str, arguments)]), env={**os.environ, **environment}))
+        return Started(running[-1])
 
     yield begin
     for process in running:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
+        process.close()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from redrive.cli.root import root
 from redrive.cli.support.help_page import first_sentence
-from redrive.cli.table import COMMANDS, EXAMPLES, HIDDEN
+from redrive.cli.table import COMMANDS, EXAMPLES, FEATURES, HIDDEN
 from redrive.features import installed
 from redrive.stores.sqlite.migrate import STEPS
 
@@ -49,6 +49,7 @@ def test_every_command_has_an_example() -> None:
 
 def test_what_features_say_of_their_commands_is_what_those_say(redrive) -> None:
     known = root().commands
+    assert {feature.called: feature.about for feature in installed()} == FEATURES
     for feature in installed():
         if feature.commands is not None:
             assert feature.about == first_sentence(known[feature.called].help)
@@ -86,48 +87,16 @@ def test_help_fits_the_terminal_and_can_be_copied(redrive, monkeypatch: pytest.M
 def test_version(redrive) -> None:
     assert redrive("version", "--json").json["redrive"]
     assert redrive("version").out.startswith("redrive ")
+    assert redrive("--version").out == redrive("version").out
 
 
 def test_enqueue_with_every_option(redrive) -> None:
-    said = redrive(
-        "enqueue",
-        "ANY",
-        '{"n": 1}',
-        "--queue",
-        "q",
-        "--priority",
-        3,
-        "--delay",
-        60,
-        "--max-attempts",
-        4,
-        "--timeout",
-        5,
-        "--group",
-        "g",
-        "--scope",
-        "s",
-        "--trace-id",
-        "t",
-        "--idempotency-key",
-        "k",
-        "--json",
-    )
+    options = "--queue q --priority 3 --delay 60 --max-attempts 4 --timeout 5 --group g --scope s --trace-id t"
+    said = redrive("enqueue", "ANY", '{"n": 1}', *options.split(), "--idempotency-key", "k", "--json")
     assert said.code == 0
     task = said.json
-    expected = {
-        "kind": "ANY",
-        "queue": "q",
-        "priority": 3,
-        "max_attempts": 4,
-        "timeout": 5.0,
-        "group": "g",
-        "scope": "s",
-        "trace_id": "t",
-        "idempotency_key": "k",
-        "state": "delayed",
-        "payload": {"n": 1},
-    }
+    expected = {"kind": "ANY", "queue": "q", "priority": 3, "max_attempts": 4, "timeout": 5.0, "group": "g"}
+    expected |= {"scope": "s", "trace_id": "t", "idempotency_key": "k", "state": "delayed", "payload": {"n": 1}}
     assert {name: task[name] for name in expected} == expected
     again = redrive("enqueue", "ANY", '{"n": 1}', "--queue", "q", "--key", "k", "--json")
     assert again.json["id"] == task["id"] and again.json["deduplicated"]
@@ -477,11 +446,6 @@ def test_a_time_without_its_zone_is_refused(redrive) -> None:
     assert (said.code, said.error["code"]) == (2, "INPUT_INVALID")
     assert "no time zone" in said.error["message"] and "2030-01-31T09:00:00Z" in said.error["hint"]
     assert redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--run-at", "2030-01-31T09:00:00Z").code == 0
-
-
-def test_the_version_as_an_option(redrive) -> None:
-    said = redrive("--version")
-    assert said.code == 0 and said.out == redrive("version").out
 
 
 def test_a_map_that_is_no_json_names_its_variable(redrive, monkeypatch) -> None:

@@ -88,6 +88,15 @@ def test_odd_urls_do_not_show_passwords_either(url: str) -> None:
     assert "s3cret" not in shown_url(url)
 
 
+def test_a_login_in_place_of_something_else_is_not_quoted(redrive) -> None:
+    url = "postgresql://ann:s3cret@db/x"
+    redrive("migrate")
+    for command in (["work", "--connection", url], ["show", url], ["work", "--group", url]):
+        for options in ([], ["--json"]):
+            said = redrive(*command, *options)
+            assert said.code == 2 and "s3cret" not in said.err, said.err
+
+
 @pytest.mark.parametrize(
     ("stopping", "running", "seen", "told"),
     [

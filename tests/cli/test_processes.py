@@ -63,8 +63,11 @@ def test_up_serves_works_and_stops(start, redrive) -> None:
     assert up.ends() == 0
 
 
-def test_up_says_what_to_try_next(start) -> None:
-    up = start("up", "--port", 0, "--url", "sqlite:///other.db", REDRIVE_DEV="1")
+def test_up_says_what_to_try_next(start, here) -> None:
+    """Only what can be enqueued as it is: A needs a payload."""
+    tasks = '@app.task("A")\nasync def a(ctx, n: int): ...\n@app.task("B")\nasync def b(ctx, n: int = 1): ...\n'
+    (here / "picky.py").write_text(f"from redrive import App\napp = App()\n{tasks}")
+    up = start("up", "--port", 0, "--app", "picky", "--url", "sqlite:///other.db", REDRIVE_DEV="1")
     lines = []
     for line in up.process.stdout:
         lines.append(line)
@@ -72,17 +75,7 @@ def test_up_says_what_to_try_next(start) -> None:
             break
     text = "".join(lines)
     assert "http://127.0.0.1:" in text
-    assert "./dev redrive enqueue --url sqlite:///other.db SYSTEM_HEALTH_CHECK" in text
-    up.process.send_signal(signal.SIGINT)
-    assert up.ends() == 0
-
-
-def test_up_suggests_only_what_can_be_enqueued_as_it_is(start, redrive, here) -> None:
-    tasks = '@app.task("A")\nasync def a(ctx, n: int): ...\n@app.task("B")\nasync def b(ctx, n: int = 1): ...\n'
-    (here / "picky.py").write_text(f"from redrive import App\napp = App()\n{tasks}")
-    up = start("up", "--port", 0, "--app", "picky")
-    tries = next(line for line in up.process.stdout if "redrive enqueue" in line)
-    assert tries.split()[-1] == "B", "A needs a payload"
+    assert "./dev redrive enqueue --url sqlite:///other.db --app picky:app B\n" in text and " A\n" not in text
     up.process.send_signal(signal.SIGINT)
     assert up.ends() == 0
 
@@ -141,15 +134,6 @@ def test_a_stop_also_names_handlers_that_go_on_after_their_transaction(start, re
     assert [task["state"] for task in redrive("list", "--json").json["items"]] == ["completed"]
 
 
-def test_a_stop_with_nothing_to_wait_for(start, redrive, crash_app: str) -> None:
-    worker = start("work", "--app", crash_app)
-    worker.log("worker.started")
-    worker.process.send_signal(signal.SIGTERM)
-    told = worker.log("worker.stopping")
-    assert (told["message"], told["running"]) == ("SIGTERM: claiming no more; nothing runs", 0)
-    assert worker.ends() == 0
-
-
 def test_log_lines_have_one_style(start, redrive, crash_app: str) -> None:
     redrive("enqueue", "OK")
     worker = start("work", "--app", crash_app, "--stop-when-empty")
@@ -198,34 +182,22 @@ def test_a_supervisor_restarts_what_crashes_and_passes_signals_on(start, redrive
     assert re.search(r'"restarts": [123]\b', out)
 
 
-def test_workers_end_with_their_supervisor(start, redrive, crash_app: str) -> None:
-    redrive("enqueue", "OK")
-    supervisor = start("work", "--app", crash_app, "--processes", 2)
+def test_workers_end_with_their_supervisor_or_when_they_are_done(start, redrive, crash_app: str) -> None:
+    """They are told the URL where others cannot read it."""
+    where = ("--app", crash_app, "--url", "sqlite:///told.db")
+    for _ in range(4):
+        redrive("enqueue", "OK", *where)
+    done = start("work", *where, "--stop-when-empty", "--processes", 2, "--concurrency", 2)
+    assert done.ends() == 0
+    assert redrive("stats", "--url", "sqlite:///told.db", "--json").json["totals"]["completed"] == 4
+    redrive("enqueue", "OK", *where)
+    supervisor = start("work", *where, "--processes", 2)
     supervisor.log("task.completed")
     children = psutil.Process(supervisor.process.pid).children()
-    assert len(children) == 2
+    assert len(children) == 2 and not any("told.db" in " ".join(child.cmdline()) for child in children)
     supervisor.process.kill()
     _, alive = psutil.wait_procs(children, timeout=90)
     assert not alive
-
-
-def test_workers_that_are_done_end_by_themselves(start, redrive, crash_app: str) -> None:
-    for _ in range(4):
-        redrive("enqueue", "OK")
-    worker = start("work", "--app", crash_app, "--stop-when-empty", "--processes", 2, "--concurrency", 2)
-    assert worker.ends() == 0
-    assert redrive("stats", "--json").json["totals"]["completed"] == 4
-
-
-def test_children_are_told_the_url_where_others_cannot_read_it(start, redrive, crash_app: str) -> None:
-    supervisor = start("work", "--app", crash_app, "--processes", 2, "--url", "sqlite:///told.db")
-    supervisor.log("worker.started")
-    children = psutil.Process(supervisor.process.pid).children()
-    assert children and not any("told.db" in " ".join(child.cmdline()) for child in children)
-    redrive("enqueue", "OK", "--app", crash_app, "--url", "sqlite:///told.db")
-    supervisor.log("task.completed")
-    supervisor.process.send_signal(signal.SIGTERM)
-    assert supervisor.ends() == 0
 
 
 def test_a_run_that_was_woken_by_http_ends_with_its_server(start, redrive, crash_app: str) -> None:
@@ -253,7 +225,7 @@ def _call(url: str, secret: str, body: object) -> None:
         httpx.post(url, json=body, headers={"Authorization": f"Bearer {secret}"}, timeout=60)
 
 
-@pytest.mark.parametrize(("command", "code"), [("work", 0), ("up", 0), ("list", -signal.SIGTERM)])
+@pytest.mark.parametrize(("command", "code"), [("work", 0), ("list", -signal.SIGTERM)])
 def test_a_stop_before_anything_is_imported(command: str, code: int) -> None:
     """What serves has stopped in order; of what does not, nobody knows how far it has come."""
     stop_at_import = (

@@ -28,7 +28,7 @@ def make_failures(redrive, count: int, kind: str = "VIDEO_GEN") -> list[str]:
 
 def go_on(redrive) -> None:
     """Workers carry operations out; one that ends when there is nothing to do does so as well."""
-    redrive("work", "--app", APP, "--max-time", 3.2, "--queue", "elsewhere")
+    redrive("work", "--app", APP, "--stop-when-empty", "--queue", "elsewhere")
 
 
 def test_failed_causes_and_statistics(redrive) -> None:
@@ -330,19 +330,19 @@ def test_the_journey_through_real_processes(start, redrive) -> None:
 
 @pytest.mark.timeout(400)
 def test_an_operation_goes_on_after_every_kill(start, redrive) -> None:
-    make_failures(redrive, 30)
+    make_failures(redrive, 12)
     begun = redrive("retry", "--kind", "VIDEO_GEN", "--rate", 5, "--yes", "--by", "ann", "--json").json["operation"]
     for _ in range(2):
         before = _operation(redrive, begun["id"])["done"]
-        if before == 30:  # a slow machine was through before it was looked at
+        if before == 12:  # a slow machine was through before it was looked at
             break
         worker = start("work", "--app", APP, "--queue", "elsewhere")
         _until(lambda: _operation(redrive, begun["id"])["done"], lambda done, least=before: done > least)
         os.kill(worker.process.pid, signal.SIGKILL)
     start("work", "--app", APP, "--queue", "elsewhere")
     watched = redrive("operations", "watch", begun["id"], "--json").json
-    assert (watched["status"], watched["done"], watched["skipped"]) == ("completed", 30, 0)
-    assert len(redrive("audit", "--action", "TASK_RETRY_BATCH_ITEM", "--limit", 100, "--json").json["items"]) == 30
+    assert (watched["status"], watched["done"], watched["skipped"]) == ("completed", 12, 0)
+    assert len(redrive("audit", "--action", "TASK_RETRY_BATCH_ITEM", "--limit", 100, "--json").json["items"]) == 12
 
 
 def _operation(redrive, operation_id: str) -> Any:

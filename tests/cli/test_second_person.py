@@ -42,6 +42,7 @@ def test_two_processes_of_one_person(redrive: Any, start: Any, url: str) -> None
     assert redrive("failed", "--url", url, "--json").json["total"] == 3
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_http_and_command_line_count_together(redrive: Any, start: Any, url: str, monkeypatch: Any) -> None:
     ids = fail(redrive, url, 6)
     monkeypatch.setenv("REDRIVE_APPROVALS_ABOVE", "4")

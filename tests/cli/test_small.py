@@ -108,7 +108,7 @@ def test_a_mode_that_somebody_chose_stays(here: Path, redrive: Callable[..., Sai
     assert mode(here / "shared.db") == 0o660
 
 
-@pytest.mark.parametrize("name", ["redrive", "System", "api", "redrive:retention"])
+@pytest.mark.parametrize("name", ["System", "redrive:retention"])
 def test_reserved_names(here: Path, redrive: Callable[..., Said], name: str) -> None:
     url = ("--url", f"sqlite:///{here}/names.db")
     assert redrive("migrate", *url).code == 0

@@ -15,6 +15,12 @@ from redrive.kernel.joins import NewJoin
 from tests.worker.conftest import drain
 
 
+@pytest.fixture
+def app(each_app: App) -> App:
+    """On both stores."""
+    return each_app
+
+
 async def test_a_handler_adds_to_the_join_of_its_task(app: App) -> None:
     """A tree of tasks, each of which enqueues the next ones; what follows comes once, after the last of them."""
     seen: list[str] = []

@@ -32,24 +32,24 @@ async def balances(app: App, *accounts: str) -> list[int]:
     return [await store.sql.balance(account) for account in accounts]
 
 
-async def test_an_order_from_its_placing_to_its_end(app: App) -> None:
-    shop = await orders(app)
+async def test_an_order_from_its_placing_to_its_end(each_app: App) -> None:
+    shop = await orders(each_app)
     await shop.pay_in("bob", 100)
     placed = await shop.place("o1", "bob", ["here", "there", "nowhere"], 10)
     assert placed == OrderView("o1", parcels={"queued": 3}, held=30)
-    await drain(app)
+    await drain(each_app)
     assert await shop.show("o1") == OrderView("o1", parcels={"completed": 2, "failed": 1}, held=10)
-    assert await balances(app, "customer:bob", "shop") == [70, 20]
-    assert [task.payload for task in await ended(app)] == [{"order": "o1"}]
+    assert await balances(each_app, "customer:bob", "shop") == [70, 20]
+    assert [task.payload for task in await ended(each_app)] == [{"order": "o1"}]
 
-    (failed,) = await app.failed.list()
-    operator = await app.operator(ANN)
+    (failed,) = await each_app.failed.list()
+    operator = await each_app.operator(ANN)
     await operator.failures.forget([failed.id], reason="no such place")
     assert await shop.show("o1") == OrderView("o1", parcels={"cancelled": 1, "completed": 2}, held=0)
-    assert await balances(app, "customer:bob", "shop") == [80, 20]
-    await app.retry(failed.id, actor="ann")
-    assert await balances(app, "customer:bob", "held:o1") == [70, 10]
-    assert len(await ended(app)) == 1
+    assert await balances(each_app, "customer:bob", "shop") == [80, 20]
+    await each_app.retry(failed.id, actor="ann")
+    assert await balances(each_app, "customer:bob", "held:o1") == [70, 10]
+    assert len(await ended(each_app)) == 1
 
 
 async def ended(app: App) -> list[Any]:
@@ -63,27 +63,27 @@ async def ended(app: App) -> list[Any]:
     return found
 
 
-async def test_paying_in_is_written_down(app: App) -> None:
-    shop = await orders(app)
+async def test_paying_in_is_written_down(each_app: App) -> None:
+    shop = await orders(each_app)
     for _ in range(2):  # one form, sent twice
         await shop.pay_in("bob", 100, once="a form")
-    (said,) = await (await app.store()).audit(AuditFilter(action="ORDERS_PAID_IN"), limit=10)
+    (said,) = await (await each_app.store()).audit(AuditFilter(action="ORDERS_PAID_IN"), limit=10)
     assert (said.actor, said.target, said.after) == ("ann", "customer:bob", {"amount": 100})
     for amount in (0, -5):
         with pytest.raises(InvalidInput, match="more than 0"):
             await shop.pay_in("bob", amount)
     with pytest.raises(InvalidInput, match="customer"):
         await shop.pay_in("", 5)
-    assert await balances(app, "customer:bob") == [100]
+    assert await balances(each_app, "customer:bob") == [100]
 
 
-async def test_without_money_nothing_is_placed(app: App) -> None:
-    shop = await orders(app)
+async def test_without_money_nothing_is_placed(each_app: App) -> None:
+    shop = await orders(each_app)
     with pytest.raises(InvalidInput, match="below zero"):
         await shop.place("o1", "poor", ["here"], 10)
     with pytest.raises(OrderUnknown, match="no order 'o1'"):
         await shop.show("o1")
-    assert await (await app.store()).counts() == []
+    assert await (await each_app.store()).counts() == []
 
 
 async def test_its_route(app: App) -> None:
@@ -171,12 +171,12 @@ def test_an_application_brings_the_commands_of_its_features(tmp_path: Path) -> N
 
 
 async def test_a_worker_that_does_not_know_the_feature_hands_its_tasks_back(
-    app: App, capsys: pytest.CaptureFixture[str]
+    each_app: App, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shop = await orders(app)
+    shop = await orders(each_app)
     await shop.pay_in("bob", 100)
     await shop.place("o1", "bob", ["here", "there"], 10)
-    stranger = App(settings=load_settings(url=app.settings.url, log_format="json"))
+    stranger = App(settings=load_settings(url=each_app.settings.url, log_format="json"))
     try:
         worker = await drain(stranger)
         store = await stranger.store()
@@ -188,7 +188,7 @@ async def test_a_worker_that_does_not_know_the_feature_hands_its_tasks_back(
         found = {finding.code: finding.text for finding in await examine(store)}
         assert found["unknown_feature"].startswith("2 tasks belong to feature orders, which no live worker knows")
         assert next(reason.code for reason in await why(store, parcels[0])) == "unknown_feature"
-        await drain(app)
+        await drain(each_app)
         assert "unknown_feature" not in {reason.code for reason in await why(store, parcels[0])}
         assert "unknown_feature" not in {finding.code for finding in await examine(store)}
     finally:

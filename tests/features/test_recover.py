@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from redrive import App
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import ClaimRequest
 from redrive.settings import Options
 
 from .conftest import placed
+
+
+@pytest.fixture
+def app(each_app: App) -> App:
+    """On both stores."""
+    return each_app
 
 
 async def test_a_duty_recovers_its_own_and_asks_once(app: App) -> None:

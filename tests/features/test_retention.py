@@ -24,6 +24,12 @@ def kept(app: App, *more: FeatureRule) -> Retention:
     return Retention(features=(*more, *found.features))
 
 
+@pytest.fixture
+def app(each_app: App) -> App:
+    """On both stores."""
+    return each_app
+
+
 async def parcels(app: App) -> dict[str, int]:
     shown: dict[str, int] = (await (await orders(app)).show("o1")).parcels
     return shown

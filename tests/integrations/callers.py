@@ -449,21 +449,22 @@ class DjangoSqlite(Django):
         self.handle = django_connections["default"]
 
 
-# One of each driver and library.
+# One of each driver and library; the first of them for what follows from the statements, which all of them share.
 KINDS: list[type[Caller]] = [
-    Psycopg2,
     Psycopg,
-    PsycopgAsync,
     Asyncpg,
-    AlchemySession,
-    AlchemyAsyncSession,
     Django,
     Sqlite3,
-    Aiosqlite,
     AlchemySqliteSession,
-    AlchemyAiosqliteSession,
     DjangoSqlite,
+    Psycopg2,
+    PsycopgAsync,
+    AlchemySession,
+    AlchemyAsyncSession,
+    Aiosqlite,
+    AlchemyAiosqliteSession,
 ]
+FEW = KINDS[:6]
 # Other ways to use them: other rows and cursors, other handles, other drivers beneath.
 VARIANTS: list[type[Caller]] = [
     Psycopg2DictRows,

@@ -15,7 +15,7 @@ import pytest
 from redrive import App, Context
 from redrive.settings import Options
 from tests.databases import Databases
-from tests.integrations.callers import CALLERS, KINDS, VARIANTS, Caller
+from tests.integrations.callers import CALLERS, FEW, KINDS, Caller
 
 BUSINESS = "create table business (note text)"
 EMPTY = "truncate business, redrive.task, redrive.history, redrive.idempotency_key, redrive.total, redrive.total_delta"
@@ -128,9 +128,10 @@ def name_of(kind: type[Caller]) -> str:
 
 # For a test that goes the whole way: on every kind of connection, in every run.
 ALL_CALLERS = pytest.mark.parametrize("caller", CALLERS, indirect=True, ids=name_of)
+EACH_KIND = pytest.mark.parametrize("caller", KINDS, indirect=True, ids=name_of)
 
 
-@pytest.fixture(params=[*KINDS, *(pytest.param(one, marks=pytest.mark.repeats) for one in VARIANTS)], ids=name_of)
+@pytest.fixture(params=FEW, ids=name_of)
 def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
     kind: type[Caller] = request.param
     outside: Outside = request.getfixturevalue(f"on_{kind.store}")

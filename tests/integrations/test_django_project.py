@@ -158,6 +158,10 @@ class Project:
         return subprocess.run(command, cwd=self.folder, env=own, capture_output=True, text=True, timeout=120)
 
 
+ON_SQLITE = pytest.mark.parametrize("project", ["sqlite"], indirect=True)
+ON_POSTGRES = pytest.mark.parametrize("project", ["postgres"], indirect=True)
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Project:
     if request.param == "sqlite":
@@ -182,6 +186,7 @@ def test_tables_come_with_manage_py_migrate_and_to_tests(project: Project) -> No
     assert asyncio.run(_kinds(project.url)) == ["SEND_RECEIPT"]
 
 
+@ON_SQLITE
 def test_an_application_that_a_test_imports_is_kept_out_too(project: Project) -> None:
     """Without our application among Django's nobody has seen the names that the databases had before the tests."""
     asyncio.run(_migrate(project.url))
@@ -212,6 +217,7 @@ async def _kinds(url: str) -> list[str]:
         return [task.kind for task in await (await app.store()).find(Query())]
 
 
+@ON_POSTGRES
 def test_without_tables_the_message_says_what_to_type(project: Project) -> None:
     migrate = "from django.core.management import call_command\ncall_command('migrate', run_syncdb=True)\n"
     refused = project.manage("shell", "-c", migrate + PLACE, added="").stderr

@@ -22,11 +22,6 @@ from tests.cluster import free_port
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/x.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
-
-
 class Served:
     """The application under uvicorn, with a task that has begun."""
 
@@ -76,11 +71,11 @@ class Served:
 
 
 @pytest.fixture
-def serve(url: str, tmp_path: Path) -> Iterator[Callable[[int], Served]]:
+def serve(tmp_path: Path) -> Iterator[Callable[[int], Served]]:
     made: list[Served] = []
 
     def serve(grace_ms: int) -> Served:
-        made.append(Served(url, tmp_path, grace_ms))
+        made.append(Served(f"sqlite:///{tmp_path}/x.db", tmp_path, grace_ms))
         return made[-1]
 
     yield serve

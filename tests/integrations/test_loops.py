@@ -23,7 +23,7 @@ from redrive import App
 from tests.cluster import free_port
 
 ROOT = Path(__file__).parents[2]
-TIMES = 120
+TIMES = 40
 
 
 class Server:
@@ -87,7 +87,7 @@ def test_asyncio_run_in_a_loop(app: App, server: Server) -> None:
 
 def test_loops_that_are_closed_without_a_shutdown(app: App, server: Server) -> None:
     kept = []
-    for _ in range(TIMES // 3):
+    for _ in range(TIMES // 2):
         loop = asyncio.new_event_loop()
         loop.run_until_complete(app.enqueue("K"))
         loop.close()

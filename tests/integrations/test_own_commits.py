@@ -21,7 +21,7 @@ from redrive.kernel.task import NewTask
 from redrive.settings import load_settings
 from redrive_kit.examples.orders import ORDERS
 from tests.integrations.callers import Caller, settled
-from tests.integrations.conftest import ALL_CALLERS, Outside
+from tests.integrations.conftest import EACH_KIND, Outside
 
 
 @pytest.fixture
@@ -62,6 +62,7 @@ def seen(outside: Outside, order: str) -> tuple[int, int, int]:
     return int(rows), int(held[0][0]) if held else 0, int(audits)
 
 
+@EACH_KIND
 def test_an_order_in_the_callers_transaction(caller: Caller, outside: Outside, own_app: App, bob: str) -> None:
     first, second = f"o-{uuid4()}", f"o-{uuid4()}"
 
@@ -102,7 +103,6 @@ def test_money_that_is_not_there_refuses_all_of_it(caller: Caller, outside: Outs
     assert seen(outside, order) == (0, 0, 0) and outside.totals == (0, 0)
 
 
-@ALL_CALLERS
 def test_a_key_of_other_work_refuses_all_of_it(caller: Caller, outside: Outside, own_app: App, bob: str) -> None:
     """And the caller's transaction goes on without it."""
     key, account = f"k-{uuid4()}", f"customer:{bob}"

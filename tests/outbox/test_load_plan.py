@@ -25,11 +25,14 @@ ENVIRONMENT = {
 
 
 def test_usual_values_environment_and_options() -> None:
-    assert plan_of({}, {}) == LoadPlan(Scenario.CREATE, 3000, 200, 100.0, 20, None)
+    usual = plan_of({}, {})
+    assert (usual.scenario, usual.total, usual.bytes, usual.rate) == (Scenario.CREATE, 3000, 200, 100.0)
+    assert (usual.concurrency, usual.api_base) == (20, None)
     assert plan_of({}, {"TOTAL_OPS": "", "API_BASE": ""}) == LoadPlan()
     found = plan_of({}, ENVIRONMENT)
-    assert found == LoadPlan(Scenario.MIXED, 7, 0, 0.5, 3, "http://127.0.0.1:8340")
-    assert plan_of({"total": 8, "rate": 0}, ENVIRONMENT) == LoadPlan(Scenario.MIXED, 8, 0, 0.0, 3, found.api)
+    drives = {"bytes": 0, "concurrency": 3, "api_base": "http://127.0.0.1:8340"}
+    assert found == LoadPlan(scenario="mixed", total=7, rate=0.5, **drives)
+    assert plan_of({"total": 8, "rate": 0}, ENVIRONMENT) == LoadPlan(scenario="mixed", total=8, rate=0, **drives)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from redrive import outbox
 from redrive.ids import new_id
@@ -48,16 +49,41 @@ class Note:
         return asdict(self)
 
 
-class Notes(Protocol):
+class Notes(ABC):
     """Where notes are kept. A change that finds no note returns None, and publishes nothing."""
 
+    def __init__(self, url: str, projection: str) -> None:
+        self._url, self._projection = url, projection
+
+    async def create(self, title: str, text: str) -> Note:
+        made = await self._change(INSERT, "create", str(new_id()), title, text)
+        assert made is not None
+        return made
+
+    async def update(self, note_id: str, title: str | None, text: str | None) -> Note | None:
+        return await self._change(UPDATE, "update", note_id, title, text)
+
+    async def delete(self, note_id: str) -> Note | None:
+        return await self._change(DELETE, "delete", note_id)
+
+    async def get(self, note_id: str) -> Note | None:
+        return next(iter(await self._read(READ, note_id)), None)
+
+    async def page(self, after: str, limit: int) -> Sequence[Note]:
+        return await self._read(PAGE, after, limit)
+
+    def _event(self, note: Note, op: str) -> tuple[Any, ...]:
+        """Returns what is published of a change."""
+        return self._projection, ENTITY, note.id, op, note.version, None if op == "delete" else note.document()
+
+    @abstractmethod
     async def open(self) -> None: ...
+    @abstractmethod
     async def close(self) -> None: ...
-    async def create(self, title: str, text: str) -> Note: ...
-    async def update(self, note_id: str, title: str | None, text: str | None) -> Note | None: ...
-    async def delete(self, note_id: str) -> Note | None: ...
-    async def get(self, note_id: str) -> Note | None: ...
-    async def page(self, after: str, limit: int) -> Sequence[Note]: ...
+    @abstractmethod
+    async def _change(self, statement: str, op: str, *values: Any) -> Note | None: ...
+    @abstractmethod
+    async def _read(self, statement: str, *values: Any) -> Sequence[Note]: ...
 
 
 def notes_of(url: str, projection: str) -> Notes:
@@ -65,12 +91,10 @@ def notes_of(url: str, projection: str) -> Notes:
     return SqliteNotes(url, projection) if url.startswith("sqlite") else PostgresNotes(url, projection)
 
 
-class PostgresNotes:
+class PostgresNotes(Notes):
     """Notes in PostgreSQL, by connections of the application's own."""
 
-    def __init__(self, url: str, projection: str) -> None:
-        self._url, self._projection = url, projection
-        self._pool: Any = None
+    _pool: Any = None
 
     async def open(self) -> None:
         import asyncpg
@@ -86,41 +110,24 @@ class PostgresNotes:
         if self._pool is not None:
             await self._pool.close()
 
-    async def create(self, title: str, text: str) -> Note:
-        made = await self._change(INSERT, "create", str(new_id()), title, text)
-        assert made is not None
-        return made
-
-    async def update(self, note_id: str, title: str | None, text: str | None) -> Note | None:
-        return await self._change(UPDATE, "update", note_id, title, text)
-
-    async def delete(self, note_id: str) -> Note | None:
-        return await self._change(DELETE, "delete", note_id)
-
-    async def get(self, note_id: str) -> Note | None:
-        row = await self._pool.fetchrow(READ, note_id)
-        return None if row is None else Note(**row)
-
-    async def page(self, after: str, limit: int) -> Sequence[Note]:
-        rows = await self._pool.fetch(PAGE.replace("{c}", 'collate "C"'), after, limit)
-        return [Note(**row) for row in rows]
-
     async def _change(self, statement: str, op: str, *values: Any) -> Note | None:
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(statement, *values)
             if row is None:
                 return None
             note = Note(**row)
-            document = None if op == "delete" else note.document()
-            await outbox.publish(connection, self._projection, ENTITY, note.id, op, note.version, document)
+            await outbox.publish(connection, *self._event(note, op))
             return note
 
+    async def _read(self, statement: str, *values: Any) -> Sequence[Note]:
+        return [Note(**row) for row in await self._pool.fetch(statement.replace("{c}", 'collate "C"'), *values)]
 
-class SqliteNotes:
+
+class SqliteNotes(Notes):
     """Notes in a SQLite file, by one connection with a thread of its own."""
 
     def __init__(self, url: str, projection: str) -> None:
-        self._url, self._projection = url, projection
+        super().__init__(url, projection)
         self._thread = ThreadPoolExecutor(1, "notes")
         self._connection: sqlite3.Connection | None = None
 
@@ -140,38 +147,25 @@ class SqliteNotes:
             await self._run(connection.close)
         self._thread.shutdown(wait=False)
 
-    async def create(self, title: str, text: str) -> Note:
-        made = await self._run(lambda: self._change(INSERT, "create", str(new_id()), title, text))
-        assert made is not None
-        return made
-
-    async def update(self, note_id: str, title: str | None, text: str | None) -> Note | None:
-        return await self._run(lambda: self._change(UPDATE, "update", note_id, title, text))
-
-    async def delete(self, note_id: str) -> Note | None:
-        return await self._run(lambda: self._change(DELETE, "delete", note_id))
-
-    async def get(self, note_id: str) -> Note | None:
-        return next(iter(await self._run(lambda: self._read(READ, note_id))), None)
-
-    async def page(self, after: str, limit: int) -> Sequence[Note]:
-        return await self._run(lambda: self._read(PAGE.replace("{c}", ""), after, limit))
-
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    def _change(self, statement: str, op: str, *values: Any) -> Note | None:
+    def _rows(self, statement: str, values: Sequence[Any]) -> list[Note]:
         assert self._connection is not None
-        self._connection.execute("begin immediate")
-        with self._connection:  # commits, or rolls back what raised
-            row = self._connection.execute(statement.replace("$", "?"), values).fetchone()
-            if row is None:
-                return None
-            note = Note(*row)
-            document = None if op == "delete" else note.document()
-            outbox.publish(self._connection, self._projection, ENTITY, note.id, op, note.version, document)
-            return note
+        found = self._connection.execute(statement.replace("$", "?").replace("{c}", ""), values)
+        return [Note(*row) for row in found]
 
-    def _read(self, statement: str, *values: Any) -> list[Note]:
-        assert self._connection is not None
-        return [Note(*row) for row in self._connection.execute(statement.replace("$", "?"), values)]
+    async def _read(self, statement: str, *values: Any) -> Sequence[Note]:
+        return await self._run(lambda: self._rows(statement, values))
+
+    async def _change(self, statement: str, op: str, *values: Any) -> Note | None:
+        def change() -> Note | None:
+            assert self._connection is not None
+            self._connection.execute("begin immediate")
+            with self._connection:  # commits, or rolls back what raised
+                found = self._rows(statement, values)
+                for note in found:
+                    outbox.publish(self._connection, *self._event(note, op))
+                return found[0] if found else None
+
+        return await self._run(change)

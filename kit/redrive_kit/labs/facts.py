@@ -63,11 +63,6 @@ class Facts:
     def most_attempts(self) -> int:
         return max((one.attempts for one in self.waiting), default=0)
 
-    @property
-    def longest_wait(self) -> float:
-        """Seconds until the last of the next attempts."""
-        return max((one.retry_in or 0.0 for one in self.waiting), default=0.0)
-
     def is_measured(self, names: Collection[str] = tuple(GAUGES)) -> bool:
         """Returns whether the worker's gauges say what the view says: they are some seconds old. True without one."""
         return not self.metrics or all(self.metrics.get(GAUGES[name], 0.0) == getattr(self, name) for name in names)

@@ -12,6 +12,7 @@ from typing import Any
 
 from redrive.kernel.alerts.thresholds import Thresholds
 from redrive_kit.labs.facts import GAUGES, Facts
+from redrive_kit.labs.processes import poll
 from redrive_kit.labs.world import World
 
 PATIENCE_S = 120.0  # for what happens soon on any machine, however busy
@@ -127,12 +128,7 @@ class LabRun:
         self, what: str, check: Callable[[], Awaitable[Any]], patience: float = PATIENCE_S, *, asserts: bool = True
     ) -> Any:
         """Looks until something is there, and returns it; asserts that it came."""
-        give_up = time.monotonic() + patience
-        while True:
-            found = await check()
-            if found or time.monotonic() > give_up:
-                break
-            await asyncio.sleep(LOOK_EVERY_S)
+        found = await poll(check, patience, LOOK_EVERY_S)
         if asserts or not found:
             self.insist(what, found, "" if found else f"not within {patience:g} s")
         return found

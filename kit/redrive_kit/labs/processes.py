@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +34,14 @@ def until(condition: Callable[[], Any], what: str, timeout: float, step: float =
         if time.monotonic() > give_up:
             raise TooLate(f"still not so after {timeout:g} s: {what}")
         time.sleep(step)
+    return found
+
+
+async def poll(look: Callable[[], Awaitable[T]], patience: float, step: float = 0.1) -> T:
+    """Looks until something is there; returns what was found last, also once so many seconds are over."""
+    give_up = time.monotonic() + patience
+    while not (found := await look()) and time.monotonic() <= give_up:  # noqa: ASYNC110 (nothing tells)
+        await asyncio.sleep(step)
     return found
 
 

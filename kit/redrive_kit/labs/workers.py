@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from redrive_kit.labs.network import Answer, ask
-from redrive_kit.labs.processes import Program, TooLate
+from redrive_kit.labs.processes import Program, TooLate, environment
 
 USUAL_PORT = 9109  # of tests and labs, next to the 9108 of production
 STARTS_WITHIN_S = 60.0
@@ -18,6 +19,16 @@ LIVES_S = 3600.0
 _SAMPLE = re.compile(r"^(?P<name>[a-z_]+)\{(?P<labels>[^}]*)\} (?P<value>\S+)$")
 _LABEL = re.compile(r'([a-z_]+)="([^"]*)"')
 Metrics = dict[str, float]
+
+
+def worker_environment(
+    url: str, projection: str, sink: str, settings: Mapping[str, str], keep_s: float, *, fresh: bool
+) -> dict[str, str]:
+    """Returns what workers have as their environment: the URL may have a password, and command lines can be read by
+    everybody."""
+    projections = json.dumps({projection: {"sink": sink}})
+    given = {"REDRIVE_URL": url, "OUTBOX_PROJECTIONS": projections, "OUTBOX_KEEP_SECONDS": str(keep_s)}
+    return environment({**given, **settings}, fresh=fresh)
 
 
 class OutboxWorker(Program):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,9 +17,8 @@ from redrive.outbox.event import OPS, queue_of
 from redrive.outbox.settings import OutboxSettings
 from redrive.settings import AlertSettings, load_settings
 from redrive_kit.labs import LABS, facts
-from redrive_kit.labs.processes import environment
 from redrive_kit.labs.sinks import LabSink
-from redrive_kit.labs.workers import OutboxWorker, usual_port
+from redrive_kit.labs.workers import OutboxWorker, usual_port, worker_environment
 
 GOODBYE_S = 5.0
 # What is broken on purpose is nobody's alarm.
@@ -101,11 +99,8 @@ class World:
     # -- processes -------------------------------------------------------------------------------------------------
 
     def environment(self) -> dict[str, str]:
-        """Returns what processes of this world have as their environment: the URL may have a password, and command
-        lines can be read by everybody."""
-        projections = json.dumps({self.projection: {"sink": self.sink.url}})
-        given = {"REDRIVE_URL": self.url, "OUTBOX_PROJECTIONS": projections, **self.settings}
-        return environment({**given, "OUTBOX_KEEP_SECONDS": str(KEEP_S)}, fresh=self.fresh)
+        """Returns what processes of this world have as their environment."""
+        return worker_environment(self.url, self.projection, self.sink.url, self.settings, KEEP_S, fresh=self.fresh)
 
     @property
     def cwd(self) -> Path | None:

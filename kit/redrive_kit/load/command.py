@@ -14,45 +14,30 @@ import typer
 
 from redrive.cli.support.instance import InProduction, refuse_production
 from redrive.cli.support.loading import Loaded, load
-from redrive.cli.support.options import Yes
-from redrive.cli.support.progress import progress
+from redrive.cli.support.options import Command, Yes, setting_option, with_options
 from redrive.cli.support.session import insist_on_file, named_connection, refuse_memory
 from redrive.feature.cli import AppName, Json, Url, output
 from redrive.outbox.application import BUILT_IN, projection_in, projections_of
+from redrive.settings import fields_of
 from redrive_kit.load.plan import LoadPlan, plan_of
 from redrive_kit.load.runner import Runner
 from redrive_kit.load.targets import HttpTarget, TableTarget, Target
 
 EXIT_INTERRUPTED = 130
-ScenarioName = Annotated[
-    str | None,
-    typer.Option("--scenario", metavar="NAME", help="create, update, delete or mixed (else LOADGEN_SCENARIO, create)."),
-]
-Total = Annotated[int | None, typer.Option("--total", metavar="N", help="Operations (else TOTAL_OPS, 3000).")]
-Bytes = Annotated[int | None, typer.Option("--bytes", metavar="N", help="Size of a text (else CONTENT_BYTES, 200).")]
-Rate = Annotated[
-    float | None,
-    typer.Option("--rate", metavar="N", help="Per second (else RATE_PER_SEC, 100); 0 is as fast as it goes."),
-]
-Concurrency = Annotated[
-    int | None, typer.Option("--concurrency", metavar="N", help="At the same time (else CONCURRENCY, 20).")
-]
-ApiBase = Annotated[
-    str | None,
-    typer.Option("--api-base", metavar="HTTP-URL", help="The application to drive (else API_BASE, else none)."),
-]
 ProjectionName = Annotated[
     str | None, typer.Option("--projection", "-p", metavar="NAME", help=f"Where events go (else {BUILT_IN}).")
 ]
 
 
+def _with_plan(command: Command) -> Command:
+    """Gives a command the options of a plan; it gets what was given as one ``given``."""
+    added = {name: setting_option(one, one.help) for name, one in fields_of(LoadPlan).items()}
+    return with_options(command, "given", added, lambda found: found)
+
+
+@_with_plan
 def load_events(
-    scenario: ScenarioName = None,
-    total: Total = None,
-    bytes: Bytes = None,
-    rate: Rate = None,
-    concurrency: Concurrency = None,
-    api_base: ApiBase = None,
+    given: dict[str, Any],
     projection: ProjectionName = None,
     in_production: InProduction = False,
     yes: Yes = False,
@@ -64,8 +49,7 @@ def load_events(
     redrive_kit.examples.notes (--api-base), else into the table redrive_example_note of the store's database, each row
     and its event in one transaction. What update and delete need is made first, and not counted. Exits with 1 if an
     operation failed."""
-    given = {"scenario": scenario, "total": total, "bytes": bytes, "rate": rate, "concurrency": concurrency}
-    plan = plan_of({**given, "api": api_base}, os.environ)
+    plan = plan_of(given, os.environ)
     refuse_production("redrive outbox load", None, in_production, yes, does="writes notes that nobody wants")
     into, target = _target(plan, projection, url, app)
     found = asyncio.run(_run(plan, target, into))
@@ -78,8 +62,8 @@ def load_events(
 
 def _target(plan: LoadPlan, projection: str | None, url: str | None, app: str | None) -> tuple[str, Target]:
     """Returns where load goes to, in words, and that target."""
-    if plan.api is not None:
-        return plan.api.rpartition("@")[2], HttpTarget(plan.api, plan.concurrency)
+    if plan.api_base is not None:
+        return plan.api_base.rpartition("@")[2], HttpTarget(plan.api_base, plan.concurrency)
     loaded = load(url, app)
     connection = named_connection()
     refuse_memory(loaded, connection)
@@ -100,10 +84,10 @@ async def _run(plan: LoadPlan, target: Target, into: str) -> dict[str, Any]:
         runner = Runner(plan, target)
         with _stopped_by_signals(runner):
             if plan.needed:
-                with progress("made before", plan.needed) as made:
+                with output.progress_bar("made before", plan.needed) as made:
                     runner.told = made
                     await runner.prepare()
-            with progress(plan.scenario.value, plan.total) as done:
+            with output.progress_bar(plan.scenario.value, plan.total) as done:
                 runner.told = done
                 await runner.run()
         return runner.tally.summary(plan, into)

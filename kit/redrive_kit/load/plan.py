@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from redrive.errors import InvalidInput
+from redrive.settings import Unfit, fields_of, setting
+from redrive.settings.declare import Values
 
 MOST_OPS = 10_000_000
 MOST_BYTES = 900_000  # a payload has at most a megabyte
@@ -25,17 +25,37 @@ class Scenario(StrEnum):
     MIXED = "mixed"
 
 
-@dataclass(slots=True, frozen=True)
-class LoadPlan:
-    """``rate``: operations that begin in a second; 0: as fast as it goes. ``api``: the application that is driven; with
-    None the database is written to."""
+def _scenario(text: str) -> Scenario:
+    try:
+        return Scenario(text.strip().lower())
+    except ValueError:
+        raise ValueError(f"it is one of {', '.join(Scenario)}") from None
 
-    scenario: Scenario = Scenario.CREATE
-    total: int = 3000
-    bytes: int = 200
-    rate: float = 100.0
-    concurrency: int = 20
-    api: str | None = None
+
+def _address(text: Any) -> str:
+    address = str(text).strip().rstrip("/")
+    if not address.startswith(("http://", "https://")) or not address.partition("://")[2]:
+        raise ValueError("it is no address of an application, for example http://127.0.0.1:8340")
+    return address
+
+
+def _value(name: str, default: Any, metavar: str, help: str, **limits: Any) -> Any:
+    """Returns a field that is an option, too."""
+    made = setting(name, default, **limits)
+    made.metavar, made.help = metavar, f"{help} (else {name}, {default or 'none'})."
+    return made
+
+
+class LoadPlan(Values):
+    """``rate``: operations that begin in a second. ``api_base``: the application that is driven; with None the database
+    is written to."""
+
+    scenario: Scenario = _value("LOADGEN_SCENARIO", Scenario.CREATE, "NAME", ", ".join(Scenario), parse=_scenario)
+    total: int = _value("TOTAL_OPS", 3000, "N", "Operations", ge=1, le=MOST_OPS)
+    bytes: int = _value("CONTENT_BYTES", 200, "N", "Size of a text", ge=0, le=MOST_BYTES)
+    rate: float = _value("RATE_PER_SEC", 100.0, "N", "Per second, 0 is as fast as it goes", ge=0, le=MOST_RATE)
+    concurrency: int = _value("CONCURRENCY", 20, "N", "At the same time", ge=1, le=MOST_CONCURRENCY)
+    api_base: str | None = _value("API_BASE", None, "HTTP-URL", "The application to drive", parse=_address)
 
     @property
     def needed(self) -> int:
@@ -50,63 +70,12 @@ class LoadPlan:
 def plan_of(given: Mapping[str, Any], environment: Mapping[str, str]) -> LoadPlan:
     """Returns the plan of what was given as options (None: was not) and of the environment; refused where a value
     cannot be used, by the name that it was given by."""
-    found = {}
-    for field, (name, read) in _VALUES.items():
-        if given.get(field) is not None:
-            found[field] = read(_option(field), given[field])
-        elif environment.get(name, "") != "":
-            found[field] = read(name, environment[name])
-    return LoadPlan(**found)
-
-
-def _option(field: str) -> str:
-    return "--api-base" if field == "api" else f"--{field}"
-
-
-def _scenario(name: str, value: Any) -> Scenario:
+    names = {field: one.name for field, one in fields_of(LoadPlan).items()}
+    found: dict[str, Any] = {field: environment[name] for field, name in names.items() if environment.get(name)}
+    typed = {field: value for field, value in given.items() if value is not None}
+    names |= {field: f"--{field.replace('_', '-')}" for field in typed}
     try:
-        return Scenario(str(value).strip().lower())
-    except ValueError:
-        raise InvalidInput(f"{name} is one of {', '.join(Scenario)}, not {value!r}") from None
-
-
-def _whole(least: int, most: int) -> Any:
-    def read(name: str, value: Any) -> int:
-        try:
-            found = int(str(value).strip())
-        except ValueError:
-            found = least - 1
-        if not least <= found <= most:
-            raise InvalidInput(f"{name} is a whole number from {least:,} to {most:,}, not {value!r}")
-        return found
-
-    return read
-
-
-def _rate(name: str, value: Any) -> float:
-    try:
-        found = float(str(value).strip())
-    except ValueError:
-        found = -1.0
-    if not (math.isfinite(found) and 0 <= found <= MOST_RATE):
-        raise InvalidInput(
-            f"{name} is a number of operations per second, not {value!r}", hint="0 is as fast as it goes"
-        )
-    return found
-
-
-def _address(name: str, value: Any) -> str:
-    address = str(value).strip().rstrip("/")
-    if not address.startswith(("http://", "https://")) or not address.partition("://")[2]:
-        raise InvalidInput(f"{name} is no address of an application", hint="for example http://127.0.0.1:8340")
-    return address
-
-
-_VALUES: Mapping[str, tuple[str, Any]] = {
-    "scenario": ("LOADGEN_SCENARIO", _scenario),
-    "total": ("TOTAL_OPS", _whole(1, MOST_OPS)),
-    "bytes": ("CONTENT_BYTES", _whole(0, MOST_BYTES)),
-    "rate": ("RATE_PER_SEC", _rate),
-    "concurrency": ("CONCURRENCY", _whole(1, MOST_CONCURRENCY)),
-    "api": ("API_BASE", _address),
-}
+        return LoadPlan(**{**found, **typed})
+    except Unfit as error:
+        problems = (f"{names[str(one.place[0])]}: {one.message}, not {one.value!r}" for one in error.problems)
+        raise InvalidInput("; ".join(problems)) from None

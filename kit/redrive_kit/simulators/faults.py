@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import random
+import socket
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, Self, TypeVar
 
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -16,6 +19,7 @@ from redrive.errors import InvalidInput
 from redrive.settings.declare import Values, fields_of, option
 from redrive.settings.values import Unfit
 
+MAX_BODY = 2_000_000
 FOR_EVER = 1e9  # seconds
 MAX_DOWN = 864_000  # seconds of an outage
 
@@ -26,13 +30,23 @@ def finite(number: float) -> float:
     return number
 
 
-class Troublesome(Values):
-    """How a server makes trouble. Shares are from 0 to 1, times in seconds."""
+def serve(app: ASGIApp, listening: socket.socket) -> None:
+    """Serves until a signal comes. Answers that are cut on purpose are errors to uvicorn: nobody needs to read them."""
+    import uvicorn  # an application that only names a simulator does without
 
-    latency: float = option(0.0, ge=0, le=600, check=finite, help="How long each request takes, half of it by chance.")
-    rate: float = option(0.0, ge=0, check=finite, help="Requests a second; beyond that 429. 0: any number.")
-    error_share: float = option(0.0, ge=0, le=1, check=finite, help="Share of requests that get a 500.")
-    lost_share: float = option(0.0, ge=0, le=1, check=finite, help="Share of requests whose answer is lost.")
+    config = uvicorn.Config(
+        app, ws="none", log_config=None, log_level="critical", lifespan="off", timeout_graceful_shutdown=1
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+class Troublesome(Values):
+    """How a server makes trouble. Shares are from 0 to 1, times in seconds; half of ``latency`` is by chance."""
+
+    latency: float = option(0.0, "SECONDS", ge=0, le=600, check=finite, help="How long each request takes.")
+    rate: float = option(0.0, "NUMBER", ge=0, check=finite, help="Requests a second; beyond that 429. 0: any number.")
+    error_share: float = option(0.0, "SHARE", ge=0, le=1, check=finite, help="Share of requests that get a 500.")
+    lost_share: float = option(0.0, "SHARE", ge=0, le=1, check=finite, help="Share of requests whose answer is lost.")
     down_as: Literal["503", "drop", "hang"] = option("503", help="What an outage looks like.")
 
     def changed(self, given: Mapping[str, Any]) -> Self:
@@ -92,51 +106,78 @@ class Trouble(Generic[B]):
             return None
         return max(1, math.ceil((1 - self._room) / rate))
 
+    async def control(self, request: Request) -> Response:
+        """Returns how it behaves; POST changes that. ``down_for`` begins an outage of so many seconds, 0 ends it."""
+        if request.method == "POST":
+            given = await json_of(request)
+            if not isinstance(given, dict):
+                raise InvalidInput("the body has to be a table of what is to change")
+            self.change(given)
+        return JSONResponse(self.document())
 
-class Troubled(Generic[B]):
-    """The server with its trouble around it. Addresses that begin with ``own`` are those of whoever makes it."""
+    def around(self, app: ASGIApp, own: str = "/_") -> ASGIApp:
+        """Returns the server with this trouble around it. Addresses that begin with ``own`` are those of whoever makes
+        it."""
 
-    def __init__(self, app: ASGIApp, trouble: Trouble[B], own: str = "/_") -> None:
-        self._app = app
-        self._trouble = trouble
-        self._own = own
+        async def troubled(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http" or scope["path"].startswith(own):
+                await app(scope, receive, send)
+                return
+            if self.behaviour.latency:
+                await asyncio.sleep(self.behaviour.latency * (0.5 + self.chance.random()))
+            if (refusal := self._refusal()) is not None:
+                self.refused += 1
+                await refusal(scope, receive, send)
+            elif self.is_down():
+                self.refused += 1
+                await self._outage(scope, receive, send)
+            elif self.chance.random() < self.behaviour.lost_share:
+                await app(scope, receive, _ignored)
+                await _drop(send)
+            else:
+                await app(scope, receive, send)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"].startswith(self._own):
-            await self._app(scope, receive, send)
-            return
-        trouble, behaviour = self._trouble, self._trouble.behaviour
-        if behaviour.latency:
-            await asyncio.sleep(behaviour.latency * (0.5 + trouble.chance.random()))
-        if (refusal := self._refusal()) is not None:
-            trouble.refused += 1
-            await refusal(scope, receive, send)
-        elif trouble.is_down():
-            trouble.refused += 1
-            await self._outage(scope, receive, send)
-        elif trouble.chance.random() < behaviour.lost_share:
-            await self._app(scope, receive, _ignored)
-            await _drop(send)
-        else:
-            await self._app(scope, receive, send)
+        return troubled
 
     def _refusal(self) -> Response | None:
-        trouble = self._trouble
-        if trouble.is_down():
+        if self.is_down():
             return None
-        if (wait := trouble.wait_for_room()) is not None:
+        if (wait := self.wait_for_room()) is not None:
             return _error(429, "too many requests", {"Retry-After": str(wait)})
-        return _error(500, "an error by choice") if trouble.chance.random() < trouble.behaviour.error_share else None
+        return _error(500, "an error by choice") if self.chance.random() < self.behaviour.error_share else None
 
     async def _outage(self, scope: Scope, receive: Receive, send: Send) -> None:
-        match self._trouble.behaviour.down_as:
+        match self.behaviour.down_as:
             case "drop":
                 await _drop(send)
             case "hang":
-                await _until_gone(receive, self._trouble.is_down)
+                await _until_gone(receive, self.is_down)
                 await _drop(send)
             case _:
                 await _error(503, "down for a while", {"Retry-After": "1"})(scope, receive, send)
+
+
+async def body_of(request: Request, most: int = MAX_BODY) -> bytes:
+    """Returns the body of a request; TooLarge where it is more than so many bytes."""
+    content = bytearray()
+    async for part in request.stream():
+        content += part
+        if len(content) > most:
+            raise TooLarge(f"a body has at most {most:,} bytes")
+    return bytes(content)
+
+
+async def json_of(request: Request) -> Any:
+    """Returns the body of a request as JSON; None where it is empty."""
+    content = await body_of(request)
+    try:
+        return json.loads(content) if content else None
+    except (ValueError, RecursionError):
+        raise InvalidInput("the body is no JSON") from None
+
+
+class TooLarge(InvalidInput):
+    """A body is larger than it may be."""
 
 
 def _error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:

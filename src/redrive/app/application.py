@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
 from uuid import UUID
 
-from redrive.app.access import Access
 from redrive.app.connections import Connections
-from redrive.app.extras import load_tracing
+from redrive.app.extras import load_extra
 from redrive.app.producer import Producer
 from redrive.app.task_handler import TaskDecorator
 from redrive.errors import (
@@ -45,11 +44,13 @@ from redrive.sync import Portal, SyncApp
 
 # Workers and operators are imported by whoever asks for one: most processes of an application only enqueue.
 if TYPE_CHECKING:
+    from redrive.app.access import Access
     from redrive.app.failed_tasks import FailedTasks
     from redrive.kernel.failure_rule import FailureRule
     from redrive.kernel.feature import Feature
     from redrive.kernel.ports.store import Store
     from redrive.observe.logs import TaskLog
+    from redrive.observe.tracing import Tracing
     from redrive.ops.access import Caller
     from redrive.ops.operator import Operator
     from redrive.ops.why import Reason
@@ -105,13 +106,11 @@ class App:
         self.schedules: dict[str, Schedule] = {}
         self.sync = SyncApp(self, Portal())
         self.connections.check("" if url is not None or settings is not None else "REDRIVE_URL")
-        self.tracing = load_tracing(self.settings.tracing)
-        self.access = Access(self.settings, self.store, several=len(self.connections) > 1)
+        self.tracing = _load_tracing(self.settings.tracing)
         self._producer = Producer(self.registry, self.features, self.tracing)
         for kind, function in BUILT_IN:
             self._register(kind, function, {"max_attempts": 3})
         self._services: dict[Any, Any] = {}
-        self._providers: ProviderRegistry | None = None
         self._take_up(self.features)
 
     def _take_up(self, features: Iterable[Feature]) -> None:
@@ -317,16 +316,13 @@ class App:
         classified."""
         return self.providers.of(name)
 
-    @property
+    @cached_property
     def providers(self) -> ProviderRegistry:
         """The providers of this application, by name."""
-        if self._providers is None:
-            from redrive.remote.registry import ProviderRegistry
+        from redrive.remote.registry import ProviderRegistry
 
-            self._providers = ProviderRegistry(
-                self.settings.providers, self.registry.rules, self.settings.provider_call_seconds
-            )
-        return self._providers
+        settings = self.settings
+        return ProviderRegistry(settings.providers, self.registry.rules, settings.provider_call_seconds)
 
     def on(self, event: str) -> Callable[[Listener], Listener]:
         """Register a function that is told what became of tasks in this application's workers: ``@app.on("failed")``.
@@ -434,28 +430,30 @@ class App:
 
     async def get(self, task_id: UUID | str) -> Task | None:
         """Returns a task by its id, live or finished."""
-        from redrive.ops.inspect import parse_id
-
-        wanted = parse_id(str(task_id))
-        return await get_task(await self.connections.store_with(wanted), wanted)
+        return await get_task(*await self._found(task_id))
 
     async def cancel(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
         """Cancel a waiting task now, or ask a running one to stop."""
         from redrive.ops import actions
-        from redrive.ops.inspect import parse_id
 
-        wanted = parse_id(str(task_id))
-        result = await actions.cancel(await self.connections.store_with(wanted), [wanted], actor=actor, reason=reason)
+        store, wanted = await self._found(task_id)
+        result = await actions.cancel(store, [wanted], actor=actor, reason=reason)
         actions.insist(result, "cancelled")
 
     async def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
         """Run a failed or cancelled task again."""
         from redrive.ops import actions
+
+        store, wanted = await self._found(task_id)
+        result = await actions.retry(store, [wanted], actor=actor, reason=reason)
+        actions.insist(result, "retried")
+
+    async def _found(self, task_id: UUID | str) -> tuple[Store, UUID]:
+        """Returns the store that has a task, and its id."""
         from redrive.ops.inspect import parse_id
 
         wanted = parse_id(str(task_id))
-        result = await actions.retry(await self.connections.store_with(wanted), [wanted], actor=actor, reason=reason)
-        actions.insist(result, "retried")
+        return await self.connections.store_with(wanted), wanted
 
     @property
     def failed(self) -> FailedTasks:
@@ -463,6 +461,13 @@ class App:
         from redrive.app.failed_tasks import FailedTasks
 
         return FailedTasks(self.store)
+
+    @cached_property
+    def access(self) -> Access:
+        """Who may come in over HTTP: ``await app.access.caller(token)``."""
+        from redrive.app.access import Access
+
+        return Access(self.settings, self.store, several=len(self.connections) > 1)
 
     async def operator(self, caller: Caller, on: str | None = None) -> Operator:
         """Returns the service through which a caller looks at this application's tasks and acts on them, by role: those
@@ -486,11 +491,9 @@ class App:
     async def why(self, task_id: UUID | str) -> list[Reason]:
         """Returns why a task does not run; nothing when it does, or is done."""
         from redrive.ops import actions
-        from redrive.ops.inspect import parse_id
         from redrive.ops.why import why as explain
 
-        wanted = parse_id(str(task_id))
-        store = await self.connections.store_with(wanted)
+        store, wanted = await self._found(task_id)
         return await explain(store, await actions.require(store, wanted))
 
     # -- running ---------------------------------------------------------------------------------------------------
@@ -578,8 +581,8 @@ class App:
         A loop that is shut down in order, as ``asyncio.run`` does it, closes what it has open by itself.
         """
         await self.connections.close()
-        if self._providers is not None:
-            await self._providers.close()
+        if "providers" in vars(self):
+            await self.providers.close()
         self.sync.close()
 
     async def __aenter__(self) -> Self:
@@ -588,3 +591,12 @@ class App:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _load_tracing(wanted: str) -> Tracing | None:
+    """Returns what makes spans; None, and nothing imported, where nothing is traced."""
+    if wanted == "off":
+        return None
+    loaded = load_extra("redrive.observe.tracing", f"REDRIVE_TRACING={wanted}", "OpenTelemetry", "otel")
+    made: Tracing = loaded.Tracing(calls=wanted == "all")
+    return made

@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import Any
 
 from redrive.errors import ConfigError
-from redrive.handlers.events import TaskEvent
-
-if TYPE_CHECKING:
-    from redrive.observe.tracing import Tracing
 
 
-def load_sentry(wanted: str) -> Callable[[TaskEvent], None]:
-    """Returns the hook that sends failures to Sentry."""
+def load_extra(module: str, setting: str, package: str, extra: str) -> Any:
+    """Returns the module that a setting asks for; ``extra`` is what has to be installed for it."""
     try:
-        from redrive.integrations.sentry import capture, warn_if_deaf
+        return import_module(module)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"REDRIVE_SENTRY={wanted} needs sentry-sdk, which is not installed ({error.name} is missing)",
-            hint="pip install '/path/to/checkout[sentry]', or REDRIVE_SENTRY=off",
+            f"{setting} needs {package}, which is not installed ({error.name} is missing)",
+            hint=f"pip install '/path/to/checkout[{extra}]', or {setting.partition('=')[0]}=off",
         ) from error
-    warn_if_deaf()
-    return capture
-
-
-def load_tracing(wanted: str) -> Tracing | None:
-    """Returns what makes spans; None, and nothing imported, where nothing is traced."""
-    if wanted == "off":
-        return None
-    try:
-        from redrive.observe.tracing import Tracing
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"REDRIVE_TRACING={wanted} needs OpenTelemetry, which is not installed ({error.name} is missing)",
-            hint="pip install '/path/to/checkout[otel]', or REDRIVE_TRACING=off",
-        ) from error
-    return Tracing(calls=wanted == "all")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from redrive.app.connections import Connections
-from redrive.app.extras import load_sentry
+from redrive.app.extras import load_extra
 from redrive.errors import InvalidInput
 from redrive.handlers.cron import next_after
 from redrive.handlers.registry import Registry
@@ -114,9 +114,10 @@ def _hooks(app: Application) -> Hooks | None:
     """Returns what tells this application's hooks, in a worker; None where there are none."""
     hooks, sentry = {name: [*listed] for name, listed in app.registry.hooks.items()}, app.settings.sentry
     if sentry != "off":
-        capture = load_sentry(sentry)
+        loaded = load_extra("redrive.integrations.sentry", f"REDRIVE_SENTRY={sentry}", "sentry-sdk", "sentry")
+        loaded.warn_if_deaf()
         for name in ("failed", "retried")[: 2 if sentry == "all" else 1]:
-            hooks.setdefault(name, []).append(capture)
+            hooks.setdefault(name, []).append(loaded.capture)
     return Hooks(hooks, app.settings.hook_timeout_ms / 1000, partial(_public_part, app)) if hooks else None
 
 

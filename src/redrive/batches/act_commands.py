@@ -20,7 +20,6 @@ from redrive.batches.views import Acted, Reconciling, new_charge, plain_document
 from redrive.cli.support.follow import follow, say_started
 from redrive.cli.support.operation_words import say_awaiting_approval
 from redrive.cli.support.options import DryRun, Reason, Yes, confirm
-from redrive.cli.support.progress import bar
 from redrive.cli.support.start_operation import PACE, carried_out, say_approval
 from redrive.feature import InvalidInput, Operator
 from redrive.feature.cli import AppName, By, Json, Url, operate, output
@@ -242,7 +241,7 @@ def to_the_end(batch: str, url: str | None, app: str | None, json: bool) -> None
     async def look(own: Operator) -> Batch:
         service, drawn = own.of(BatchService), sys.stdout.isatty() and sys.stderr.isatty()
         told = Told(print_lines=not (drawn or json))
-        with bar(1, draw=drawn or json) as shown:
+        with output.bar(1, draw=drawn or json) as shown:
             line = shown.add_task("batch", total=None)
             while not (found := await service.find(batch)).ended:
                 shown.update(line, completed=found.total - found.pending, total=found.total)

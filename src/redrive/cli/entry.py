@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 
-SERVING = ("work", "up")
+from redrive.cli.table import SERVING
 
 
 def main() -> None:
     """Runs the command line. What serves and is told to stop before it has begun has stopped in order: nothing is
     claimed or open yet."""
-    if sys.argv[1:2] and sys.argv[1] in SERVING:
+    if any(sys.argv[1 : len(words) + 1] == words for words in SERVING):
         for number in (signal.SIGTERM, signal.SIGINT):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, lambda *_: os._exit(0))

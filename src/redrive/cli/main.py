@@ -6,14 +6,14 @@ import os
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from redrive.cli import quick
 from redrive.cli.support import output
-from redrive.cli.table import COMMANDS, HELP_OPTIONS, HIDDEN
+from redrive.cli.table import COMMANDS, FEATURES, HELP_OPTIONS, HIDDEN, SERVING
 from redrive.errors import RedriveError
-from redrive.features import installed
-from redrive.settings import configured_app, misspelt
+from redrive.features import of_packages
 
 if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
@@ -24,6 +24,10 @@ def app_named_in(arguments: Sequence[str]) -> str | None:
     for one, following in pairwise([*arguments, ""]):
         if one == "--app" or one.startswith("--app="):
             return following if one == "--app" else one.removeprefix("--app=")
+    if not {"REDRIVE_APP", "REDRIVE_CONFIG"} & os.environ.keys() and not Path("redrive.toml").exists():
+        return None  # nothing can name one; settings take longer to import than help to be shown
+    from redrive.settings import configured_app
+
     return configured_app()
 
 
@@ -43,9 +47,6 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command; returns its exit code."""
     as_json = "--json" in arguments
     output.repeat(arguments)
-    if not {"work", "up"} & set(arguments[:1]):  # those have it in their log
-        for text in misspelt():
-            output.warn(text)
     try:
         code = _answer(list(arguments))
         sys.stdout.flush()
@@ -65,23 +66,33 @@ def _answer(arguments: list[str]) -> int:
     if arguments in VERSION:
         quick.say_version(json="--json" in arguments)
         return EXIT_OK
-    own = _own_features(arguments)
-    brought = [feature for feature in (*installed(), *own) if feature.commands]
-    if _asks_for_all(arguments) and all(feature.about for feature in brought):
-        sys.stdout.write(quick.all_commands({feature.called: feature.about for feature in brought}.items()))
-        return EXIT_OK
+    if _asks_for_all(arguments):
+        brought = [feature for feature in (*of_packages(), *_own_features(arguments)) if feature.commands]
+        if all(feature.about for feature in brought):
+            about = FEATURES | {feature.called: feature.about for feature in brought}
+            sys.stdout.write(quick.all_commands(about.items()))
+            return EXIT_OK
     from redrive.cli.root import call
+    from redrive.settings import misspelt
 
-    return call(arguments, own)
+    if not any(arguments[: len(words)] == words for words in SERVING):
+        for text in misspelt():
+            output.warn(text)
+    return call(arguments, _own_features(arguments))
 
 
 def _own_features(arguments: Sequence[str]) -> Sequence[Feature]:
     """Returns the features of the application where commands of theirs can be meant, by a name that is not known
     otherwise or by --help: importing an application takes time, and may fail."""
-    known = {*HIDDEN, *(name for listed in COMMANDS.values() for name in listed), *(one.called for one in installed())}
     helps = _asks_for_all(arguments)
-    if not helps and (arguments[0].startswith("-") or arguments[0] in known):
-        return ()
+    if not helps:
+        known = {*HIDDEN, *FEATURES, *(name for listed in COMMANDS.values() for name in listed)}
+        if (
+            arguments[0].startswith("-")
+            or arguments[0] in known
+            or arguments[0] in (one.called for one in of_packages())
+        ):
+            return ()
     try:
         spec = app_named_in(arguments)
         if spec is None:

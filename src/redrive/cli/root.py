@@ -64,6 +64,7 @@ def root(own: Sequence[Feature] = ()) -> Any:
     """Returns the group of all commands."""
     found: Any = typer.main.get_command(cli)
     found.commands = Commands([*features.installed(), *own])
+    _take_plain_values(found)
     found.format_help = lambda _context, formatter: formatter.write(quick.all_commands(found.commands.of_features()))
     return found
 
@@ -112,16 +113,43 @@ def _built(name: str, what: Any, epilog: str, hidden: bool = False) -> Any:
         above.command(name, epilog=epilog, hidden=hidden)(what)
     group: Any = typer.main.get_command(above)
     command = group.commands[name]
-    _draw_help(command)
+    _adapt(command)
     return command
 
 
-def _draw_help(command: Any) -> None:
-    """Makes a command show its help as all others do, also one of a feature's own Typer application."""
+def _take_plain_values(command: Any) -> None:
+    """Keeps Typer from making a Pydantic adapter for text, defaults, and what was not given: Pydantic takes longer to
+    import than most commands to run."""
+    parameters = command.get_params
+    command.get_params = lambda context: [_plain(one) for one in parameters(context)]
+
+
+def _plain(parameter: Any) -> Any:
+    described = getattr(parameter, "type_descriptor", None)
+    if described is None or "process_value" in vars(parameter):
+        return parameter  # an older Typer makes none; or it has been here before
+    check = parameter.process_value
+    nothing = () if getattr(parameter, "multiple", False) or parameter.nargs == -1 else None
+
+    def process_value(context: Any, value: Any) -> Any:
+        if value is None and not parameter.required:
+            value = nothing
+        elif type(value) is not described.annotation:
+            return check(context, value)
+        return value if parameter.callback is None else parameter.callback(context, parameter, value)
+
+    parameter.process_value = process_value
+    return parameter
+
+
+def _adapt(command: Any) -> None:
+    """Makes a command show its help and read its options as all others do, also one of a feature's own Typer
+    application."""
     command.rich_markup_mode = None
     command.format_help = lambda context, formatter: formatter.write(show(_page(command, context)))
+    _take_plain_values(command)
     for inner in getattr(command, "commands", {}).values():
-        _draw_help(inner)
+        _adapt(inner)
 
 
 def _page(command: Any, context: Any) -> Page:

@@ -58,8 +58,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "stats:stats",
             "Totals by queue and kind, pauses, limits, workers, causes of failure, schedules; or how things went.",
         ),
-        "queues": ("queues:queues", "Queues by name, with what is in them and who serves them."),
-        "kinds": ("queues:kinds", "Kinds by name, with their tasks, limits and pauses."),
+        "queues": ("fleet:queues", "Queues by name, with what is in them and who serves them."),
+        "kinds": ("fleet:kinds", "Kinds by name, with their tasks, limits and pauses."),
         "doctor": (
             "doctor:doctor",
             "Look at workers, queues, leases, failures and the store itself; say what is wrong and how to mend it.",
@@ -119,14 +119,23 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "approvals": ("approvals:approvals_cli", "What waits for a second operator: list, approve, reject."),
         "audit": ("audit:audit_cli", "Who did what: list, export, prune, verify, search."),
-        "schedules": ("schedules:schedules_cli", "Periodic tasks: list them, run one now, pause and resume one."),
-        "workers": ("workers:workers_cli", "Workers: list them, have them end."),
-        "circuits": ("circuits:circuits_cli", "Circuits: list them, open, close or probe one."),
+        "schedules": ("fleet:schedules_cli", "Periodic tasks: list them, run one now, pause and resume one."),
+        "workers": ("fleet:workers_cli", "Workers: list them, have them end."),
+        "circuits": ("fleet:circuits_cli", "Circuits: list them, open, close or probe one."),
         "providers": ("providers:providers_cli", "Providers of remote jobs: list them, try one out."),
         "tokens": ("tokens:tokens_cli", "Access tokens of the HTTP API: list, create, revoke."),
     },
     "Try out (redrive-kit)": KIT_COMMANDS,
 }
+# Of the features that come with redrive, as they say it themselves.
+FEATURES = {
+    "ledger": "Accounts and money: open, credit, adjust, reverse, statements, and the proof that it adds up.",
+    "webhooks": "Webhooks: customers' endpoints, their secrets, deliveries, and sending events.",
+    "batch": "Work that belongs together: create, list, show, watch, items, cancel, retry what failed.",
+    "outbox": "A search index that follows the database: projections, their events and sinks.",
+}
+# What serves until it is stopped, and says in its log what others say on stderr.
+SERVING = (["work"], ["up"], ["outbox", "work"])
 # Former names: they work, and are not listed.
 HIDDEN = {"groups": "causes:causes_cli"}
 

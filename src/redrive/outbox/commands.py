@@ -17,8 +17,6 @@ from redrive.cli.support.kit import add_kit_command
 from redrive.cli.support.loading import load
 from redrive.cli.support.operation_words import operation_document
 from redrive.cli.support.options import DryRun, Reason, Yes, confirm
-from redrive.cli.support.progress import progress
-from redrive.cli.support.signals import starting
 from redrive.cli.support.sockets import free_port
 from redrive.cli.support.start_operation import say_approval
 from redrive.cli.support.worker_options import with_worker_options
@@ -201,7 +199,7 @@ def replay(
             # Who says how many has said yes; what needs a second operator is refused, whatever the first one answers.
             if limit is None and plan.approval is None:
                 confirm(f"replay {_events(plan.number)} of {_where(plan)}?", yes)
-            with progress("replayed", plan.number) as moved:
+            with output.progress_bar("replayed", plan.number) as moved:
                 result = operate(url, app, lambda own: own.of(OutboxService).replay_plan(plan, reason, moved), by=by)
         _say_replayed(result, plan, json)
 
@@ -339,7 +337,6 @@ def _say_compared(projection: str, found: Operation, result: dict[str, Any]) -> 
 
 @cli.command("work")
 @with_worker_options(*WORKERS_OPTIONS)
-@starting()
 def work(
     given: dict[str, Any],
     projection: Names = None,

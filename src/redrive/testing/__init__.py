@@ -8,7 +8,6 @@ async def test_order_sends_a_mail():
         assert not kit.failures()
 """
 
-from redrive.testing.clock import Clock
-from redrive.testing.kit import Drained, TestKit, using, using_sync
+from redrive.testing.kit import Clock, Drained, TestKit, using, using_sync
 
 __all__ = ["Clock", "Drained", "TestKit", "using", "using_sync"]

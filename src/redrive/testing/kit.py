@@ -7,10 +7,11 @@ pass without looking.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -26,7 +27,6 @@ from redrive.observe.logs import TaskLog
 from redrive.ops import inspect
 from redrive.settings import Options
 from redrive.sync import Portal
-from redrive.testing.clock import Clock
 from redrive.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -35,6 +35,27 @@ if TYPE_CHECKING:
 MEMORY = "sqlite:///:memory:"
 TASKS_PER_PAGE = 1000
 MOST_TASKS_SHOWN = 20
+
+
+class Clock:
+    """A clock that stands still until a test moves it. Delays, retries, leases and schedules follow it and nothing
+    else."""
+
+    def __init__(self) -> None:
+        self._at = time.time()
+
+    def __call__(self) -> float:
+        return self._at
+
+    @property
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self._at, UTC)
+
+    def advance(self, seconds: float | timedelta) -> None:
+        step = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        if not step >= 0:
+            raise ValueError(f"a clock goes forward: {step!r} seconds cannot be added")
+        self._at += step
 
 
 @dataclass(slots=True)

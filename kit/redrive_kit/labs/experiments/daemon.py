@@ -66,18 +66,17 @@ async def _flips_with_the_sink(lab: LabRun, worker: OutboxWorker) -> None:
     await lab.until("the first event is done", "before", lambda now: now.lag == 0 and now.done == 1)
     await lab.world.sink.stop()
 
-    async def unready() -> bool:
+    async def is_ready() -> bool:
+        return (await worker.ask("/readyz")).status == 200
+
+    async def is_unready() -> bool:
         return (await worker.ask("/readyz")).status == 503
 
-    await lab.wait_for("/readyz is 503 while the sink is down", unready)
+    await lab.wait_for("/readyz is 503 while the sink is down", is_unready)
     alive = await worker.ask("/healthz")
     lab.expect("/healthz is 200 meanwhile", alive.status == 200, alive.status)
     await lab.world.sink.start()
-
-    async def ready() -> bool:
-        return (await worker.ask("/readyz")).status == 200
-
-    await lab.wait_for("/readyz is 200 when it is back", ready)
+    await lab.wait_for("/readyz is 200 when it is back", is_ready)
 
 
 async def _while_stopping(worker: OutboxWorker, path: str) -> Answer:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
-from redrive_kit.labs.processes import Program, environment
+from redrive_kit.labs.processes import Program
 from redrive_kit.labs.sinks import SimulatedSink
 from redrive_kit.labs.soak.books import PROJECTION, QUEUE
-from redrive_kit.labs.workers import OutboxWorker
+from redrive_kit.labs.workers import OutboxWorker, worker_environment
 
 LEASE_S = 4.0
 SHORT = {
@@ -67,9 +66,8 @@ class Fleet:
         return self.workers.pop(name)
 
     def _environment(self) -> dict[str, str]:
-        projections = json.dumps({PROJECTION: {"sink": self.sink.url}})
-        given = {"REDRIVE_URL": self._url, "OUTBOX_PROJECTIONS": projections, "SOAK_DIRECTORY": str(self.directory)}
-        return environment({**given, **SHORT, "OUTBOX_KEEP_SECONDS": str(self._keep_s)}, fresh=self._fresh)
+        given = {**SHORT, "SOAK_DIRECTORY": str(self.directory)}
+        return worker_environment(self._url, PROJECTION, self.sink.url, given, self._keep_s, fresh=self._fresh)
 
     @property
     def _cwd(self) -> Path | None:

@@ -17,7 +17,7 @@ from redrive.ops.access import Caller, Role
 from redrive.outbox.settings import OutboxSettings
 from redrive.settings import load_settings
 from redrive_kit.labs.database import Database
-from redrive_kit.labs.processes import TooLate
+from redrive_kit.labs.processes import TooLate, poll
 from redrive_kit.labs.sinks import SimulatedSink
 from redrive_kit.labs.soak.books import PROJECTION, Books
 from redrive_kit.labs.soak.faults import Faults
@@ -195,8 +195,5 @@ class Soak:
 
 
 async def _until(condition: Callable[[], Awaitable[bool]], what: str, patience: float) -> None:
-    give_up = time.monotonic() + patience
-    while not await condition():
-        if time.monotonic() > give_up:
-            raise TooLate(f"still not so after {patience:g} s: {what}")
-        await asyncio.sleep(0.25)
+    if not await poll(condition, patience, 0.25):
+        raise TooLate(f"still not so after {patience:g} s: {what}")

@@ -35,13 +35,13 @@ def _mix(given: dict[str, float]) -> dict[str, float]:
 class Behaviour(Troublesome):
     """What can be chosen besides its trouble."""
 
-    duration: float = option(2.0, ge=0, le=864_000, check=finite, help="How long a job runs.")
-    spread: float = option(0.5, ge=0, le=1, check=finite, help="How much of that is by chance: 0 is none.")
-    waiting: float = option(0.0, ge=0, le=864_000, check=finite, help="How long a job is queued before it runs.")
-    steps: int = option(10, ge=1, le=1_000, help="Steps in which progress is told.")
+    duration: float = option(2.0, "SECONDS", ge=0, le=864_000, check=finite, help="How long a job runs.")
+    spread: float = option(0.5, "SHARE", ge=0, le=1, check=finite, help="How much of that is by chance: 0 is none.")
+    waiting: float = option(0.0, "SECONDS", ge=0, le=864_000, check=finite, help="How long it is queued before that.")
+    steps: int = option(10, "NUMBER", ge=1, le=1_000, help="Steps in which progress is told.")
     failures: dict[str, float] = option({}, check=_mix, help="Which share of jobs fails, by type.")
-    page_size: int = option(100, ge=1, le=10_000, help="Jobs on a page.")
-    max_ids: int = option(1_000, ge=1, le=100_000, help="Jobs that one request may ask for.")
+    page_size: int = option(100, "NUMBER", ge=1, le=10_000, help="Jobs on a page.")
+    max_ids: int = option(1_000, "NUMBER", ge=1, le=100_000, help="Jobs that one request may ask for.")
 
 
 def table_of(url: str, *, auth_env: str | None = None) -> dict[str, Any]:

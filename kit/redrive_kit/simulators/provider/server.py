@@ -8,7 +8,7 @@ import json
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from redrive.errors import InvalidInput
-from redrive_kit.simulators.faults import Trouble, Troubled
+from redrive_kit.simulators.faults import Trouble, json_of
 from redrive_kit.simulators.provider.behaviour import Behaviour
 from redrive_kit.simulators.provider.jobs import Job, Jobs, KeptJobs
 
-MAX_BODY = 2_000_000
 TRIES = 3
 TIMEOUT_SECONDS = 5.0
 
@@ -36,6 +35,7 @@ class Simulator:
     ) -> None:
         """``keep``: the file that its jobs are in after a restart."""
         self.trouble = Trouble(behaviour, seed)
+        self.change = self.trouble.change
         self._keep = keep
         self.jobs = self._known(seed)
         self.caller = Caller(self.trouble.clock)
@@ -48,21 +48,30 @@ class Simulator:
     def app(self) -> ASGIApp:
         """Returns what a server serves."""
         routes = [
-            Route("/jobs", self.start, methods=["POST"]),
-            Route("/jobs", self.poll, methods=["GET"]),
-            Route("/jobs/search", self.search, methods=["POST"]),
-            Route("/jobs/{id}", self.show, methods=["GET"]),
-            Route("/jobs/{id}/cancel", self.cancel, methods=["POST"]),
+            self._route("/jobs", self.start, "POST"),
+            self._route("/jobs", self.poll, "GET"),
+            self._route("/jobs/search", self.search, "POST"),
+            self._route("/jobs/{id}", self.show, "GET"),
+            self._route("/jobs/{id}/cancel", self.cancel, "POST"),
             Route("/_seen", self.seen, methods=["GET", "DELETE"]),
-            Route("/_control", self.control, methods=["GET", "POST"]),
+            Route("/_control", self.trouble.control, methods=["GET", "POST"]),
         ]
-        return Troubled(Starlette(routes=routes, exception_handlers={InvalidInput: _refused}), self.trouble)
+        return self.trouble.around(Starlette(routes=routes, exception_handlers={InvalidInput: _refused}))
+
+    def _route(self, path: str, answer: Callable[[Request], Awaitable[Response]], method: str) -> Route:
+        """Returns a route that refuses who has not the token, where there is one."""
+
+        async def endpoint(request: Request) -> Response:
+            said = request.headers.get("Authorization", "")
+            if self._token is None or hmac.compare_digest(said.encode(), f"Bearer {self._token}".encode()):
+                return await answer(request)
+            return JSONResponse({"error": {"message": "the token is missing or wrong"}}, 401)
+
+        return Route(path, endpoint, methods=[method])
 
     async def start(self, request: Request) -> Response:
         """Starts a job; the same Idempotency-Key returns the one that it has started."""
-        if (refusal := self._stranger(request)) is not None:
-            return refusal
-        payload, callback = _parts(await _body(request))
+        payload, callback = _parts(await json_of(request))
         key, now = request.headers.get("Idempotency-Key"), self.trouble.clock()
         job, new = self.jobs.start(key, payload, self.trouble.behaviour, now, callback)
         if new:
@@ -71,16 +80,12 @@ class Simulator:
 
     async def show(self, request: Request) -> Response:
         """Returns one job."""
-        if (refusal := self._stranger(request)) is not None:
-            return refusal
         self.jobs.poll_requests += 1
         [*found] = self._documents([request.path_params["id"]])
         return JSONResponse(found[0]) if found else _unknown()
 
     async def poll(self, request: Request) -> Response:
         """Returns the jobs of ``?ids=a,b``, page by page, or the one that was started with ``?key=``."""
-        if (refusal := self._stranger(request)) is not None:
-            return refusal
         if (key := request.query_params.get("key")) is not None:
             return self._page([one.id for one in self.jobs.by_id.values() if one.key == key], None)
         ids = [one for one in request.query_params.get("ids", "").split(",") if one]
@@ -88,9 +93,7 @@ class Simulator:
 
     async def search(self, request: Request) -> Response:
         """Returns the jobs of a body ``{"ids": […]}``, page by page."""
-        if (refusal := self._stranger(request)) is not None:
-            return refusal
-        body = await _body(request)
+        body = await json_of(request)
         ids = body.get("ids") if isinstance(body, dict) else None
         if not isinstance(ids, list):
             raise InvalidInput("the body has to have ids, a list")
@@ -98,8 +101,6 @@ class Simulator:
 
     async def cancel(self, request: Request) -> Response:
         """Cancels a job that has not ended."""
-        if (refusal := self._stranger(request)) is not None:
-            return refusal
         job, now = self.jobs.by_id.get(request.path_params["id"]), self.trouble.clock()
         if job is None:
             return _unknown()
@@ -115,18 +116,6 @@ class Simulator:
             self.jobs, self.trouble.refused = self._known(self._seed), 0
         return JSONResponse(told)
 
-    async def control(self, request: Request) -> Response:
-        """Returns how it behaves; POST changes that. ``down_for`` begins an outage of so many seconds, 0 ends it."""
-        if request.method == "POST":
-            given = await _body(request)
-            if not isinstance(given, dict):
-                raise InvalidInput("the body has to be a table of what is to change")
-            self.change(given)
-        return JSONResponse(self.trouble.document())
-
-    def change(self, given: Mapping[str, Any]) -> None:
-        self.trouble.change(given)
-
     def _page(self, ids: list[str], cursor: object) -> Response:
         """Returns a page of jobs; those that are not known are left out."""
         behaviour, at = self.trouble.behaviour, int(str(cursor)) if str(cursor).isdecimal() else 0
@@ -141,25 +130,6 @@ class Simulator:
         known = [one for one in ids if one in self.jobs.by_id]
         self.jobs.polls.update(known)
         return [self.jobs.by_id[one].document(now) for one in known]
-
-    def _stranger(self, request: Request) -> Response | None:
-        """Refuses who has not the token, where there is one."""
-        said = request.headers.get("Authorization", "")
-        if self._token is None or hmac.compare_digest(said.encode(), f"Bearer {self._token}".encode()):
-            return None
-        return JSONResponse({"error": {"message": "the token is missing or wrong"}}, 401)
-
-
-async def _body(request: Request) -> Any:
-    content = bytearray()
-    async for part in request.stream():
-        content += part
-        if len(content) > MAX_BODY:
-            raise InvalidInput(f"a body has at most {MAX_BODY:,} bytes")
-    try:
-        return json.loads(content) if content else None
-    except (ValueError, RecursionError):
-        raise InvalidInput("the body is no JSON") from None
 
 
 def _parts(body: Any) -> tuple[Any, str | None]:

@@ -11,8 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-import uvicorn
-
+from redrive_kit.simulators.faults import serve
 from redrive_kit.simulators.search.server import SearchBehaviour, SearchSimulator
 
 
@@ -30,7 +29,7 @@ def main() -> int:
     with socket.create_server(("127.0.0.1", given.port)) as listening:
         sys.stdout.write(json.dumps({"url": f"http://127.0.0.1:{listening.getsockname()[1]}"}) + "\n")
         sys.stdout.flush()
-        serve(simulator, listening)
+        serve(simulator.app(), listening)
     return 0
 
 
@@ -39,14 +38,6 @@ def _end_with_input() -> None:
     while sys.stdin.buffer.read(1024):
         pass
     os._exit(0)
-
-
-def serve(simulator: SearchSimulator, listening: socket.socket) -> None:
-    """Serves until a signal comes. Answers that are cut on purpose are errors to uvicorn: nobody needs to read them."""
-    config = uvicorn.Config(
-        simulator.app(), log_config=None, log_level="critical", lifespan="off", timeout_graceful_shutdown=1
-    )
-    uvicorn.Server(config).run(sockets=[listening])
 
 
 if __name__ == "__main__":

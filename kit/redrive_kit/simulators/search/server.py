@@ -6,7 +6,7 @@ import hmac
 import json
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from redrive.errors import InvalidInput
 from redrive.settings.declare import option
-from redrive_kit.simulators.faults import Trouble, Troubled, Troublesome
+from redrive_kit.simulators.faults import TooLarge, Trouble, Troublesome, body_of
 from redrive_kit.simulators.search.bulk import parsed, written
 from redrive_kit.simulators.search.documents import Documents, searched
 from redrive_kit.simulators.search.refusal import Refusal
@@ -52,6 +52,7 @@ class SearchSimulator:
     ) -> None:
         """``keep``: the file that its documents are in after a restart. ``basic``, ``api_key``: who is let in."""
         self.trouble = Trouble(behaviour, seed)
+        self.change = self.trouble.change
         self.documents = Documents(":memory:" if keep is None else str(keep))
         self.seen: Counter[str] = Counter()
         self._known = _allowed(basic, api_key)
@@ -59,7 +60,7 @@ class SearchSimulator:
     def app(self) -> ASGIApp:
         """Returns what a server serves."""
         routes = [
-            Route(f"{OWN}/control", self.control, methods=["GET", "POST"]),
+            Route(f"{OWN}/control", self.trouble.control, methods=["GET", "POST"]),
             Route(f"{OWN}/seen", self.told, methods=["GET", "DELETE"]),
             self._route("/", self.info, "GET"),
             self._route("/_aliases", self.aliases, "POST"),
@@ -74,8 +75,7 @@ class SearchSimulator:
             self._route("/{name}", self.create, "PUT"),
             self._route("/{name}", self.remove, "DELETE"),
         ]
-        app = Starlette(routes=routes, exception_handlers={InvalidInput: _not_so})
-        return Troubled(app, self.trouble, own=OWN)
+        return self.trouble.around(Starlette(routes=routes, exception_handlers={InvalidInput: _not_so}), OWN)
 
     def _route(self, path: str, answer: Answer, *methods: str) -> Route:
         async def endpoint(request: Request) -> Response:
@@ -192,12 +192,10 @@ class SearchSimulator:
                 self.documents.refresh_if_due(name, self.trouble.behaviour.refresh_interval)
 
     async def _body(self, request: Request) -> bytes:
-        content = bytearray()
-        async for part in request.stream():
-            content += part
-            if len(content) > self.trouble.behaviour.max_bytes:
-                raise Refusal(413, "", "")
-        return bytes(content)
+        try:
+            return await body_of(request, self.trouble.behaviour.max_bytes)
+        except TooLarge:
+            raise Refusal(413, "", "") from None
 
     async def _json(self, request: Request) -> Any:
         try:
@@ -214,18 +212,6 @@ class SearchSimulator:
             self.seen.clear()
             self.trouble.refused = 0
         return JSONResponse(said)
-
-    async def control(self, request: Request) -> Response:
-        """Returns how it behaves; POST changes that. ``down_for`` begins an outage of so many seconds, 0 ends it."""
-        if request.method == "POST":
-            given = await self._json(request)
-            if not isinstance(given, dict):
-                raise InvalidInput("the body has to be a table of what is to change")
-            self.change(given)
-        return JSONResponse(self.trouble.document())
-
-    def change(self, given: Mapping[str, Any]) -> None:
-        self.trouble.change(given)
 
 
 def _allowed(basic: tuple[str, str] | None, api_key: str | None) -> list[str]:

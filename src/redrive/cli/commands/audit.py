@@ -17,7 +17,6 @@ from redrive.cli.support.connections import look_at, on_chosen, refuse_all, refu
 from redrive.cli.support.filters import of_audit
 from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName, By, DryRun, Json, Url, Yes, confirm, list_command
-from redrive.cli.support.progress import progress
 from redrive.cli.support.session import operate
 from redrive.errors import InvalidInput
 from redrive.files import write_private
@@ -113,7 +112,7 @@ def export(
     chosen = form or _format(to)
 
     async def write(own: Operator) -> None:
-        with _opened(to, force) as out, progress("bytes") as written:
+        with _opened(to, force) as out, output.progress_bar("bytes") as written:
             async for piece in own.audit.export(which, chosen):
                 out.write(output.clean(piece, lines=True) if out.isatty() else piece)
                 if not out.isatty():
@@ -172,7 +171,7 @@ def prune(
     if not dry_run and told.matched:
         confirm(f"remove {told.matched} audit rows older than {days:g} days?", yes)
 
-        with progress("removed", told.matched) as removed:
+        with output.progress_bar("removed", told.matched) as removed:
             told = operate(url, app, lambda own: own.audit.prune(which, older_than_days=days, progress=removed), by=by)
     if json:
         output.emit(asdict(told))
@@ -196,7 +195,7 @@ def verify(
     refuse_place(url, app, head=head, archive=archive)
 
     def act() -> None:
-        with progress("rows") as checked:
+        with output.progress_bar("rows") as checked:
             found = operate(url, app, lambda own: own.audit.verify(archive, head, checked))
         if json:
             output.emit(asdict(found))

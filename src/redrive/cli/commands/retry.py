@@ -14,7 +14,6 @@ from redrive.cli.support.connections import on_chosen
 from redrive.cli.support.filters import Forgotten, filtered, filtered_by, matches_text
 from redrive.cli.support.follow import say_outcomes
 from redrive.cli.support.options import AppName, By, DryRun, Ids, Json, Reason, Url, Yes, confirm
-from redrive.cli.support.progress import progress
 from redrive.cli.support.session import operate, store_named
 from redrive.cli.support.start_operation import (
     ANSWERS,
@@ -182,7 +181,7 @@ def _replay_here(
     # Who says how many has said yes; and what needs a second operator is refused, whatever the first one answers.
     if limit is None and foreseen.needs_approval is None:
         confirm(f"replay {counted(meant.number)} ({matches_text(meant.which, meant.cancelled)})?", yes)
-    with progress("replayed", meant.number) as moved:
+    with output.progress_bar("replayed", meant.number) as moved:
         done = operate(url, app, lambda own: own.failures.replay(meant, reason=reason, progress=moved), by=by)
     _say_replayed(done, meant.which, json)
 

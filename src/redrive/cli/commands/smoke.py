@@ -57,6 +57,18 @@ class Smoke:
         """The command line as a process of its own, on the store that it finds here."""
         return run_command(*arguments, url=self.url, app=self.app)
 
+    def failed_again(self, task_id: str) -> dict[str, Any]:
+        """Waits for the second dead letter of a task that was retried; returns the task."""
+        ends = time.monotonic() + self.patience
+        while True:
+            found: dict[str, Any] = self.client.get(f"/api/tasks/{task_id}")
+            if found["task"]["state"] == "failed" and len(found["deadLetters"]) == 2:
+                return found
+            if time.monotonic() > ends:
+                queue = found["task"]["queue"]
+                raise Failed(f"the retry was not consumed in {self.patience:g} s by a worker of queue {queue}")
+            time.sleep(0.1)
+
     def insist(self, found: dict[str, Any], **wanted: Any) -> None:
         task = found["task"]
         for name, value in wanted.items():
@@ -79,14 +91,8 @@ def unsupported(smoke: Smoke) -> str:
         raise Failed(f"dead letters are {letters}, not one non_retryable")
     task_id = found["task"]["id"]
     smoke.client.post(f"/api/tasks/{task_id}/retry", {"reason": "smoke"})
-    ends, again = time.monotonic() + smoke.patience, found
-    while time.monotonic() < ends:
-        again = smoke.client.get(f"/api/tasks/{task_id}")
-        if again["task"]["state"] == "failed" and len(again["deadLetters"]) == 2:
-            smoke.insist(again, replayCount=1)
-            return "failed with its code and a dead letter; a retry was consumed again"
-        time.sleep(0.1)
-    raise Failed(f"the retry was not consumed in {smoke.patience:g} s by a worker of queue {again['task']['queue']}")
+    smoke.insist(smoke.failed_again(task_id), replayCount=1)
+    return "failed with its code and a dead letter; a retry was consumed again"
 
 
 def business(smoke: Smoke) -> str:
@@ -120,15 +126,7 @@ def command_line(smoke: Smoke) -> str:
         smoke.command("retry", task_id, "--by", "smoke", "--reason", "smoke")
     except CommandFailed as error:
         raise Failed(error.message) from None
-    ends = time.monotonic() + smoke.patience
-    while (found := smoke.client.get(f"/api/tasks/{task_id}"))["task"]["state"] != "failed" or len(
-        found["deadLetters"]
-    ) < 2:
-        if time.monotonic() > ends:
-            raise Failed(
-                f"the retry of the command line was not consumed by a worker of queue {found['task']['queue']}"
-            )
-        time.sleep(0.1)
+    smoke.failed_again(task_id)
     return "show, failed and retry see what the API sees, and a worker consumed the retry"
 
 

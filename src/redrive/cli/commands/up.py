@@ -8,9 +8,8 @@ import typer
 
 from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.signals import starting
 from redrive.cli.support.worker_options import make_options, with_worker_options
-from redrive.cli.support.worker_process import update_settings, warn_of_unknown_settings
+from redrive.cli.support.worker_process import warn_of_unknown_settings
 from redrive.errors import InvalidInput
 from redrive.observe.logs import choose_style, configure
 from redrive.settings import parse_networks
@@ -37,7 +36,6 @@ Demo = Annotated[bool, typer.Option("--demo", help="Call the demo() of the app's
 
 
 @with_worker_options("queues", "concurrency", concurrency="Tasks at once (else TASK_WORKER_CONCURRENCY, else 10).")
-@starting()
 def up(
     given: dict[str, Any],
     port: Port = None,
@@ -63,7 +61,7 @@ def up(
         slots = settings.concurrency if said else DEFAULT_CONCURRENCY
         options = make_options(loaded.app, {"concurrency": slots, **given})
     if proxy:
-        update_settings(loaded.app, trusted_proxies=_networks(proxy))
+        loaded.app.settings = settings.with_values(trusted_proxies=_networks(proxy))
     # Only here: importing the web framework takes longer than most commands take to run.
     from redrive.cli.support.up_process import run
 

@@ -20,14 +20,13 @@ from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.metrics_port import Port, chosen_port, report_to_supervisor
 from redrive.cli.support.options import AppName, Create, Json, Url
 from redrive.cli.support.session import insist_on_name, refuse_both, refuse_memory
-from redrive.cli.support.signals import starting, stopping
+from redrive.cli.support.signals import stopping
 from redrive.cli.support.worker_options import WorkerStart, as_arguments, start_of, with_worker_options
 from redrive.cli.support.worker_process import (
     ending,
     leave_unknown_kinds,
     run_worker,
     say_connection,
-    update_settings,
     warn_of_unknown_queues,
     warn_of_unknown_settings,
 )
@@ -92,7 +91,6 @@ FleetMetrics = Annotated[
 
 
 @with_worker_options()
-@starting()
 def work(
     given: dict[str, Any],
     serves: Serves = None,
@@ -153,7 +151,7 @@ def serve(
     for check in loaded.app.registry.before_work:  # also in a supervisor, which has no worker of its own
         check(job.options.queues)
     if worker_id is not None:
-        update_settings(loaded.app, worker_id=check_text(worker_id, "worker id"))
+        loaded.app.settings = loaded.app.settings.with_values(worker_id=check_text(worker_id, "worker id"))
     configure(choose_style(loaded.app.settings.log_format), level=loaded.app.settings.log_level)
     if supervised is None:  # else the supervisor has said it
         warn_of_unknown_settings(loaded.app)

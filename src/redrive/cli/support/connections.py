@@ -158,7 +158,7 @@ def on_chosen(url: str | None, spec: str | None, act: Act, *, looks: bool = Fals
     several and none is named that is refused: what is meant for one must not happen to another. What only ``looks``
     needs no name."""
     names = list(load(url, spec).app.connections)
-    if url is not None or len(names) == 1 or chosen_connection() not in (None, ALL):
+    if not looks_at_all(url, spec):
         act()
     elif chosen_connection() is None and not looks:
         raise _say_which(names, "this is about a whole connection, and there are several")
@@ -168,18 +168,16 @@ def on_chosen(url: str | None, spec: str | None, act: Act, *, looks: bool = Fals
 
 def refuse_all(url: str | None, spec: str | None) -> None:
     """Refuses a command that is about one connection where there are several and none is named."""
-    names = list(load(url, spec).app.connections)
-    if url is None and len(names) > 1 and chosen_connection() in (None, ALL):
-        raise InvalidInput(
-            f"this is about one connection, and there are: {', '.join(names)}", hint="say which: --connection NAME"
-        )
+    if looks_at_all(url, spec):
+        known = ", ".join(load(url, spec).app.connections)
+        raise InvalidInput(f"this is about one connection, and there are: {known}", hint="say which: --connection NAME")
 
 
 def on_holders(url: str | None, spec: str | None, target: str, name: str, act: Act) -> None:
     """Acts where a queue, kind or group is: by the routes, and by the tasks and pauses that connections have. Where it
     is on several, ``--connection NAME`` or ``all`` has to say so."""
     app = load(url, spec).app
-    if url is not None or len(app.connections) == 1 or chosen_connection() not in (None, ALL):
+    if not looks_at_all(url, spec):
         act()
         return
     there, away = asyncio.run(_holders(url, spec, target, name))

@@ -1,15 +1,21 @@
-"""Draws with Rich: tables, and text with colours. Imported when something is drawn: Rich takes its time."""
+"""Draws with Rich: tables, text with colours, and a bar for what takes a while. Imported when something is drawn: Rich
+takes its time."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
 from redrive.cli.support.terminal_text import clean
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 STATE_STYLE = {"failed": "red", "running": "cyan", "completed": "green", "paused": "yellow", "cancelled": "dim"}
 WIDTH_WHEN_PIPED = 10_000
@@ -92,3 +98,27 @@ def red(text: str) -> Text:
 
 def state(name: str) -> Text:
     return Text(name, style=STATE_STYLE.get(name, ""))
+
+
+def bar(total: int | None = None, *, draw: bool = True) -> Progress:
+    """Returns a bar on stderr, on a terminal only, and gone when it is done: with a total, how far and how long still;
+    without one, how many so far. ``draw=False`` is for a command that prints lines instead."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    counted = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = counted if total is not None else (SpinnerColumn(), TextColumn("{task.completed:,.0f}"))
+    return Progress(
+        TextColumn("{task.description}"),
+        *columns,
+        console=Console(file=sys.stderr),
+        transient=True,
+        disable=not (draw and sys.stderr.isatty()),
+    )
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Draws a bar within the block; yields what to call with the number of things done since the last call."""
+    with bar(total) as shown:
+        task = shown.add_task(what, total=total)
+        yield lambda done: shown.advance(task, done)

@@ -14,7 +14,6 @@ from redrive.cli.support.operation_words import (
     having_operation,
     operation_document,
 )
-from redrive.cli.support.progress import bar
 from redrive.cli.support.session import operate
 from redrive.kernel.operation import FINAL, Operation, Status, facts
 from redrive.kernel.records import Record
@@ -102,7 +101,7 @@ async def _followed(own: Operator, operation_id: str) -> tuple[Operation, RetryO
     """Returns the operation at its end, and what became of its tasks."""
     found = await own.operations.get(operation_id)
     held_up = _HeldUp(found)
-    with bar(found.total or None) as shown:
+    with output.bar(found.total or None) as shown:
         task = shown.add_task(found.verb, total=found.total)
         while found.status not in FINAL:
             if (why := await held_up.look(own, found)) is not None:

@@ -114,8 +114,19 @@ class Port:
         page = MetricsPage(
             table_of(app.features), served.name, processes, {} if fleet is None else {served.name: fleet}
         )
+
+        async def healthz(_: str) -> Answer:
+            return as_json(health())
+
+        async def readyz(_: str) -> Answer:
+            answer = await _on(loop, ready()) or {"ready": False, "reasons": [NO_ANSWER]}
+            return as_json(answer, 200 if answer["ready"] else 503)
+
+        async def shown(accept: str) -> Answer:
+            return Answer(200, *await page.make(accept))
+
         pages = Pages(
-            {"/healthz": _health(health), "/readyz": _ready(loop, ready), "/metrics": _metrics(page.make)},
+            {"/healthz": healthz, "/readyz": readyz, "/metrics": shown},
             token=self._settings.metrics_token,
             guarded=("/metrics",),
             names=own_names(self._host),
@@ -235,28 +246,6 @@ async def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> 
     except TimeoutError:
         future.cancel()
         return None
-
-
-def _health(look: Callable[[], dict[str, Any]]) -> Page:
-    async def page(_: str) -> Answer:
-        return as_json(look())
-
-    return page
-
-
-def _ready(loop: asyncio.AbstractEventLoop, ready: Callable[[], Coroutine[Any, Any, dict[str, Any]]]) -> Page:
-    async def page(_: str) -> Answer:
-        answer = await _on(loop, ready()) or {"ready": False, "reasons": [NO_ANSWER]}
-        return as_json(answer, 200 if answer["ready"] else 503)
-
-    return page
-
-
-def _metrics(make: Callable[[str], Awaitable[tuple[bytes, str]]]) -> Page:
-    async def page(accept: str) -> Answer:
-        return Answer(200, *await make(accept))
-
-    return page
 
 
 def chosen_port(settings: Settings, given: int | None) -> int | None:

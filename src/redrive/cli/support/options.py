@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -15,6 +15,9 @@ from redrive.errors import InvalidInput
 from redrive.ops import access
 from redrive.ops.given import Parameter
 from redrive.ops.people import person
+
+if TYPE_CHECKING:
+    from redrive.settings import Setting
 
 Url = Annotated[
     str | None,
@@ -66,6 +69,22 @@ def option_of(one: Parameter) -> Any:
     if one.positional:
         return Annotated[one.annotation, typer.Argument(**told, show_default=False)]
     return Annotated[one.annotation, typer.Option(one.option, **told)]
+
+
+def flag_of(name: str) -> str:
+    """Returns how an option is typed; each of several queues is one."""
+    return "--queue" if name == "queues" else f"--{name.replace('_', '-')}"
+
+
+def setting_option(one: Setting, text: str) -> Any:
+    """Returns the annotation of an option that is declared as a setting."""
+    kinds = [kind for kind in get_args(one.kind) or (one.kind,) if kind in (bool, int, float)]
+    kind = kinds[0] if kinds else str  # what is neither is read by who declares it
+    if kind is bool:
+        return Annotated[bool, typer.Option(flag_of(one.field), help=text)]
+    bounds: dict[str, Any] = {"min": one.limits.get("ge"), "max": one.limits.get("le")} if kind is int else {}
+    typed = list[str] | None if one.field == "queues" else kind | None
+    return Annotated[typed, typer.Option(flag_of(one.field), metavar=one.metavar, help=text, **bounds)]
 
 
 def with_options(

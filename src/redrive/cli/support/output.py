@@ -6,8 +6,8 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from redrive.cli.support.terminal_text import clean as clean
 from redrive.errors import RedriveError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
     from rich.text import Text
 
 # A URL with somebody's login that was given in place of something else, and is quoted as that.
@@ -136,6 +137,18 @@ def state(name: str) -> Text:
 def red(text: str) -> Text:
     styled: Text = _drawing().red(clean(text))
     return styled
+
+
+def bar(total: int | None = None, *, draw: bool = True) -> Progress:
+    """Returns a bar for what takes a while; ``draw=False`` is for a command that prints lines instead."""
+    made: Progress = _drawing().bar(total, draw=draw)
+    return made
+
+
+def progress_bar(what: str, total: int | None = None) -> AbstractContextManager[Callable[[int], None]]:
+    """Draws a bar within the block; gives what to call with the number of things done since the last call."""
+    drawn: AbstractContextManager[Callable[[int], None]] = _drawing().progress_bar(what, total)
+    return drawn
 
 
 def _drawing() -> Any:

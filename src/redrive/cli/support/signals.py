@@ -22,18 +22,6 @@ ONE_STOP_S = 0.2
 
 
 @contextlib.contextmanager
-def starting() -> Iterator[None]:
-    """Ends the process at once at a signal, as one that was asked to stop, until ``stopping`` takes over within the
-    block: importing an application may take a while, and nothing is claimed or open yet that would have to be ended."""
-    before = {number: signal.signal(number, lambda *_: os._exit(0)) for number in STOP_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
 def stopping(
     stop: Callable[[str], None],
     force: Callable[[], None] = lambda: None,

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
-
-import typer
+from typing import Any
 
 from redrive.app import App
-from redrive.cli.support.options import Command, with_options
+from redrive.cli.support.options import Command, flag_of, setting_option, with_options
 from redrive.errors import InvalidInput, WrongSetting
-from redrive.settings import Options, Setting, Unfit, WorkerGroup, fields_of
+from redrive.settings import Options, Unfit, WorkerGroup, fields_of
 from redrive.settings.sources import file_path, guess
 from redrive.worker.config import checked_options
 
@@ -21,7 +19,7 @@ def with_worker_options(*only: str, **help_instead: str) -> Callable[[Command], 
     """Gives a command the options of a worker, or only some; it gets those that were given as one ``given``.
     ``help_instead``: what one means where it differs."""
     fields = {name: one for name, one in fields_of(Options).items() if not only or name in only}
-    added = {name: _option(one, help_instead.get(name, one.help)) for name, one in fields.items()}
+    added = {name: setting_option(one, help_instead.get(name, one.help)) for name, one in fields.items()}
     return lambda command: with_options(command, "given", added, _non_empty)
 
 
@@ -54,23 +52,9 @@ def as_arguments(options: Options) -> list[str]:
     return found
 
 
-def flag_of(name: str) -> str:
-    """Returns how an option is typed; each of several queues is one."""
-    return "--queue" if name == "queues" else f"--{name.replace('_', '-')}"
-
-
 def _non_empty(values: dict[str, Any]) -> dict[str, Any]:
     """Returns the values that say something, as a 0 does."""
     return {name: value for name, value in values.items() if value is not None and value is not False}
-
-
-def _option(one: Setting, text: str) -> Any:
-    [kind] = [kind for kind in get_args(one.kind) or (one.kind,) if kind not in (type(None), ...)]
-    if kind is bool:
-        return Annotated[bool, typer.Option(flag_of(one.field), help=text)]
-    bounds: dict[str, Any] = {"min": one.limits.get("ge"), "max": one.limits.get("le")} if kind is int else {}
-    typed = list[str] | None if one.field == "queues" else kind | None
-    return Annotated[typed, typer.Option(flag_of(one.field), metavar=one.metavar, help=text, **bounds)]
 
 
 @dataclass(slots=True, frozen=True)

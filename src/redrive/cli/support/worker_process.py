@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from redrive.app import App
 from redrive.cli.support.loading import Loaded
@@ -59,10 +58,6 @@ async def warn_of_unknown_queues(app: App, queues: Sequence[str], connection: st
             )
 
 
-def update_settings(app: App, **values: Any) -> None:
-    app.settings = app.settings.with_values(**values)
-
-
 async def leave_unknown_kinds(loaded: Loaded, queues: Sequence[str], connection: str | None = None) -> None:
     """Makes a worker without an application leave unknown kinds alone; refused where it could only harm."""
     if loaded.module is not None:
@@ -76,7 +71,7 @@ async def leave_unknown_kinds(loaded: Loaded, queues: Sequence[str], connection:
             f"tasks are waiting that only an application can run: {', '.join(foreign)}",
             hint="name the application: --app module:app (or REDRIVE_APP)",
         )
-    update_settings(loaded.app, unknown_kind="leave")
+    loaded.app.settings = loaded.app.settings.with_values(unknown_kind="leave")
     logger.warning(
         "no application was named (--app module:app): only what redrive brings itself runs here",
         extra={"event": "worker.no_app"},

@@ -1,4 +1,4 @@
-"""``redrive workers``: who is there; ``redrive workers drain``: have them end."""
+"""``redrive queues``, ``kinds``, ``schedules``, ``circuits`` and ``workers``: what their services declare."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.declared import group_of, run
+from redrive.cli.declared import command_of, group_of, run
 from redrive.cli.support.connections import on_chosen
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.errors import InvalidInput
+from redrive.ops.operator.circuits import CircuitService
+from redrive.ops.operator.control import ControlService
 from redrive.ops.operator.declared import declared_by
+from redrive.ops.operator.schedules import ScheduleService
 from redrive.ops.operator.workers import WorkerService
 
+queues = command_of(ControlService, "queues")
+kinds = command_of(ControlService, "kinds")
+circuits_cli = group_of(CircuitService)
+schedules_cli = group_of(ScheduleService)
 workers_cli = group_of(WorkerService, without=("drain", "drain_all"))
 
 
