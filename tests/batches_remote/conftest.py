@@ -14,9 +14,9 @@ import pytest
 from redrive import App
 from redrive.batches.batch import Batch
 from redrive.batches.batch_service import BatchService
+from redrive.batches.remote.actions import RemoteBatchActions
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.model import RemoteBatch
-from redrive.batches.remote.service import RemoteBatchService
 from redrive.batches.settings import BatchSettings
 from redrive.ledger.application import AppLedger
 from redrive.ops.access import Caller, Role
@@ -118,8 +118,8 @@ def provider(app: App) -> Scripted:
     return made
 
 
-async def service(app: App, caller: Caller = ANN) -> RemoteBatchService:
-    return (await app.operator(caller)).of(RemoteBatchService)
+async def service(app: App, caller: Caller = ANN) -> RemoteBatchActions:
+    return (await app.operator(caller)).of(RemoteBatchActions)
 
 
 async def listed(app: App) -> list[Batch]:

@@ -10,6 +10,7 @@ import pytest
 from redrive import App
 from redrive.batches.batch import BadItem, BatchConflict, BatchUnknown
 from redrive.batches.remote.application import RemoteBatches
+from redrive.batches.task_input import BatchRequest
 from redrive.errors import InvalidInput, NotAllowed
 from redrive.kernel.reads import Query
 from redrive.ledger.accounts import AccountUnknown
@@ -56,7 +57,7 @@ async def test_what_cannot_be_is_refused_before_anything_is_read(app: App, provi
     with pytest.raises(AccountUnknown, match="nobody"):
         await own.create([1], provider="video", account="nobody", price=1)
     with pytest.raises(NotAllowed):
-        await (await service(app, Caller("eve", Role.VIEWER))).create([1], provider="video")
+        await (await service(app, Caller("eve", Role.VIEWER))).create([1], BatchRequest(provider="video"))
     assert await nothing_is_there(app)
 
 

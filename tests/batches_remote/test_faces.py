@@ -14,7 +14,7 @@ import pytest
 
 from redrive import App
 from redrive.api.app import make_api
-from redrive.batches.remote.reads import History
+from redrive.batches.remote.service import History
 from redrive.testing.provider import simulated_provider
 from tests.batches_remote.conftest import Scripted, made, rich, service, work
 from tests.commands import redrive

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from redrive.batches.names import DISPATCH, RELEASE, SETTLE, BatchState
+from redrive.batches.remote.actions import RemoteBatchActions
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.model import RemoteBatch, count_items
-from redrive.batches.remote.service import RemoteBatchService
 from redrive.errors import RedriveError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.machine import Event
@@ -204,7 +204,7 @@ class RemoteMachine(AppMachine):
     async def _unstarted(self, batch: RemoteBatch) -> Counter[str]:
         """Returns how many items of this round have no task, by their state. Those that an earlier round left when it
         was cancelled are retried by nobody: they are all that are cancelled as long as this round is not."""
-        items = await (await self.app.operator(ANN)).of(RemoteBatchService).items(batch.id)
+        items = await (await self.app.operator(ANN)).of(RemoteBatchActions).items(batch.id)
         found = Counter(item.state for item in items if item.task_id is None)
         if batch.cancelled_at is None:
             self.left_before[batch.id] = found["cancelled"]

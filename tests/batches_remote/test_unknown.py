@@ -17,8 +17,8 @@ from redrive.batches.batch_service import BatchService
 from redrive.batches.doctor import examine_remote
 from redrive.batches.metrics import fleet
 from redrive.batches.names import SETTLE
+from redrive.batches.remote import actions as remote_actions
 from redrive.batches.remote import commits, reconcile, step_handlers
-from redrive.batches.remote import service as remote_service
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.model import count_items, find_remote, items_to_retry
 from redrive.batches.remote.reconcile import ask_provider, look_at_late_job
@@ -443,12 +443,16 @@ async def test_nothing_lands_on_a_batch_that_is_pruned_at_the_same_moment(
     await reconciled(app, batch.id)
     store, own = await app.store(), await service(app)
 
-    async def land(commit: Commit) -> Applied:
-        await prune_a_piece(app, monkeypatch)
-        return await store.apply(commit)
+    apply = store.apply
 
+    async def land(commit: Commit) -> Applied:
+        monkeypatch.setattr(store, "apply", apply)
+        await prune_a_piece(app, monkeypatch)
+        return await apply(commit)
+
+    monkeypatch.setattr(store, "apply", land)
     with pytest.raises(BatchPruned):
-        await getattr(own, act)(batch.id, "late", land=land)
+        await getattr(own, act)(batch.id, "late")
     assert await money(app) == (1000, 0, 0)
     assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
 
@@ -564,24 +568,28 @@ async def note(app: App, said: str, unknown: bool) -> None:
     await run_sql(app, f"update redrive_batches_item {sqlite}", f"update redrive.batches_item {postgres}")
 
 
-async def test_a_word_that_goes_while_a_retry_lands_is_heeded(app: App, provider: Scripted) -> None:
+async def test_a_word_that_goes_while_a_retry_lands_is_heeded(
+    app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A job was to be asked to end when the retry landed, and could not be: the same as before is retried."""
     batch = await ended_without_a_word(app, provider, [{}, {}])
     store = await app.store()
+    apply = store.apply
 
     async def land(commit: Commit) -> Applied:
         nonlocal tried
         tried += 1
         if tried > 1:
-            return await store.apply(commit)
+            return await apply(commit)
         await note(app, "stopped", True)
         try:
-            return await store.apply(commit)
+            return await apply(commit)
         finally:
             await note(app, "running", True)
 
     tried = 0
-    found = await (await service(app)).retry_failed(batch.id, land=land)
+    monkeypatch.setattr(store, "apply", land)
+    found = await (await service(app)).retry_failed(batch.id)
     assert (tried, found.round, found.in_round, found.frozen) == (2, 2, 2, 20)
 
 
@@ -599,7 +607,7 @@ async def test_a_word_that_comes_while_a_retry_lands_is_heeded(
             await note(app, "succeeded", False)
         return found
 
-    monkeypatch.setattr(remote_service, "items_to_retry", overtaken)
+    monkeypatch.setattr(remote_actions, "items_to_retry", overtaken)
     found = await (await service(app)).retry_failed(batch.id)
     assert (found.round, found.in_round, found.frozen) == (2, 1, 10)
     assert await counts(app, batch) == {"failed": 1, "pending": 1}

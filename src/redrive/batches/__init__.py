@@ -63,9 +63,9 @@ def _approved(action: str) -> ApprovedAction:
     """Returns what is done to a remote batch when a second operator has agreed to it."""
 
     async def carry_out(session: Any, asked: Asked, land: Land) -> None:
-        from redrive.batches.remote.approved import ApprovedBatches
+        from redrive.batches.remote.actions import RemoteBatchActions
 
-        await ApprovedBatches(session).carry_out(action, asked, land)
+        await RemoteBatchActions(session).carry_out(action, asked, land)
 
     return ApprovedAction(action, carry_out)
 

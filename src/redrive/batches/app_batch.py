@@ -8,13 +8,12 @@ from types import TracebackType
 from typing import Any, TypeVar
 from uuid import UUID
 
-from redrive.batches.batch import BATCH, Batch, BatchCancelled, BatchUnknown, of_row
+from redrive.batches.batch import BATCH, Batch, BatchCancelled
 from redrive.batches.batch_builder import BatchBuilder, add_items, check_open, followed_by, plan, way_of
 from redrive.batches.items import Item, items_of
-from redrive.batches.names import FEATURE
+from redrive.batches.remote.actions import RemoteBatchActions
 from redrive.batches.remote.application import APP
-from redrive.batches.remote.model import batch_of
-from redrive.batches.remote.service import RemoteBatchService
+from redrive.batches.remote.model import find_batch, find_either
 from redrive.batches.task_input import Digest, Given, Many, in_pieces, members
 from redrive.errors import InvalidInput
 from redrive.feature import App, Commit, Context, Store, new_id
@@ -24,21 +23,6 @@ from redrive.ops.inspect import parse_id
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]
-
-
-async def find_batch(store: Store, batch: UUID | str) -> Batch:
-    """Returns a batch with its counts as they are now."""
-    wanted = parse_id(str(batch), BATCH)
-    rows = await store.sql.feature_rows(FEATURE, "by_id", str(wanted))
-    if not rows:
-        raise BatchUnknown(f"there is no batch {wanted}", hint="redrive batch list names the latest")
-    return of_row(rows[0])
-
-
-async def find_either(store: Store, batch: UUID) -> Batch:
-    """Returns a batch of either sort, with its counts as they are now."""
-    rows = await store.sql.feature_rows(FEATURE, "remote_shown", str(batch))
-    return batch_of(rows[0]) if rows else await find_batch(store, batch)
 
 
 class OwnBatch:
@@ -179,7 +163,7 @@ class Batches:
     async def _service(self, batch: Batch, on: str | None) -> Any:
         """Returns what acts on a batch of its sort, for the application."""
         both = "redrive.batches.batch_service:BatchService"  # which makes batches by this module
-        return (await self._app.operator(APP, on)).of(RemoteBatchService if batch.remote is not None else load(both))
+        return (await self._app.operator(APP, on)).of(RemoteBatchActions if batch.remote is not None else load(both))
 
     def _own(self, batch: Context | OwnBatch) -> OwnBatch:
         return batch if isinstance(batch, OwnBatch) else self.of(batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 from redrive.batches.names import SETTLED, BatchState
@@ -14,6 +14,7 @@ from redrive.feature import Closed, Conflict, InvalidInput, Open
 from redrive.kernel.microseconds import to_datetime
 from redrive.kernel.payload import decode
 
+B = TypeVar("B", bound=Any)
 PAGE = 500  # rows that are read at once
 STRETCHES = 30  # in which the time of a batch is told
 BATCH = "a batch"  # what an id should name that is none
@@ -139,7 +140,7 @@ _TEXTS = ("name", "key", "scope", "created_by", "cancelled_by", "cancel_reason",
 _TIMES = ("created_at", "added_at", "ended_at", "succeeded_at", "cancelled_at")
 
 
-def without_words(batch: Batch) -> Batch:
+def without_words(batch: B) -> B:
     """Returns a batch without what its maker wrote for it, which may name a person: for those who may only look."""
     return replace(batch, name=None, key=None, meta=None)
 

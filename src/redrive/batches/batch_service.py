@@ -11,15 +11,14 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from redrive.batches.app_batch import NewBatch, find_batch, find_either
+from redrive.batches.app_batch import NewBatch
 from redrive.batches.batch import BATCH, STRETCHES, Batch, BatchUnknown, of_row, without_words
 from redrive.batches.batch_builder import BatchBuilder, Way, marking, plan
 from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_states
 from redrive.batches.names import FEATURE, BatchState
-from redrive.batches.remote.approved import CANCEL, CHARGE, RETRY_FAILED, ApprovedBatches
+from redrive.batches.remote.actions import CANCEL, CHARGE, RETRY_FAILED, RemoteBatchActions
 from redrive.batches.remote.create_batch import Payloads
-from redrive.batches.remote.model import NOTHING_TO_RETRY, RemoteBatch, ToRetry, batch_of
-from redrive.batches.remote.service import RemoteBatchService
+from redrive.batches.remote.model import NOTHING_TO_RETRY, RemoteBatch, ToRetry, batch_of, find_batch, find_either
 from redrive.batches.remote.wait_reasons import MONEY, tasks_wait_for
 from redrive.batches.task_input import BatchRequest, Given, Many, as_new
 from redrive.batches.views import (
@@ -180,7 +179,7 @@ class BatchService(Service):
         wanted.check(tasks is not None, items is not None)
         if tasks is not None:
             return shown_batch(await self._create_of_tasks(tasks, **wanted.of_tasks()), ())
-        made = await self._remote.create(() if items is None else items, **wanted.of_jobs())
+        made = await self._remote.create(() if items is None else items, wanted)
         waits = await self._remote.waits_for(made.id)
         return shown_batch(await self.find(made.id), [one for one in waits if one.code == MONEY])
 
@@ -281,7 +280,7 @@ class BatchService(Service):
     ) -> inspect.Page:
         """Returns the items of a batch of tasks as tasks, the latest first, live and finished; ``states`` are those of
         items."""
-        found = await find_batch(self._store, batch)
+        found = await find_batch(self._store, parse_id(str(batch), BATCH))
         last = None if before is None else parse_id(str(before))
         wanted = task_states(states)
         query = Query(wanted, kind, limit=limit, before=last, failure_type=failure_type, join=str(found.id))
@@ -352,14 +351,14 @@ class BatchService(Service):
         seen: ToRetry = NOTHING_TO_RETRY,
     ) -> Acted:
         """Acts on a batch at a provider, or says what that would be about: so many items. ``seen``: of a retry."""
-        approved, notes = ApprovedBatches(self._session), seen.notes(found.id)
+        notes = seen.notes(found.id)
         if dry_run:
-            why = await approved.needs(name, found, number)
+            why = await self._remote.needs(name, found, number)
             charge, skipped = _charge(name, found, number), seen.skipped
             return Acted(found, number, needs_approval=why, charge=charge, skipped=skipped, notes=notes, dry_run=True)
-        done = await approved.act(name, found, reason, items)
+        done = await self._remote.act(name, found, reason, items)
         now = await self.find(found.id)
-        number = number if done.approval is not None else done.items
+        number = done.items
         charge = _charge(name, now, number)
         return Acted(
             now,
@@ -407,8 +406,8 @@ class BatchService(Service):
         return [declared.view_of(FailedCause, one.row, failed=one.failed) for one in found.causes]
 
     @property
-    def _remote(self) -> RemoteBatchService:
-        return RemoteBatchService(self._session)
+    def _remote(self) -> RemoteBatchActions:
+        return RemoteBatchActions(self._session)
 
 
 def _charge(name: str, batch: Batch, items: int) -> int | None:

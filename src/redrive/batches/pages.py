@@ -14,10 +14,9 @@ from redrive.batches.batch import Batch
 from redrive.batches.batch_service import BatchService
 from redrive.batches.items import FORMS, check_form, item_of_task, results
 from redrive.batches.names import BatchState, ItemState
-from redrive.batches.remote.approved import CANCEL, CHARGE, RETRY_FAILED, ApprovedBatches
+from redrive.batches.remote.actions import CANCEL, CHARGE, MOST_CHARGED, RETRY_FAILED, RemoteBatchActions
 from redrive.batches.remote.model import RemoteBatch
-from redrive.batches.remote.reads import History, Progress
-from redrive.batches.remote.service import MOST_CHARGED, RemoteBatchService
+from redrive.batches.remote.service import History, Progress, RemoteBatchService
 from redrive.batches.remote.wait_reasons import ORDINARY
 from redrive.console.filters import refuse_unknown
 from redrive.console.live import Sample
@@ -264,7 +263,7 @@ async def _second_for_remote(page: ThePage, batch: Batch, found: Progress) -> st
 
 
 async def _needs(page: ThePage, action: str, batch: Batch, items: int) -> str | None:
-    return await page.operator.of(ApprovedBatches).needs(action, batch, items) if page.may_act else None
+    return await page.operator.of(RemoteBatchActions).needs(action, batch, items) if page.may_act else None
 
 
 async def panel(operator: Operator, task: Task) -> Panel | None:

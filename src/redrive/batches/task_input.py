@@ -156,15 +156,8 @@ class BatchRequest:
 
     def of_tasks(self) -> dict[str, Any]:
         """Returns the arguments for a batch of tasks."""
-        return {name: value for name, value in self._given().items() if name not in _OF_JOBS}
-
-    def of_jobs(self) -> dict[str, Any]:
-        """Returns the arguments for a batch of jobs."""
-        given = {name: value for name, value in self._given().items() if name not in _OF_TASKS}
-        return {**given, "price": self.price or 0}
-
-    def _given(self) -> dict[str, Any]:
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "called"}
+        names = (one.name for one in fields(self) if one.name not in (*_OF_JOBS, "called"))
+        return {name: getattr(self, name) for name in names}
 
 
 _SORTS = "a batch is of tasks, or of items that are jobs at a provider"

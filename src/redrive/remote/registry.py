@@ -53,7 +53,7 @@ class ProviderRegistry:
         if name in self._configured:
             made = RemoteProvider(name, _http(name, self._configured[name]), self._rules)
             return self._known.setdefault(name, made)
-        raise _unknown(name, [*self])
+        raise unknown_provider(name, [*self])
 
     def check(self) -> None:
         """Makes all configured providers: a secret that is missing is found when a worker starts, not with its first
@@ -81,7 +81,8 @@ def _http(name: str, settings: HttpProviderSettings) -> Provider:
         raise ConfigError(f"providers.{name}: {error.message}", hint=error.hint) from None
 
 
-def _unknown(name: str, known: list[str]) -> ProviderUnknown:
+def unknown_provider(name: str, known: list[str]) -> ProviderUnknown:
+    """Returns what somebody is told who names a provider that there is not."""
     close = difflib.get_close_matches(name, known, 1)
     there = f"there are: {', '.join(known)}" if known else "say it in redrive.toml as [providers.NAME]"
     return ProviderUnknown(f"there is no provider {name!r}", hint=f"did you mean {close[0]}?" if close else there)
