@@ -8,7 +8,7 @@ import pytest
 
 from redrive import App, Context, State
 from redrive.batches.names import BatchState
-from redrive.batches.remote import service as remote_service
+from redrive.batches.remote import actions as remote_actions
 from redrive.batches.remote import step_handlers
 from redrive.batches.remote.model import RemoteBatch
 from redrive.errors import InvalidTransition
@@ -135,7 +135,7 @@ async def test_what_was_started_again_is_failed_no_more(
     app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Pieces of one: the first lands with the new round, the others are done by a worker.
-    monkeypatch.setattr(remote_service, "TASKS_PER_PIECE", 1)
+    monkeypatch.setattr(remote_actions, "TASKS_PER_PIECE", 1)
     monkeypatch.setattr(operation, "TASKS_PER_PIECE", 1)
     batch = await work(app, await made(app, [{}, {"fail": "bad luck", "once": True}, {"fail": "always"}]))
     old = {task.id for task in await app.failed.list()}
