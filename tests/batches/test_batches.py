@@ -9,7 +9,7 @@ import pytest
 
 from redrive import App
 from redrive.batches import BatchCancelled, BatchConflict, BatchService, BatchState
-from redrive.batches import task_input as giving
+from redrive.batches import batch_input as giving
 from redrive.batches.batch_builder import mark_agreed
 from redrive.errors import InvalidInput, RedriveError
 from redrive.kernel.audit import AuditFilter

@@ -10,7 +10,7 @@ import pytest
 from redrive import App, Context
 from redrive.batches import BatchService, BatchState
 from redrive.batches.app_batch import Batches
-from redrive.batches.task_input import BatchRequest
+from redrive.batches.batch_input import BatchRequest
 from redrive.errors import InvalidInput
 from redrive.ops.access import Caller, Role
 from redrive.webhooks.service import Endpoints

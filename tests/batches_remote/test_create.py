@@ -9,8 +9,8 @@ import pytest
 
 from redrive import App
 from redrive.batches.batch import BadItem, BatchConflict, BatchUnknown
+from redrive.batches.batch_input import BatchRequest
 from redrive.batches.remote.application import RemoteBatches
-from redrive.batches.task_input import BatchRequest
 from redrive.errors import InvalidInput, NotAllowed
 from redrive.kernel.reads import Query
 from redrive.ledger.accounts import AccountUnknown

@@ -67,7 +67,7 @@ async def test_a_batch_that_was_left_open_ends_on_the_kits_clock() -> None:
 
     async with using(app) as kit:
         left = app.batch()
-        await left.enter()
+        await left.__aenter__()
         await left.add(("SEND", {}))
         kit.advance(25 * 3600)
         await kit.drain()

@@ -38,16 +38,16 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 # Before and after each step has landed, and when the outcome of its task has: what a step leaves undone is the next's.
 STEPS = {
-    "dispatch": ("dispatch:before", "dispatch:after", "dispatch task:landed"),
+    "dispatch": ("dispatch:before", "dispatch:after", "dispatch:landed"),
     "start": ("start:before", "start:after", "start:landed"),
     "poll": ("poll:before", "poll:after", "poll:landed"),
-    "settle": ("settle:before", "settle:after", "settle task:landed"),
+    "settle": ("settle:before", "settle:after", "settle:landed"),
     "event": ("event:before", "event:after"),
     "request": ("request:before", "request:after", "log:after", "request:landed"),
 }
 AGAIN = ("dispatch:after", "start:after", "poll:after", "settle:before", "settle:after", "event:after", "request:after")
 CANCEL = {
-    "release": ("release:before", "release:after", "release task:landed"),
+    "release": ("release:before", "release:after", "release:landed"),
     "cancel": ("cancel:before", "cancel:after", "poll:landed"),
     "settle": ("settle:before", "settle:after", "request:after"),
 }

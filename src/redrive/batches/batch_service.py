@@ -11,16 +11,15 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from redrive.batches.app_batch import NewBatch
 from redrive.batches.batch import BATCH, STRETCHES, Batch, BatchUnknown, of_row, without_words
-from redrive.batches.batch_builder import BatchBuilder, Way, marking, plan
+from redrive.batches.batch_builder import NewBatch, Way, marking, plan
+from redrive.batches.batch_input import BatchRequest, Given, Many, as_new
 from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_states
 from redrive.batches.names import FEATURE, BatchState
 from redrive.batches.remote.actions import CANCEL, CHARGE, RETRY_FAILED, RemoteBatchActions
 from redrive.batches.remote.create_batch import Payloads
 from redrive.batches.remote.model import NOTHING_TO_RETRY, RemoteBatch, ToRetry, batch_of, find_batch, find_either
 from redrive.batches.remote.wait_reasons import MONEY, tasks_wait_for
-from redrive.batches.task_input import BatchRequest, Given, Many, as_new
 from redrive.batches.views import (
     Acted,
     BatchPage,
@@ -120,12 +119,12 @@ class BatchService(Service):
             return await self._cancel_tasks(found, reason, dry_run)
         return await self._act(CANCEL, found, found.pending, reason, dry_run)
 
+    @action("POST /api/batches/{batch}/retry-failed", said=SAID, page="{done.page}", status=202)
     async def retry_failed(
-        self, batch: BatchId, reason: str | None = None, *, how: How = AS_EVER, dry_run: bool = False
+        self, batch: BatchId, reason: Reason = None, how: How = AS_EVER, dry_run: DryRun = False
     ) -> Acted:
-        """Retries the items that are failed now. Of tasks: as one operation. At a provider: as a new charge, when the
+        """Retry the items that are failed now. Of tasks: as one operation. At a provider: as a new charge, when the
         batch is settled, without those whose jobs ran all the same."""
-        self._session.may(Role.OPERATOR)
         found = await self.find(batch)
         if found.remote is None:
             return await self._retry_tasks(found, reason, how, dry_run)
@@ -190,7 +189,7 @@ class BatchService(Service):
         async def own() -> Store:
             return self._store
 
-        return await NewBatch(BatchBuilder(Way(self._session.registry, self._store.apply, own), batch, what), tasks)
+        return await NewBatch(Way(self._session.registry, self._store.apply, own), batch, what, tasks)
 
     def check(self, wanted: BatchRequest, tasks: Iterable[tuple[str, Given]]) -> None:
         """Refuses a task that could not be enqueued, by what it is called; nothing is written."""
@@ -360,14 +359,15 @@ class BatchService(Service):
         now = await self.find(found.id)
         number = done.items
         charge = _charge(name, now, number)
+        skipped = seen.failed - number if name == RETRY_FAILED else 0
         return Acted(
             now,
             number,
-            _told(name, now, number, charge, bool(items)),
+            _told(name, now, number, charge, bool(items)) + (f"; {skipped:,} left out" if skipped else ""),
             approval=done.approval,
             needs_approval=None if done.approval is None else done.approval.body["needed"],
             charge=charge,
-            skipped=seen.failed - number if name == RETRY_FAILED else 0,
+            skipped=skipped,
             notes=notes,
         )
 

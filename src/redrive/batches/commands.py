@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as parsing
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,12 +12,11 @@ import typer
 
 from redrive.batches import cli_output
 from redrive.batches.act_commands import Id, cancel, charge, has, reconcile, retry_failed, to_the_end
+from redrive.batches.batch_input import BatchRequest, Given, read_items, task_of
 from redrive.batches.batch_service import BatchService
 from redrive.batches.items import Item, WantedItems, item_document, results
-from redrive.batches.json_lines import items_of, lines_of, read_items
 from redrive.batches.names import BatchState, ItemState
 from redrive.batches.remote.model import ToRetry
-from redrive.batches.task_input import BatchRequest
 from redrive.batches.views import Failures, ShownBatch, plain_document
 from redrive.errors import InvalidInput
 from redrive.feature import Operator
@@ -195,11 +194,17 @@ def create(
 
     async def make(own: Operator) -> ShownBatch:
         service = own.of(BatchService)
-        if provider is not None:
-            return await service.create(wanted, items=lines_of(_stdin()) if str(file) == "-" else items_of(file))
-        with read_items(file, kind) as found:
-            service.check(wanted, found())
-            return await service.create(wanted, tasks=(item for _, item in found()))
+        with read_items(file) as found:
+            if provider is not None:
+                return await service.create(wanted, items=(value for _, value in found()))
+
+            def tasks() -> Iterator[tuple[str, Given]]:
+                for what, value in found():
+                    where = f"{what} of {file}"
+                    yield where, task_of(value, where, kind)
+
+            service.check(wanted, tasks())
+            return await service.create(wanted, tasks=(task for _, task in tasks()))
 
     made = operate(url, app, make, by=by, create=create)
     if json:
@@ -219,12 +224,6 @@ def _meta(text: str | None) -> Any:
         return None if text is None else parsing.loads(text)
     except ValueError as error:
         raise InvalidInput(f"--meta is no JSON: {error}", hint="a text is written in quotes: '\"May\"'") from None
-
-
-async def _stdin() -> AsyncIterator[bytes]:
-    stream = typer.get_binary_stream("stdin")
-    while chunk := stream.read(65_536):
-        yield chunk
 
 
 cli.command("cancel")(cancel)

@@ -22,7 +22,7 @@ from redrive.console.filters import refuse_unknown
 from redrive.console.live import Sample
 from redrive.errors import InvalidInput
 from redrive.feature import Operator, Task
-from redrive.feature.console import FeaturePages, Item, Panel, Section, TheForm, ThePage, pages_router, render
+from redrive.feature.console import FeaturePages, Item, Panel, Section, ThePage, pages_router, render
 from redrive.kernel.classify import FailureType
 from redrive.ledger.service import Ledger
 from redrive.ledger.views import Account
@@ -99,15 +99,6 @@ async def all_results(page: ThePage, batch: str) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="batch-{found.id}.{form}"'}
     lines = results(page.operator.of(BatchService).items, str(found.id), form)
     return StreamingResponse(lines, media_type=FORMS[form], headers=headers)
-
-
-@router.post("/{batch}/retry-failed")
-async def retry_failed(page: TheForm, batch: str) -> Response:
-    done = await page.operator.of(BatchService).retry_failed(batch, page.form.text("reason"))
-    if done.approval is not None:
-        return page.go(page.link("/approvals"), "It waits for a second person.")
-    skipped = f"; {done.skipped:,} are left out" if done.skipped else ""
-    return page.go(page.link(done.page), f"Batch {done.batch.label}: {done.told}{skipped}.")
 
 
 async def _second_person(page: ThePage, batch: Batch) -> str | None:

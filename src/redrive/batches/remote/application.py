@@ -7,10 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from redrive.batches.batch import PAGE
+from redrive.batches.batch_input import BatchRequest
 from redrive.batches.remote.actions import RemoteBatchActions
 from redrive.batches.remote.create_batch import Payloads
 from redrive.batches.remote.model import BatchItem, RemoteBatch
-from redrive.batches.task_input import BatchRequest
 from redrive.feature import App, Caller, Role
 
 APP = Caller("app", Role.OPERATOR)

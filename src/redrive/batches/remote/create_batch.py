@@ -12,11 +12,11 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from redrive.batches.batch import BadItem, BatchConflict
+from redrive.batches.batch_input import BatchRequest
 from redrive.batches.names import DISPATCH, FEATURE
 from redrive.batches.remote.commits import step_task
 from redrive.batches.remote.model import RemoteBatch, find_remote, remote_of
 from redrive.batches.settings import BatchSettings
-from redrive.batches.task_input import BatchRequest
 from redrive.errors import InvalidInput, RedriveError
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit

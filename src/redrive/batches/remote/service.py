@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from redrive.batches.batch import BATCH, STRETCHES, BatchConflict, without_words
+from redrive.batches.batch_input import BatchRequest
 from redrive.batches.items import task_states
 from redrive.batches.names import ENDED_ITEMS, FEATURE, ItemState, item_kind
 from redrive.batches.remote.create_batch import MOST_PRICE, Draft, Payloads
@@ -32,7 +33,6 @@ from redrive.batches.remote.model import (
 from redrive.batches.remote.reconcile import accept, reconcile_task
 from redrive.batches.remote.wait_reasons import remote_waits_for
 from redrive.batches.settings import BatchSettings
-from redrive.batches.task_input import BatchRequest
 from redrive.batches.views import Reconciling
 from redrive.feature import InvalidInput, Role, Service, Store
 from redrive.kernel.classify import FailureType
