@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from redrive import App
@@ -174,19 +176,23 @@ async def settled(app: App, batch: RemoteBatch) -> RemoteBatch:
     return found
 
 
-async def run_sql(app: App, sqlite: str, postgres: str) -> None:
-    """Runs a statement behind the back of the application."""
+async def run_sql(app: App, sqlite: str, postgres: str) -> list[Any]:
+    """Runs a statement behind the back of the application; returns its rows."""
     if app.settings.url.startswith("sqlite"):
-        import sqlite3
-
         with sqlite3.connect(app.settings.url.removeprefix("sqlite:///")) as connection:
-            connection.execute(sqlite)
+            rows = connection.execute(sqlite).fetchall()
         connection.close()
-        return
-    import psycopg
-
+        return rows
     async with await psycopg.AsyncConnection.connect(app.settings.url, autocommit=True) as other:
-        await other.execute(postgres)
+        found = await other.execute(postgres)
+        return [] if found.description is None else await found.fetchall()
+
+
+async def rows_left(app: App) -> tuple[int, int]:
+    """Returns how many rows of batches and items there are, drafts as well."""
+    count = "select (select count(*) from {0}remote), (select count(*) from {0}item)"
+    [row] = await run_sql(app, count.format("redrive_batches_"), count.format("redrive.batches_"))
+    return tuple(row)
 
 
 async def age(app: App, table: str, column: str, seconds: int) -> None:

@@ -19,13 +19,12 @@ from redrive.remote import ProviderUnknown
 from redrive.webhooks.address_guard import AddressRefused
 from redrive.webhooks.service import Endpoints
 from redrive.webhooks.url_check import NoSecret
-from tests.batches_remote.conftest import ANN, Scripted, counts, listed, made, make_app, rich, service
+from tests.batches_remote.conftest import ANN, Scripted, counts, listed, made, make_app, rich, rows_left, service
 
 
 async def nothing_is_there(app: App) -> bool:
     store = await app.store()
-    left = await store.sql.feature_rows("batches", "remote_left")
-    return not await listed(app) and left == [{"batches": 0, "items": 0}] and not await store.find(Query())
+    return not await listed(app) and await rows_left(app) == (0, 0) and not await store.find(Query())
 
 
 async def test_a_bad_item_is_named_and_nothing_is_created(app: App, provider: Scripted) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
-from redrive.batches.names import SETTLED, BatchState
+from redrive.batches.names import SETTLED, BatchState, ItemState
 from redrive.errors import BatchUnknown as BatchUnknown
 from redrive.feature import Closed, Conflict, InvalidInput, Open
 from redrive.kernel.microseconds import to_datetime
@@ -52,6 +52,13 @@ def check_kept(batch: UUID, pruned_at: datetime | None) -> None:
             hint="it ended longer ago than REDRIVE_HISTORY_DAYS says: make a new batch of what is still wanted; "
             "redrive ledger adjust moves money that is still owed",
         )
+
+
+def check_item_states(states: Iterable[str]) -> None:
+    """Refuses a state that no item has."""
+    for state in states:
+        if state not in list(ItemState):
+            raise InvalidInput(f"{state!r} is no state of an item", hint=f"one of: {', '.join(ItemState)}")
 
 
 @dataclass(slots=True, frozen=True)

@@ -11,14 +11,14 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from redrive.batches.batch import BATCH, STRETCHES, Batch, BatchUnknown, of_row, without_words
+from redrive.batches.batch import BATCH, STRETCHES, Batch, of_row, without_words
 from redrive.batches.batch_builder import NewBatch, Way, marking, plan
 from redrive.batches.batch_input import BatchRequest, Given, Many, as_new
 from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_states
 from redrive.batches.names import FEATURE, BatchState
 from redrive.batches.remote.actions import CANCEL, CHARGE, RETRY_FAILED, RemoteBatchActions
 from redrive.batches.remote.create_batch import Payloads
-from redrive.batches.remote.model import NOTHING_TO_RETRY, RemoteBatch, ToRetry, batch_of, find_batch, find_either
+from redrive.batches.remote.model import NOTHING_TO_RETRY, RemoteBatch, ToRetry, find_batch, find_either, remote_ones
 from redrive.batches.remote.wait_reasons import MONEY, tasks_wait_for
 from redrive.batches.views import (
     Acted,
@@ -86,7 +86,7 @@ class BatchService(Service):
         if remote is not False:
             query = (last, state, provider, account, limit + 1)
             rows = await self._store.sql.feature_rows(FEATURE, "remote_listed", *query)
-            found += [self._seen(batch_of(row)) for row in rows]
+            found += [self._seen(one) for one in await remote_ones(self._store, [row["id"] for row in rows])]
         found.sort(key=lambda one: one.id, reverse=True)
         return BatchPage(found[:limit], found[limit - 1].id if len(found) > limit else None)
 
@@ -205,8 +205,8 @@ class BatchService(Service):
     async def unended(self, most: int) -> int:
         """Returns how many have not ended, up to so many of each sort."""
         self._session.may(Role.VIEWER)
-        [row] = await self._store.sql.feature_rows(FEATURE, "remote_unsettled", most)
-        return len(await self._store.sql.feature_rows(FEATURE, "unended", most)) + int(row["n"])
+        [row] = await self._store.sql.feature_rows(FEATURE, "open_ones", most)
+        return int(row["unended"] + row["unsettled"])
 
     async def find(self, batch: UUID | str) -> Batch:
         """Returns a batch with the counts of its items."""
@@ -226,10 +226,10 @@ class BatchService(Service):
         """Returns whether the items of a batch are jobs at a provider; refused where there is no such batch."""
         self._session.may(Role.VIEWER)
         wanted = parse_id(str(batch), BATCH)
-        rows = await self._store.sql.feature_rows(FEATURE, "sort_of", str(wanted))
-        if not rows:
-            raise BatchUnknown(f"there is no batch {wanted}", hint="redrive batch list names the latest")
-        return bool(rows[0]["remote"])
+        if await self._store.sql.feature_rows(FEATURE, "remote_by_id", str(wanted)):
+            return True
+        await find_batch(self._store, wanted)
+        return False
 
     async def waits_for(self, batch: Batch) -> builtins.list[WaitReason]:
         """Returns what its items wait for: a pause, an open circuit, no worker; at a provider each of them."""

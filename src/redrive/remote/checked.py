@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -24,20 +24,6 @@ MAX_MESSAGE = 2_000
 SHOWN = 200  # characters of what came that a message quotes
 UNSAID = JobFailure("")
 BETWEEN_SECONDS = 1.0
-
-
-def plain_failure(failure: JobFailure) -> JobFailure:
-    """Returns why a job failed with what can be used of it. That it failed is said clearly: the rest is not worth
-    asking again."""
-    return replace(
-        failure,
-        message=NOT_SAID if failure.message is None else as_text(failure.message).strip() or NOT_SAID,
-        status_code=failure.status_code if type(failure.status_code) is int else None,
-        code=plain_code(failure.code),
-        failure_type=_failure_type(failure.failure_type),
-        reason=failure.reason if isinstance(failure.reason, str) else None,
-        retryable=failure.retryable if isinstance(failure.retryable, bool) else None,
-    )
 
 
 def plain_code(given: Any) -> str | None:
@@ -87,10 +73,7 @@ class RemoteProvider:
         less than a call may take."""
         if not 1 <= len(idempotency_key) <= MAX_KEY or not idempotency_key.isascii():
             raise InvalidInput(f"an idempotency key has 1 to {MAX_KEY} ASCII characters")
-        found: object = await self._ask(self.provider.start, item, idempotency_key, within=within)
-        if _is_id(found):
-            return str(found)
-        raise self._nonsense("start", f"an id of 1 to {MAX_ID} characters", found)
+        return self._id("start", await self._ask(self.provider.start, item, idempotency_key, within=within))
 
     async def poll(self, ids: Sequence[str]) -> Polled:
         """Returns what became of these jobs, by id, in as few calls as the provider allows; those that it does not know
@@ -98,7 +81,8 @@ class RemoteProvider:
         raised."""
         answers: dict[str, Status | ProviderError] = {}
         errors: list[ProviderError] = []
-        parts = [*_parts(list(dict.fromkeys(ids)), self.max_poll)]
+        wanted = list(dict.fromkeys(ids))
+        parts = [wanted[at : at + self.max_poll] for at in range(0, len(wanted), self.max_poll)]
         for part in parts:
             try:
                 answers |= await self._poll_once(part)
@@ -121,16 +105,19 @@ class RemoteProvider:
         find = getattr(self.provider, "find", None)
         if not self.can_find or find is None:
             raise InvalidInput(f"the provider {self.name} cannot be asked by key", hint="only by the id of a job")
-        found: object = await self._ask(find, idempotency_key)
-        if found is None or _is_id(found):
-            return None if found is None else str(found)
-        raise self._nonsense("find", f"an id of 1 to {MAX_ID} characters, or None,", found)
+        found = await self._ask(find, idempotency_key)
+        return None if found is None else self._id("find", found)
 
     async def close(self) -> None:
         """Lets go of what the provider has open."""
         close = getattr(self.provider, "close", None)
         if close is not None:
             await close()
+
+    def _id(self, call: str, found: object) -> str:
+        if isinstance(found, str) and 1 <= len(found) <= MAX_ID and found.isprintable():
+            return found
+        raise self._nonsense(call, f"an id of 1 to {MAX_ID} characters", found)
 
     async def _poll_once(self, part: Sequence[str]) -> dict[str, Status | ProviderError]:
         found: object = await self._ask(self.provider.poll, part)
@@ -152,21 +139,26 @@ class RemoteProvider:
         failure: object = UNSAID if known.failure is None else known.failure
         if not isinstance(failure, JobFailure):
             return self._nonsense(f"poll: {job}", "a Status whose failure is a JobFailure", found)
-        return replace(known, failure=self._typed(plain_failure(failure)))
+        return replace(known, failure=self._failure(failure))
 
-    def _typed(self, failure: JobFailure) -> JobFailure:
-        """Returns why a job failed with what that counts as: by rules and status, else by its words."""
-        message = clean(failure.message[:MAX_MESSAGE])[:MAX_MESSAGE]
-        told = ProviderError(message, provider=self.name, status_code=failure.status_code, code=failure.code)
+    def _failure(self, given: JobFailure) -> JobFailure:
+        """Returns why a job failed with what can be used of it, and what that counts as: by rules and status, else by
+        its words. That it failed is said clearly: the rest is not worth asking again."""
+        text = "" if given.message is None else as_text(given.message).strip()
+        message = clean(text[:MAX_MESSAGE])[:MAX_MESSAGE] or NOT_SAID
+        status, code = given.status_code if type(given.status_code) is int else None, plain_code(given.code)
+        told = ProviderError(message, provider=self.name, status_code=status, code=code)
         found = classify(told, (), self._rules)
-        words = found == UNKNOWN or failure.code in CODE_TYPES
-        kind = by_words(message, self._rules.table, failure.code) if words else found.type
-        return replace(
-            failure,
-            message=message,
-            failure_type=failure.failure_type or kind,
-            reason=failure.reason or ("provider_failed" if found == UNKNOWN else found.reason),
-            retryable=bool(found.retryable) if failure.retryable is None else failure.retryable,
+        words = found == UNKNOWN or code in CODE_TYPES
+        kind = by_words(message, self._rules.table, code) if words else found.type
+        reason = given.reason if isinstance(given.reason, str) else None
+        return JobFailure(
+            message,
+            status,
+            code,
+            _failure_type(given.failure_type) or kind,
+            reason or ("provider_failed" if found == UNKNOWN else found.reason),
+            given.retryable if isinstance(given.retryable, bool) else bool(found.retryable),
         )
 
     async def _ask(self, call: Callable[..., Awaitable[Any]], *arguments: Any, within: float | None = None) -> Any:
@@ -210,14 +202,6 @@ class RemoteProvider:
     def _nonsense(self, call: str, wanted: str, found: object) -> ProviderError:
         told = f"{self.name}: {call} returned {clean(as_text(found, repr)[:SHOWN])} where {wanted} was expected"
         return ProviderError(told, provider=self.name, classification=NONSENSE)
-
-
-def _is_id(found: object) -> bool:
-    return isinstance(found, str) and 1 <= len(found) <= MAX_ID and found.isprintable()
-
-
-def _parts(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    yield from (ids[at : at + size] for at in range(0, len(ids), size))
 
 
 def _progress(given: object) -> float | None:

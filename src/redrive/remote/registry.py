@@ -69,7 +69,7 @@ class ProviderRegistry:
 
 def _http(name: str, settings: HttpProviderSettings) -> Provider:
     try:
-        from redrive.remote.http.provider import HttpProvider
+        from redrive.remote.http_provider import HttpProvider
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"the provider {name!r} needs httpx, which is not installed ({error.name} is missing)",

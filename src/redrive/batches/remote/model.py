@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -235,8 +236,14 @@ async def find_batch(store: Store, batch: UUID) -> Batch:
 
 async def find_either(store: Store, batch: UUID) -> Batch:
     """Returns a batch of either sort, with its counts as they are now."""
-    rows = await store.sql.feature_rows(FEATURE, "remote_shown", str(batch))
-    return batch_of(rows[0]) if rows else await find_batch(store, batch)
+    found = await remote_ones(store, [batch])
+    return found[0] if found else await find_batch(store, batch)
+
+
+async def remote_ones(store: Store, batches: Iterable[object]) -> list[Batch]:
+    """Returns remote batches with their counts, the latest first."""
+    ids = json.dumps([str(one) for one in batches])
+    return [batch_of(row) for row in await store.sql.feature_rows(FEATURE, "remote_shown", ids)]
 
 
 async def count_items(store: Store, batch: RemoteBatch) -> Counts:

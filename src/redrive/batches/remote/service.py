@@ -12,9 +12,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import BATCH, STRETCHES, BatchConflict, without_words
+from redrive.batches.batch import BATCH, STRETCHES, BatchConflict, check_item_states, without_words
 from redrive.batches.batch_input import BatchRequest
-from redrive.batches.items import task_states
 from redrive.batches.names import ENDED_ITEMS, FEATURE, ItemState, item_kind
 from redrive.batches.remote.create_batch import MOST_PRICE, Draft, Payloads
 from redrive.batches.remote.model import (
@@ -175,7 +174,7 @@ class RemoteBatchService(Service):
         check_int(after, "after", 0, 2**31 - 1)
         if failure_type is not None and failure_type not in list(FailureType):
             raise InvalidInput(f"{failure_type!r} is no failure type", hint=f"one of: {', '.join(FailureType)}")
-        task_states(states)  # refuses what is none
+        check_item_states(states)
         wanted = json.dumps(list(states)) if states else None
         rows = await self._store.sql.feature_rows(
             FEATURE, "items_listed", str(found.id), after, wanted, failure_type, limit
