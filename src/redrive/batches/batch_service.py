@@ -7,7 +7,6 @@ import builtins
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -16,7 +15,7 @@ from redrive.batches.batch_builder import NewBatch, Way, marking, plan
 from redrive.batches.batch_input import BatchRequest, Given, Many, as_new
 from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_states
 from redrive.batches.names import FEATURE, BatchState
-from redrive.batches.remote.actions import CANCEL, CHARGE, RETRY_FAILED, RemoteBatchActions
+from redrive.batches.remote.actions import CANCEL, CHARGE, RETRY_FAILED, Done, RemoteBatchActions
 from redrive.batches.remote.create_batch import Payloads
 from redrive.batches.remote.model import NOTHING_TO_RETRY, RemoteBatch, ToRetry, find_batch, find_either, remote_ones
 from redrive.batches.remote.wait_reasons import MONEY, tasks_wait_for
@@ -116,7 +115,7 @@ class BatchService(Service):
         runs is polled to its end."""
         found = await self.find(batch)
         if found.remote is None:
-            return await self._cancel_tasks(found, reason, dry_run)
+            return await self._act_on_tasks(Action.CANCEL, found, reason, dry_run)
         return await self._act(CANCEL, found, found.pending, reason, dry_run)
 
     @action("POST /api/batches/{batch}/retry-failed", said=SAID, page="{done.page}", status=202)
@@ -127,7 +126,7 @@ class BatchService(Service):
         batch is settled, without those whose jobs ran all the same."""
         found = await self.find(batch)
         if found.remote is None:
-            return await self._retry_tasks(found, reason, how, dry_run)
+            return await self._act_on_tasks(Action.RETRY, found, reason, dry_run, how)
         if how.paced:
             raise InvalidInput(
                 "a rate and canaries are for batches of tasks",
@@ -197,10 +196,6 @@ class BatchService(Service):
         wanted.check(tasks=True, items=False)
         for what, given in tasks:
             as_new(self._session.registry, given, what)
-
-    async def now(self) -> datetime:
-        """Returns the time by the store's clock, for whoever says how long something is ago."""
-        return await self._store.now()
 
     async def unended(self, most: int) -> int:
         """Returns how many have not ended, up to so many of each sort."""
@@ -289,13 +284,23 @@ class BatchService(Service):
         """Returns what a retry of the failed items of a batch is about."""
         return ToRetry(batch.failed) if batch.remote is None else await self._remote.to_retry(batch.id)
 
-    async def _cancel_tasks(self, found: Batch, reason: str | None, dry_run: bool) -> Acted:
-        """Cancels as one operation: what waits now, what runs is asked. Nothing more can be added. Where a second
-        operator has to agree, this happens then."""
+    async def _act_on_tasks(
+        self, kind: Action, found: Batch, reason: str | None, dry_run: bool, how: How = AS_EVER
+    ) -> Acted:
+        """Acts as one operation. Cancelled is what waits now, what runs is asked, and nothing more can be added: where
+        a second operator has to agree, then. Items that are retried are counted again when they end; ``on_success``
+        follows if then all have completed."""
         which, operations = FailureFilter(join=str(found.id)), OperationService(self._session)
         if dry_run:
-            seen = await operations.preview(Action.CANCEL, which)
+            seen = await operations.preview(kind, which)
             return Acted(found, seen.number, needs_approval=seen.approval, dry_run=True)
+        if kind is Action.RETRY:
+            if not found.failed:
+                raise InvalidTransition(
+                    f"no item of batch {found.id} is failed", hint="cancelled ones are retried by their ids"
+                )
+            begun = await operations.begin(kind, which, reason=reason, how=how)
+            return await self._begun(found.id, begun, "being retried")
         if found.state is not BatchState.PROCESSING:
             raise InvalidTransition(
                 f"batch {found.id} is {found.state}", hint="only one that has not ended is cancelled"
@@ -307,25 +312,11 @@ class BatchService(Service):
             )
         who = self._who
         beside = marking(found.id, who, reason, scope=found.scope)
-        begun = await operations.begin(Action.CANCEL, which, reason=reason, beside=beside)
+        begun = await operations.begin(kind, which, reason=reason, beside=beside)
         if begun.approval is not None:
             row = {"id": str(found.id), "operation": begun.operation.id, "by": who, "reason": reason}
             await self._store.apply(Commit(rows=[Rows(FEATURE, "asked", (row,))]))
         return await self._begun(found.id, begun, "being cancelled; nothing more can be added")
-
-    async def _retry_tasks(self, found: Batch, reason: str | None, how: How, dry_run: bool) -> Acted:
-        """Retries as one operation. The items are counted again when they end; ``on_success`` follows if then all have
-        completed."""
-        which, operations = FailureFilter(join=str(found.id)), OperationService(self._session)
-        if dry_run:
-            seen = await operations.preview(Action.RETRY, which)
-            return Acted(found, seen.number, needs_approval=seen.approval, dry_run=True)
-        if not found.failed:
-            raise InvalidTransition(
-                f"no item of batch {found.id} is failed", hint="cancelled ones are retried by their ids"
-            )
-        begun = await operations.begin(Action.RETRY, which, reason=reason, how=how)
-        return await self._begun(found.id, begun, "being retried")
 
     async def _begun(self, batch: UUID, begun: BegunOperation, told: str) -> Acted:
         number, approval = begun.operation.total, begun.approval
@@ -350,25 +341,22 @@ class BatchService(Service):
         seen: ToRetry = NOTHING_TO_RETRY,
     ) -> Acted:
         """Acts on a batch at a provider, or says what that would be about: so many items. ``seen``: of a retry."""
-        notes = seen.notes(found.id)
-        if dry_run:
-            why = await self._remote.needs(name, found, number)
-            charge, skipped = _charge(name, found, number), seen.skipped
-            return Acted(found, number, needs_approval=why, charge=charge, skipped=skipped, notes=notes, dry_run=True)
-        done = await self._remote.act(name, found, reason, items)
-        now = await self.find(found.id)
-        number = done.items
-        charge = _charge(name, now, number)
+        done = Done(number) if dry_run else await self._remote.act(name, found, reason, items)
+        now = found if dry_run else await self.find(found.id)
+        number, charge = done.items, _charge(name, now, done.items)
+        needed = None if done.approval is None else done.approval.body["needed"]
         skipped = seen.failed - number if name == RETRY_FAILED else 0
+        told = _told(name, now, number, charge, bool(items)) + (f"; {skipped:,} left out" if skipped else "")
         return Acted(
             now,
             number,
-            _told(name, now, number, charge, bool(items)) + (f"; {skipped:,} left out" if skipped else ""),
+            "" if dry_run else told,
             approval=done.approval,
-            needs_approval=None if done.approval is None else done.approval.body["needed"],
+            needs_approval=await self._remote.needs(name, found, number) if dry_run else needed,
             charge=charge,
             skipped=skipped,
-            notes=notes,
+            notes=seen.notes(found.id),
+            dry_run=dry_run,
         )
 
     async def _remote_one(self, batch: UUID | str, why: str, hint: str) -> Batch:

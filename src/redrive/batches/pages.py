@@ -121,24 +121,20 @@ async def unended(operator: Operator) -> int:
 
 async def sample(operator: Operator) -> Mapping[str, str]:
     found = await operator.of(BatchService).list(limit=PAGE_SIZE)
-    now = await _now(operator)
+    now = await operator.health.now()
     return {"#batches": render("batches/table.html", operator, batches=found.batches, filtered=0, now=now)}
 
 
 def sample_one(batch: str) -> Any:
     async def sampled(operator: Operator) -> Mapping[str, str]:
         values = await _progress(operator, await operator.of(BatchService).find(batch))
-        now = await _now(operator)
+        now = await operator.health.now()
         return {
             "#progress": render("batches/progress.html", operator, **values, now=now),
             "#failures": render("batches/failures.html", operator, **values, now=now),
         }
 
     return sampled
-
-
-async def _now(operator: Operator) -> Any:
-    return await operator.of(BatchService).now()
 
 
 ROWS = 50  # of a page of items

@@ -236,7 +236,7 @@ def release(batch: RemoteBatch, items: int) -> Commit:
 
 def cancel(batch: RemoteBatch, who: str, reason: str | None, counts: Counts) -> Commit:
     """Cancels what was not started. A batch that runs is settled when the others have ended."""
-    audit = Audit(who, "BATCH_CANCEL", reason, target=batch.reference, scope=batch.scope)
+    audit = _audit(batch, "BATCH_CANCEL", reason, who=who)
     rest = unstarted_items(batch, {"state": ItemState.CANCELLED})
     if batch.state is BatchState.PROCESSING:
         moved = batch.moved(reason=reason, cancelled="now", cancelled_by=who)
@@ -271,13 +271,14 @@ def retry(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_awa
     round = batch.round + 1
     step = next_step(DISPATCH, batch, round)
     money = freeze_price(replace(batch, round=round, in_round=failed))
+    frozen = 0 if money is None else batch.price_of(failed)
     moved = batch.moved(
         state=BatchState.QUEUED,
         reason=None,
         round=round,
         in_round=failed,
         step_task=str(step.id),
-        frozen=0 if money is None else batch.price_of(failed),
+        frozen=frozen,
         dispatched="no",
         settled="no",
         cancelled="no",
@@ -285,14 +286,8 @@ def retry(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_awa
     )
     place = {"batch": str(batch.id), "round": round, "items": failed}
     again = [Rows(FEATURE, "items_again", (place,)), Rows(FEATURE, "items_again_counted", (place,))]
-    audit = Audit(
-        who,
-        "BATCH_RETRY_FAILED",
-        reason,
-        target=batch.reference,
-        scope=batch.scope,
-        after={"round": round, "items": failed, "frozen": 0 if money is None else batch.price_of(failed)},
-    )
+    after = {"round": round, "items": failed, "frozen": frozen}
+    audit = _audit(batch, "BATCH_RETRY_FAILED", reason, after, who)
     commit = replace(put_away, enqueues=[step], rows=[moved, *again], audits=[audit, *put_away.audits])
     return _with_money(commit, money)
 
@@ -324,7 +319,7 @@ def charge(batch: RemoteBatch, items: Sequence[Mapping[str, Any]], who: str, rea
         {"batch": str(batch.id), "n": item["n"], "round": now.round, "ordinal": at} for at, item in enumerate(items, 1)
     )
     after = {"round": now.round, "items": [item["n"] for item in items], "captured": amount}
-    audit = Audit(who, "BATCH_CHARGE", reason, target=batch.reference, scope=batch.scope, after=after)
+    audit = _audit(batch, "BATCH_CHARGE", reason, after, who)
     why = f"its job ran all the same: charged in round {now.round} of batch {batch.id}"
     commit = Commit(
         enqueues=[notice(now, state, states, batch.captured + amount, batch.released, unknown=counts.unknown)],
@@ -364,5 +359,5 @@ def _final(batch: RemoteBatch, counts: Counts) -> BatchState:
     return BatchState.COMPLETED if counts.states[ItemState.COMPLETED] else BatchState.FAILED
 
 
-def _audit(batch: RemoteBatch, action: str, reason: str | None = None, after: Any = None) -> Audit:
-    return Audit(WORKER, action, reason, target=batch.reference, scope=batch.scope, after=after)
+def _audit(batch: RemoteBatch, action: str, reason: str | None = None, after: Any = None, who: str = WORKER) -> Audit:
+    return Audit(who, action, reason, target=batch.reference, scope=batch.scope, after=after)
