@@ -30,6 +30,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "cancel": (RemoteProvider, "cancel"),
     "release": (StepHandlers, "_release"),
     "settle": (StepHandlers, "_settle"),
+    "step": (StepHandlers, "_each"),  # of any kind, also where it was taken already
     "request": (delivery_attempt, "post"),  # of a webhook
     "log": (delivery_attempt.DeliveryAttempt, "_write_down"),  # that it was sent, and what was answered
 }
