@@ -19,11 +19,18 @@ from redrive.batches.batch_service import BatchService
 from redrive.batches.remote.actions import RemoteBatchActions
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.model import RemoteBatch
+from redrive.batches.remote.upkeep import end_overdue
 from redrive.batches.settings import BatchSettings
+from redrive.kernel.circuit import SetCircuit
+from redrive.kernel.commit import Commit
+from redrive.kernel.machine import Event, Transition
+from redrive.kernel.reads import Query
+from redrive.kernel.task import State
 from redrive.ledger.application import AppLedger
 from redrive.ops.access import Caller, Role
 from redrive.remote import ProviderError, RemoteItem, Status
 from redrive.settings import load_settings
+from tests.commands import redrive
 from tests.worker.conftest import drain, until
 
 ANN = Caller("ann", Role.OPERATOR)
@@ -46,6 +53,7 @@ class Scripted:
         self.silent = False  # the same, and whoever asks waits for good
         self.hangs = True  # starts of {"hang": …} are done, and never answered
         self.hold = False  # every look says: ask again in a while
+        self.can_find = False  # it can be asked for a job by the key of its start
 
     async def start(self, item: RemoteItem, idempotency_key: str) -> str:
         if self.down is not None:
@@ -73,6 +81,9 @@ class Scripted:
 
     async def cancel(self, job: str) -> None:
         self.cancelled.add(job)
+
+    async def find(self, key: str) -> str | None:
+        return key if key in self.jobs else None
 
     def _status(self, job: str) -> Status:
         payload = self.jobs[job] if isinstance(self.jobs[job], dict) else {}
@@ -202,3 +213,42 @@ async def age(app: App, table: str, column: str, seconds: int) -> None:
         f"update redrive_{table} set {column} = (unixepoch() - {seconds}) * 1000000",
         f"update redrive.{table} set {column} = clock_timestamp() - interval '{seconds} s'",
     )
+
+
+async def open_circuit(app: App) -> None:
+    store = await app.store()
+    row = next((row for row in await store.circuits() if row.name == "video"), None)
+    version, opened = (0, 0) if row is None else (row.version, row.opened)
+    change = SetCircuit("video", version, ("BATCH_ITEM_VIDEO",), True, 3600.0, "connect", "ann", 0, opened + 1)
+    await store.apply(Commit(controls=[change]))
+
+
+async def close_circuit(app: App) -> None:
+    store = await app.store()
+    [row] = [row for row in await store.circuits() if row.name == "video"]
+    change = SetCircuit("video", row.version, row.kinds, False, 0.0, None, "ann", 0, row.opened)
+    await store.apply(Commit(controls=[change]))
+
+
+async def end_unheard(app: App, batch: RemoteBatch, items: int = 1) -> None:
+    """Opens the circuit, and lets the time of so many items be over behind it."""
+    await open_circuit(app)
+    while (await counts(app, batch)).get("failed", 0) < items:  # each brings the next of its chain
+        await end_overdue(await app.store(), 0.0, never)
+
+
+async def make_due(app: App, kind: str | None = None) -> int:
+    """Lets the backoff of all that waits, or of a kind, be over; returns how many there were."""
+    store = await app.store()
+    waiting = await store.find(Query((State.DELAYED,), kind, limit=100))
+    await store.apply(Commit(transitions=[Transition(one.id, Event.DUE, State.QUEUED) for one in waiting]))
+    return len(waiting)
+
+
+def never() -> bool:
+    return False
+
+
+def command(*words: str) -> str:
+    """Runs redrive; returns what it says."""
+    return redrive(*words, code=0).stdout

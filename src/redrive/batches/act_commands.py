@@ -12,10 +12,9 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from redrive.batches import cli_output
-from redrive.batches.batch import Batch
+from redrive.batches.batch import Acted, Batch, Reconciling, new_charge, plain_document
 from redrive.batches.batch_service import BatchService
 from redrive.batches.names import BatchState
-from redrive.batches.views import Acted, Reconciling, new_charge, plain_document
 from redrive.cli.support.follow import follow, say_started
 from redrive.cli.support.operation_words import say_awaiting_approval
 from redrive.cli.support.options import DryRun, Reason, Yes, confirm

@@ -10,17 +10,11 @@ from dataclasses import replace
 from typing import Annotated, Any
 from uuid import UUID
 
-from redrive.batches.batch import BATCH, STRETCHES, Batch, of_row, without_words
-from redrive.batches.batch_builder import NewBatch, Way, marking, plan
-from redrive.batches.batch_input import BatchRequest, Given, Many, as_new
-from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_states
-from redrive.batches.names import FEATURE, BatchState
-from redrive.batches.remote.actions import CANCEL, CHARGE, RETRY_FAILED, Done, RemoteBatchActions
-from redrive.batches.remote.create_batch import Payloads
-from redrive.batches.remote.model import NOTHING_TO_RETRY, RemoteBatch, ToRetry, find_batch, find_either, remote_ones
-from redrive.batches.remote.wait_reasons import MONEY, tasks_wait_for
-from redrive.batches.views import (
+from redrive.batches.batch import (
+    BATCH,
+    STRETCHES,
     Acted,
+    Batch,
     BatchPage,
     FailedCause,
     Failures,
@@ -29,8 +23,18 @@ from redrive.batches.views import (
     Trend,
     items_are,
     new_charge,
+    of_row,
     shown_batch,
+    without_words,
 )
+from redrive.batches.batch_builder import NewBatch, Way, marking, plan
+from redrive.batches.batch_input import BatchRequest, Given, Many, as_new
+from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_states
+from redrive.batches.names import FEATURE, BatchState
+from redrive.batches.remote.actions import CANCEL, CHARGE, RETRY_FAILED, Done, RemoteBatchActions
+from redrive.batches.remote.create_batch import Payloads
+from redrive.batches.remote.model import NOTHING_TO_RETRY, RemoteBatch, ToRetry, find_batch, find_either, remote_ones
+from redrive.batches.remote.wait_reasons import MONEY, tasks_wait_for
 from redrive.errors import InvalidTransition
 from redrive.feature import Commit, Conflict, InvalidInput, Role, Rows, Service, Store, action, look, new_id
 from redrive.kernel.failure_filter import FailureFilter

@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redrive.batches.batch import Batch, RemotePart
+from redrive.batches.batch import Batch, Failures, RemotePart, WaitView, new_charge
 from redrive.batches.items import Item
 from redrive.batches.names import BatchState
 from redrive.batches.remote.model import ToRetry
 from redrive.batches.remote.wait_reasons import MONEY
-from redrive.batches.views import Failures, WaitView, new_charge
 from redrive.cli.support.terminal_text import sparkline
 from redrive.feature.cli import output
 

@@ -12,12 +12,12 @@ import typer
 
 from redrive.batches import cli_output
 from redrive.batches.act_commands import Id, cancel, charge, has, reconcile, retry_failed, to_the_end
+from redrive.batches.batch import Failures, ShownBatch, plain_document
 from redrive.batches.batch_input import BatchRequest, Given, read_items, task_of
 from redrive.batches.batch_service import BatchService
 from redrive.batches.items import Item, WantedItems, item_document, results
 from redrive.batches.names import BatchState, ItemState
 from redrive.batches.remote.model import ToRetry
-from redrive.batches.views import Failures, ShownBatch, plain_document
 from redrive.errors import InvalidInput
 from redrive.feature import Operator
 from redrive.feature.cli import AppName, By, Create, Json, Url, look_at, operate, output

@@ -22,13 +22,13 @@ from redrive.api.declared import answer_model
 from redrive.api.encode import respond
 from redrive.api.models import FIRST_FAULT
 from redrive.api.worker_run import TriggeredWorker, described
+from redrive.batches.batch import ShownBatch
 from redrive.batches.batch_input import BatchRequest, Many, lines_of
 from redrive.batches.batch_service import BatchService
 from redrive.batches.items import FORMS, ItemPage, WantedItems, check_form, item_document, items_csv, results
 from redrive.batches.names import CALLBACK_PATH
 from redrive.batches.remote.callbacks import ProviderCallbacks
 from redrive.batches.remote.passes import Passes
-from redrive.batches.views import ShownBatch
 from redrive.errors import InvalidInput
 from redrive.feature.api import PROBLEMS, In, Out, TheOperator, router_of
 from redrive.ops.operator.declared import document

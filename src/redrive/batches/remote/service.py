@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import BATCH, STRETCHES, BatchConflict, check_item_states, without_words
+from redrive.batches.batch import BATCH, STRETCHES, BatchConflict, Reconciling, check_item_states, without_words
 from redrive.batches.batch_input import BatchRequest
 from redrive.batches.names import ENDED_ITEMS, FEATURE, ItemState, item_kind
 from redrive.batches.remote.create_batch import MOST_PRICE, Draft, Payloads
@@ -32,7 +32,6 @@ from redrive.batches.remote.model import (
 from redrive.batches.remote.reconcile import accept, reconcile_task
 from redrive.batches.remote.wait_reasons import remote_waits_for
 from redrive.batches.settings import BatchSettings
-from redrive.batches.views import Reconciling
 from redrive.feature import InvalidInput, Role, Service, Store
 from redrive.kernel.classify import FailureType
 from redrive.kernel.task import State, check_int, check_text
@@ -40,7 +39,7 @@ from redrive.ledger.accounts import check_account, unknown
 from redrive.ledger.service import check_reason
 from redrive.ops.inspect import parse_id
 from redrive.ops.why import Reason
-from redrive.remote.registry import unknown_provider
+from redrive.remote.checked import unknown_provider
 from redrive.webhooks.address_guard import origin
 from redrive.webhooks.events import DEFAULT_ACCOUNT
 from redrive.webhooks.settings import WebhookSettings
