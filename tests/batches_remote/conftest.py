@@ -31,9 +31,11 @@ from redrive.ops.access import Caller, Role
 from redrive.remote import ProviderError, RemoteItem, Status
 from redrive.settings import load_settings
 from tests.commands import redrive
+from tests.conftest import ALSO_ON_POSTGRES, IN_CI_ON_POSTGRES
 from tests.worker.conftest import drain, until
 
 ANN = Caller("ann", Role.OPERATOR)
+ON_BOTH = (*ALSO_ON_POSTGRES["batches_remote"], *IN_CI_ON_POSTGRES["batches_remote"])
 QUICK = {"poll_first": 0.0, "poll_next": 0.0, "poll_later": 0.0, "max_start": 3, "last_look_seconds": 0.0}
 
 
@@ -102,7 +104,16 @@ def make_app(url: str, **own: Any) -> App:
     return App(settings=settings)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs on both stores what is about statements, which are twins; what sees the port alone, and all that parts
+    faces, runs on SQLite."""
+    own = any("store_url" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "store_url" in metafunc.fixturenames and not own:
+        both = metafunc.definition.path.name in ON_BOTH
+        metafunc.parametrize("store_url", ["sqlite", "postgres"] if both else ["sqlite"], indirect=True)
+
+
+@pytest.fixture
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/redrive.db"
