@@ -38,27 +38,21 @@ SORTS = {"": None, "tasks": False, "remote": True}  # what ?items= says, and whe
 
 @router.get("")
 async def all_batches(page: ThePage) -> Response:
-    refuse_unknown(page, "state", "items", "provider", "account", "before")
     names = ("state", "items", "provider", "account", "before")
-    state, items, provider, account, before = (page.query.get(name) or None for name in names)
-    if (items or "") not in SORTS:
-        raise InvalidInput(f"items are tasks or remote, not {items!r}")
+    refuse_unknown(page, *names)
+    given = {name: page.query.get(name) or None for name in names}
+    chosen = {name: given[name] for name in ("state", "provider", "account")}
+    if (given["items"] or "") not in SORTS:
+        raise InvalidInput(f"items are tasks or remote, not {given['items']!r}")
     found = await page.operator.of(BatchService).list(
-        state=state,
-        remote=SORTS[items or ""],
-        provider=provider,
-        account=account,
-        limit=PAGE_SIZE,
-        before=before,
+        **chosen, remote=SORTS[given["items"] or ""], limit=PAGE_SIZE, before=given["before"]
     )
     return await page.render(
         "batches/list.html",
+        **chosen,
         batches=found.batches,
-        state=state,
-        items=items,
-        provider=provider,
-        account=account,
-        filtered=sum(one is not None for one in (state, items, provider, account)),
+        items=given["items"],
+        filtered=sum(value is not None for name, value in given.items() if name != "before"),
         states=[one.value for one in BatchState],
         before=found.next_before,
     )

@@ -55,12 +55,6 @@ def lost_items(batch: RemoteBatch, lost: int) -> list[Rows]:
     return [Rows(FEATURE, "items_lost", (place,))] if lost else []
 
 
-def all_ended(batch: RemoteBatch, counts: Counts) -> Rows:
-    """Returns what lets nothing land unless all items of the round have ended, and so many have succeeded."""
-    place = {"id": str(batch.id), "round": batch.round, "completed": counts.in_round[ItemState.COMPLETED]}
-    return Rows(FEATURE, "remote_round_ended", (place,))
-
-
 def item_counts(batch: RemoteBatch) -> Rows:
     """Returns what keeps how many items ended how, so that lists need not count them: last, when all have."""
     return Rows(FEATURE, "remote_counted", ({"id": str(batch.id)},))
@@ -196,11 +190,14 @@ def settle(batch: RemoteBatch, counts: Counts) -> Commit:
         released=batch.released + released,
         settled="now",
     )
+    # Nothing lands unless all items of the round have ended, and so many have succeeded.
+    ended = {"id": str(batch.id), "round": batch.round, "completed": counts.in_round[ItemState.COMPLETED]}
+    all_ended = Rows(FEATURE, "remote_round_ended", (ended,))
     after = {"state": state, "round": batch.round, "captured": captured, "released": released}
     sums = (batch.captured + captured, batch.released + released)
     commit = Commit(
         enqueues=[notice(batch, state, counts.states, *sums, unknown=counts.unknown)],
-        rows=[moved, *lost_items(batch, lost), all_ended(batch, counts), item_counts(batch)],
+        rows=[moved, *lost_items(batch, lost), all_ended, item_counts(batch)],
         audits=[_audit(batch, "BATCH_SETTLED", after={**after, "lost": lost} if lost else after)],
     )
     return _with_money(commit, money)
