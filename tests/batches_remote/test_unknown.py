@@ -371,6 +371,12 @@ async def test_what_a_charge_is_about_is_read_at_once(
     for items, why in (([2, 4], r"item 4 .*the provider said: failed"), ([2, 99], "has no item 99")):
         with pytest.raises(RedriveError, match=why):
             await own.ran(batch.id, items)
+    store, found = await app.store(), await own.show(batch.id)
+    failed = commits.charge(
+        found, [{"n": 4, "state": "failed", "task": None}], "ann", "x", await count_items(store, found)
+    )
+    with pytest.raises(RedriveError):  # whatever was read before
+        await store.apply(failed)
 
 
 async def prune_a_piece(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
