@@ -19,9 +19,8 @@ from tests.databases import Databases, drop_templates
 from tests.first_imports import import_own_share_first
 from tests.new_sqlite_files import at_once, step_by_step
 from tests.proxy import Proxy
-from tests.spent import Spent, pytest_runtest_logfinish, pytest_sessionfinish
+from tests.spent import Meter, Spent
 
-__all__ = ["pytest_runtest_logfinish", "pytest_sessionfinish"]
 _run = pytest.StashKey[Any]()
 _search_node = pytest.StashKey[Node]()
 _failed = pytest.StashKey[bool]()
@@ -65,6 +64,7 @@ FAULTS_IN_CI_ON_SQLITE = {
 
 def pytest_configure(config: pytest.Config) -> None:
     SqliteMigrations.up = at_once  # type: ignore[method-assign]
+    config.pluginmanager.register(Meter())
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Spent())
         config.stash[_run] = cluster.begin_run()

@@ -18,7 +18,7 @@ from redrive import App, Bulk, Context, State
 from redrive.errors import ConfigError, InvalidInput
 
 from . import process_handlers
-from .conftest import drain, ended, run_task, working
+from .conftest import drain, ended, run_task, task_of, working
 
 RAN: list[str] = []
 
@@ -115,12 +115,17 @@ RUNNABLE: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", RUNNABLE)
-async def test_whatever_can_be_called_is_run(app: App, what: str) -> None:
-    handler: Any = app.task("T")(RUNNABLE[what])
-    done = await run_task(app, "T", {"n": 4})
-    assert (done.state, done.result, RAN) == (State.COMPLETED, 8, ["T 4"])
-    assert handler.kind == "T"
+async def test_whatever_can_be_called_is_run(app: App) -> None:
+    for what, function in RUNNABLE.items():
+        handler: Any = app.task(what)(function)
+        assert handler.kind == what
+    tasks = {what: await app.enqueue(what, {"n": 4}) for what in RUNNABLE}
+    await drain(app)
+    found = {what: await task_of(app, task.id) for what, task in tasks.items()}
+    assert {what: (task.state, task.result) for what, task in found.items()} == dict.fromkeys(
+        RUNNABLE, (State.COMPLETED, 8)
+    )
+    assert sorted(RAN) == sorted(f"{what} 4" for what in RUNNABLE)
 
 
 async def test_one_function_may_handle_two_kinds(app: App) -> None:
@@ -241,12 +246,16 @@ LAZY = [
 ]
 
 
-@pytest.mark.parametrize("handler", LAZY)
-async def test_a_result_that_was_not_run_fails_the_task(app: App, handler: Callable[..., Any]) -> None:
-    app.task("T")(handler)
-    failed = await run_task(app, "T")
-    assert (failed.state, failed.error_reason, failed.attempt_count) == (State.FAILED, "handler_not_run", 1)
-    assert "which was not run" in (failed.error_message or "")
+async def test_a_result_that_was_not_run_fails_the_task(app: App) -> None:
+    for number, handler in enumerate(LAZY):
+        app.task(f"LAZY_{number}")(handler)
+    tasks = [await app.enqueue(f"LAZY_{number}") for number in range(len(LAZY))]
+    await drain(app)
+    for handler, task in zip(LAZY, tasks, strict=True):
+        failed = await task_of(app, task.id)
+        outcome = (failed.state, failed.error_reason, failed.attempt_count)
+        assert outcome == (State.FAILED, "handler_not_run", 1), handler.__name__
+        assert "which was not run" in (failed.error_message or ""), handler.__name__
     assert not RAN
 
 
@@ -267,11 +276,8 @@ def _all_of(items: Bulk) -> Any:
 
 
 @pytest.mark.parametrize(
-    "lazy",
-    [_all_of, lambda items: map(str, items), lambda items: {"done": _all_of(items)}],
-    ids=["yields", "map", "in"],
+    ("lazy", "blocking"), [(_all_of, True), (lambda items: {"done": _all_of(items)}, False)], ids=["yields", "in"]
 )
-@pytest.mark.parametrize("blocking", [True, False], ids=["def", "async"])
 async def test_a_bulk_handler_that_was_not_run_fails_all(app: App, lazy: Callable[..., Any], blocking: bool) -> None:
     async def awaits(items: Bulk) -> Any:
         return lazy(items)

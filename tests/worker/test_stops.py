@@ -79,8 +79,7 @@ async def _get(app: App, task_id: UUID) -> Task:
 # -- a return after being told is a stop ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("why", SETTLED)
-@pytest.mark.parametrize("how", ["cancelled", "stop_reason"])
+@pytest.mark.parametrize(("why", "how"), zip(SETTLED, ["cancelled", "stop_reason", "cancelled"], strict=True))
 async def test_a_thread_that_looked_and_returned_has_stopped(quick: App, why: StopReason, how: str) -> None:
     seen: list[Any] = []
 
@@ -182,8 +181,16 @@ async def test_a_completed_transaction_stays_completed(quick: App, why: StopReas
 # -- who finished anyway says so --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("why", SETTLED)
-@pytest.mark.parametrize("form", ["done", "return ctx.done", "return Done", "raise Done", "done, then it breaks"])
+@pytest.mark.parametrize(
+    ("why", "form"),
+    [
+        (StopReason.TIMEOUT, "done"),
+        (StopReason.CANCELLED, "return ctx.done"),
+        (StopReason.SHUTDOWN, "return Done"),
+        (StopReason.SHUTDOWN, "raise Done"),
+        (StopReason.TIMEOUT, "done, then it breaks"),
+    ],
+)
 async def test_done_completes_whoever_asked_to_stop(quick: App, why: StopReason, form: str) -> None:
     seen: list[int] = []
 

@@ -13,7 +13,7 @@ import pytest
 
 from redrive import App, Context, Fail, Task
 from redrive.errors import TransactionOver
-from tests.worker.conftest import drain
+from tests.worker.conftest import drain, on_postgres
 
 
 @pytest.fixture
@@ -100,12 +100,6 @@ async def test_a_background_task_writes_into_no_other_transaction(app: App, _tab
 # -- PostgreSQL: what is lent is a driver's connection, with all it can do ---------------------------------------------
 
 
-@pytest.fixture
-def _postgres(url: str) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("the driver of PostgreSQL")
-
-
 async def _made(tx: Any) -> dict[str, Callable[[], Awaitable[Any]]]:
     """What a block can make, and how each is used."""
     statement = await tx.prepare("insert into note values ('prepared')")
@@ -115,7 +109,8 @@ async def _made(tx: Any) -> dict[str, Callable[[], Awaitable[Any]]]:
     return {"statement": statement.fetch, "cursor": lambda: cursor.fetch(2), "transaction": inner.start}
 
 
-async def test_what_was_made_in_the_block_ends_with_it(app: App, _postgres: None, _table: None) -> None:
+@on_postgres
+async def test_what_was_made_in_the_block_ends_with_it(app: App, url: str, _table: None) -> None:
     refused: set[str] = set()
 
     async def handler(ctx: Context) -> None:
@@ -133,7 +128,8 @@ async def test_what_was_made_in_the_block_ends_with_it(app: App, _postgres: None
     assert await _words(app) == []
 
 
-async def test_what_is_lent_is_a_connection_of_the_driver(app: App, _postgres: None, _table: None) -> None:
+@on_postgres
+async def test_what_is_lent_is_a_connection_of_the_driver(app: App, url: str, _table: None) -> None:
     heard: list[Any] = []
 
     async def handler(ctx: Context) -> None:
@@ -157,7 +153,8 @@ async def test_what_is_lent_is_a_connection_of_the_driver(app: App, _postgres: N
     assert await _words(app) == ["a", "b", "c"]
 
 
-async def test_the_store_uses_no_connection_that_was_lent(app: App, _postgres: None, _table: None) -> None:
+@on_postgres
+async def test_the_store_uses_no_connection_that_was_lent(app: App, url: str, _table: None) -> None:
     """Were a hold of one to be found that outlives the block, it would reach other handlers, not redrive itself."""
     lent: set[int] = set()
 
@@ -174,7 +171,8 @@ async def test_the_store_uses_no_connection_that_was_lent(app: App, _postgres: N
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["completes", "fails"])
-async def test_a_role_of_the_block_is_not_the_stores(app: App, url: str, _postgres: None, fails: bool) -> None:
+@on_postgres
+async def test_a_role_of_the_block_is_not_the_stores(app: App, url: str, fails: bool) -> None:
     """Row-level security: the handler works as its tenant, and redrive completes the task as itself."""
     role = f"tenant_{uuid4().hex}"
 
@@ -237,15 +235,17 @@ _SAYS = {
 }
 
 
-@pytest.mark.parametrize("body", list(_SAYS))
-async def test_a_caught_error_is_the_failure_whatever_it_came_through(app: App, _postgres: None, body: Any) -> None:
-    async def handler(ctx: Context) -> None:
+@on_postgres
+async def test_a_caught_error_is_the_failure_whatever_it_came_through(app: App, url: str) -> None:
+    async def handler(ctx: Context, number: int) -> None:
         async with ctx.transaction() as tx:
             with suppress(asyncpg.PostgresError, TimeoutError):
-                await body(tx)
+                await list(_SAYS)[number](tx)
 
-    task = await app.task("CAUGHT", max_attempts=1)(handler).enqueue()
+    caught = app.task("CAUGHT", max_attempts=1)(handler)
+    tasks = [await caught.enqueue(number=number) for number in range(len(_SAYS))]
     await drain(app)
-    found = await _task(app, task)
-    assert found.failed and "current transaction is aborted" not in str(found.error_message)
-    assert _SAYS[body] in str(found.error_message), found.error_message
+    for task, (body, message) in zip(tasks, _SAYS.items(), strict=True):
+        found = await _task(app, task)
+        assert found.failed and "current transaction is aborted" not in str(found.error_message), body.__name__
+        assert message in str(found.error_message), body.__name__

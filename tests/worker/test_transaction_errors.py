@@ -137,8 +137,7 @@ async def test_one_that_breaks_the_connection_harms_no_other(
     assert found.finished
 
 
-@pytest.mark.parametrize("word", ["rollback", "commit"])
-@pytest.mark.parametrize("blocking", [False, True], ids=["async", "def"])
+@pytest.mark.parametrize(("word", "blocking"), [("rollback", False), ("commit", True)])
 async def test_one_that_ends_the_transaction_is_refused(app: App, word: str, blocking: bool) -> None:
     """Completed with a part of its writes would be work that is silently lost, or done twice."""
     cases = {word: [("create table e (a int)",), (word,)]}
@@ -191,14 +190,14 @@ async def _fails_again_after_a_savepoint(tx: Any) -> None:
 
 
 @on_postgres
-@pytest.mark.parametrize("body", [_goes_on, _leaves, _swallows_all, _fails_again_after_a_savepoint])
-async def test_the_error_that_aborted_the_transaction_is_the_failure(app: App, url: str, body: Any) -> None:
+async def test_the_error_that_aborted_the_transaction_is_the_failure(app: App, url: str) -> None:
     let_out = await _ran(app, _refused, kind="LET_OUT")
-    caught = await _ran(app, body)
-    assert caught.failed and "no_such_table" in str(caught.error_message)
-    assert "savepoint" in str(caught.error_message) and "savepoint" not in str(let_out.error_message)
-    assert (caught.error_code, caught.error_reason) == (let_out.error_code, let_out.error_reason)
-    assert "ignored" not in str(caught.error_message).partition("HINT")[0]
+    for body in (_goes_on, _leaves, _swallows_all, _fails_again_after_a_savepoint):
+        caught = await _ran(app, body, kind=body.__name__)
+        assert caught.failed and "no_such_table" in str(caught.error_message), body.__name__
+        assert "savepoint" in str(caught.error_message) and "savepoint" not in str(let_out.error_message)
+        assert (caught.error_code, caught.error_reason) == (let_out.error_code, let_out.error_reason)
+        assert "ignored" not in str(caught.error_message).partition("HINT")[0]
 
 
 @on_postgres
@@ -272,19 +271,17 @@ _ENDINGS = ["commit; begin", "rollback; begin", "commit and chain", "rollback an
 
 
 @on_postgres
-@pytest.mark.parametrize("ending", _ENDINGS)
-@pytest.mark.parametrize("whole", [True, False], ids=["one string", "statements"])
-async def test_a_transaction_that_was_exchanged_does_not_complete_the_task(
-    app: App, url: str, ending: str, whole: bool
-) -> None:
+async def test_a_transaction_that_was_exchanged_does_not_complete_the_task(app: App, url: str) -> None:
     async def exchanges(tx: Any) -> None:
-        await tx.execute("create table e (a int)")
-        for statement in [ending] if whole else ending.split(";"):
+        for statement in statements:
             await tx.execute(statement)
         await tx.execute("select 1")
 
-    found = await _ran(app, exchanges)
-    assert found.failed and "ended by a statement inside it" in str(found.error_message)
+    for number, statements in enumerate(
+        [*([ending] for ending in _ENDINGS), ["commit", "begin"], ["rollback", "begin"]]
+    ):
+        found = await _ran(app, exchanges, kind=f"OWN_{number}")
+        assert found.failed and "ended by a statement inside it" in str(found.error_message), statements
 
 
 @on_sqlite
@@ -337,8 +334,7 @@ _LEAVES = [
 
 
 @on_postgres
-@pytest.mark.parametrize("blocking", [False, True], ids=["async", "def"])
-@pytest.mark.parametrize("fails", [False, True], ids=["completes", "fails"])
+@pytest.mark.parametrize(("blocking", "fails"), [(False, False), (True, True)], ids=["async", "def"])
 async def test_what_is_done_to_a_session_ends_with_the_block(app: App, url: str, blocking: bool, fails: bool) -> None:
     seen: list[dict[str, Any]] = []
 

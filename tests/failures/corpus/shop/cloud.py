@@ -7,13 +7,18 @@ from botocore.config import Config
 
 
 @functools.cache
+def session(keys):
+    """The service's description takes ten megabytes: clients of one session share it."""
+    given = {"aws_access_key_id": "a", "aws_secret_access_key": "b"} if keys else {}
+    return boto3.session.Session(**given, region_name="eu-west-1")
+
+
+@functools.cache
 def client(service, endpoint, keys=True):
-    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"} if keys else {}
     config = Config(
         retries={"total_max_attempts": 1}, connect_timeout=0.2, read_timeout=0.2, s3={"addressing_style": "path"}
     )
-    session = boto3.session.Session(**keys, region_name="eu-west-1")
-    return session.client(service, endpoint_url=endpoint, config=config)
+    return session(keys).client(service, endpoint_url=endpoint, config=config)
 
 
 def read_object(endpoint, bucket, key):
