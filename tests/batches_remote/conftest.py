@@ -148,7 +148,7 @@ async def service(app: App, caller: Caller = ANN) -> RemoteBatchActions:
 
 async def listed(app: App) -> list[Batch]:
     """Returns the batches that there are, the latest first."""
-    return (await (await app.operator(ANN)).of(BatchService).list()).batches
+    return (await (await app.operator(ANN)).of(BatchService).list()).items
 
 
 async def rich(app: App, amount: int = 1000) -> None:

@@ -95,6 +95,7 @@ async def test_bounds(store_url: str) -> None:
     with pytest.raises(BadItem, match="number 2 have more than 1024 bytes"):
         await made(app, ["x" * 600] * 2)
     assert await nothing_is_there(app)
+    assert (await made(app, [1, 2, 3])).items == 3
     with pytest.raises(BatchUnknown):
         await app.of(RemoteBatches).get("01a1e742-96a0-747c-9010-109c46ff3691")
     await app.close()

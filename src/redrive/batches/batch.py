@@ -97,19 +97,19 @@ class RemotePart:
 class Batch:
     """A batch with the counts of its items; ``pending`` ones wait or run. Those of a large one may be a second old."""
 
-    id: Annotated[UUID, Open()]
-    name: Annotated[str | None, Closed()]
+    id: Annotated[UUID, Open(column="id")]
+    name: Annotated[str | None, Closed(column="name", cell=lambda batch, _: (batch.name or batch.key or "")[:40])]
     key: Annotated[str | None, Closed()]
     meta: Annotated[Any, Closed()]
     scope: Annotated[str | None, Open()]
-    state: Annotated[BatchState, Open()]
+    state: Annotated[BatchState, Open(column="state", cell=lambda batch, _: _state(batch))]
     open: Annotated[bool, Open("Items may still come.")]
-    total: Annotated[int, Open()]
-    pending: Annotated[int, Open()]
+    total: Annotated[int, Open(column="of")]
+    pending: Annotated[int, Open(column="ended", cell=lambda batch, _: str(batch.total - batch.pending), number=True)]
     completed: Annotated[int, Open()]
-    failed: Annotated[int, Open()]
+    failed: Annotated[int, Open(column="failed")]
     cancelled: Annotated[int, Open()]
-    created_at: Annotated[datetime, Open()]
+    created_at: Annotated[datetime, Open(column="age")]
     created_by: Annotated[str, Open()]
     added_at: Annotated[datetime, Open("When its maker added to it last.")]
     ended_at: Annotated[datetime | None, Open("When all had ended for the first time.")] = None
@@ -119,7 +119,10 @@ class Batch:
     cancel_reason: Annotated[str | None, Open()] = None
     cancel_operation: Annotated[str | None, Open()] = None
     fault: Annotated[str | None, Open("Why what follows could not be enqueued.")] = None
-    remote: Annotated[RemotePart | None, Open("Null where its items are tasks.")] = None
+    remote: Annotated[
+        RemotePart | None,
+        Open("Null where its items are tasks.", column="at a provider", cell=lambda batch, _: _money(batch.remote)),
+    ] = None
 
     def check_kept(self) -> None:
         """Refuses to act on a batch that is being removed."""
@@ -145,6 +148,18 @@ class Batch:
     def progress(self) -> float:
         """How much of it has ended, from 0 to 1."""
         return (self.total - self.pending) / self.total if self.total else float(not self.open)
+
+
+def _state(batch: Batch) -> str:
+    """Returns its state, in a table. Of jobs one that succeeded is enough to complete it; of tasks all have to."""
+    if batch.open and not batch.cancelled_at:
+        return f"{batch.state} (open)"
+    partly = batch.remote is not None and batch.state is BatchState.COMPLETED and batch.completed < batch.total
+    return f"{batch.state} (partly)" if partly else batch.state.value
+
+
+def _money(part: RemotePart | None) -> str:
+    return "" if part is None else f"{part.provider}: {part.frozen} frozen, {part.captured} captured"
 
 
 _COUNTS = ("total", "completed", "failed", "cancelled")
@@ -190,12 +205,6 @@ class ShownBatch(Batch):
     """A batch, and what it waits for."""
 
     waits_for: Annotated[list[WaitView], Open("What it waits for, and each of its items that has not ended.")] = ()  # type: ignore[assignment]
-
-
-@dataclass(slots=True, frozen=True)
-class BatchPage:
-    batches: Annotated[list[Batch], Open()]
-    next_before: Annotated[UUID | None, Open()]
 
 
 @dataclass(slots=True, frozen=True)

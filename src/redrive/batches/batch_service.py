@@ -15,7 +15,6 @@ from redrive.batches.batch import (
     STRETCHES,
     Acted,
     Batch,
-    BatchPage,
     FailedCause,
     Failures,
     Reconciling,
@@ -47,7 +46,7 @@ from redrive.ops.causes import list_causes
 from redrive.ops.inspect import parse_id
 from redrive.ops.operations.lifecycle import AS_EVER, How
 from redrive.ops.operator import declared
-from redrive.ops.operator.declared import Reason
+from redrive.ops.operator.declared import Limit, Page, Reason
 from redrive.ops.operator.operations import BegunOperation, OperationService
 from redrive.ops.operator.tasks import TaskService
 from redrive.ops.why import Reason as WaitReason
@@ -64,18 +63,19 @@ SAID = "batch {done.batch.label}: {done.told}"
 class BatchService(Service):
     """Work that belongs together: list, show, items, cancel, retry what failed, charge, reconcile."""
 
-    @look("GET /api/batches")
+    @look("GET /api/batches", items="batches", empty="there are no batches that fit")
     async def list(
         self,
-        state: str | None = None,
-        remote: bool | None = None,
-        provider: str | None = None,
-        account: str | None = None,
-        limit: int = 50,
-        before: UUID | str | None = None,
-    ) -> BatchPage:
+        state: Annotated[str | None, declared.Given(f"{', '.join(BatchState)}.", metavar="NAME")] = None,
+        remote: Annotated[
+            bool | None, declared.Given("Only jobs at a provider, or only tasks.", option="--remote/--tasks")
+        ] = None,
+        provider: Annotated[str | None, declared.Given("At this provider.", metavar="NAME")] = None,
+        account: Annotated[str | None, declared.Given("Paid for by this one.", metavar="NAME")] = None,
+        limit: Limit = 50,
+        before: Annotated[str | None, declared.Given("Go on behind this one.", metavar="ID")] = None,
+    ) -> Page[Batch]:
         """Batches of both sorts, the latest first; ``remote`` says which sort. ``nextBefore`` continues."""
-        check_int(limit, "limit", 1, 500)
         if state is not None and state not in builtins.list(BatchState):
             raise InvalidInput(f"{state!r} is no state of a batch", hint=f"one of: {', '.join(BatchState)}")
         paid = provider is not None or account is not None
@@ -91,7 +91,7 @@ class BatchService(Service):
             rows = await self._store.sql.feature_rows(FEATURE, "remote_listed", *query)
             found += [self._seen(one) for one in await remote_ones(self._store, [row["id"] for row in rows])]
         found.sort(key=lambda one: one.id, reverse=True)
-        return BatchPage(found[:limit], found[limit - 1].id if len(found) > limit else None)
+        return Page(found[:limit], str(found[limit - 1].id) if len(found) > limit else None)
 
     @look("GET /api/batches/{batch}")
     async def show(self, batch: BatchId) -> ShownBatch:

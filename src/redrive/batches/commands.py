@@ -16,49 +16,18 @@ from redrive.batches.batch import Failures, ShownBatch, plain_document
 from redrive.batches.batch_input import BatchRequest, Given, read_items, task_of
 from redrive.batches.batch_service import BatchService
 from redrive.batches.items import Item, WantedItems, item_document, results
-from redrive.batches.names import BatchState, ItemState
+from redrive.batches.names import ItemState
 from redrive.batches.remote.model import ToRetry
+from redrive.cli.declared import command_of
 from redrive.errors import InvalidInput
 from redrive.feature import Operator
-from redrive.feature.cli import AppName, By, Create, Json, Url, look_at, operate, output
+from redrive.feature.cli import AppName, By, Create, Json, Url, operate, output
 
 cli = typer.Typer(help="Work that belongs together: create, list, show, watch, items, cancel, retry what failed.")
 PAGE, SHOWN = 1000, 50
 
 
-@cli.command("list")
-def list_batches(
-    state: Annotated[str | None, typer.Option("--state", metavar="NAME", help=", ".join(BatchState) + ".")] = None,
-    remote: Annotated[
-        bool | None, typer.Option("--remote/--tasks", help="Only jobs at a provider, or only tasks.")
-    ] = None,
-    provider: Annotated[str | None, typer.Option("--provider", metavar="NAME", help="At this provider.")] = None,
-    account: Annotated[str | None, typer.Option("--account", metavar="NAME", help="Paid for by this one.")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 20,
-    before: Annotated[str | None, typer.Option("--before", metavar="ID", help="Go on behind this one.")] = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """The latest batches, how far they are, and their money."""
-    chosen: dict[str, Any] = {"state": state, "remote": remote, "provider": provider, "account": account}
-    looked = look_at(url, app, lambda own: own.of(BatchService).list(**chosen, limit=limit, before=before))
-    found = looked.latest(lambda page: page.batches, lambda batch: batch.id, limit)
-    shown = sum(len(page.batches) for page in looked.found.values())
-    on = len(found) < shown or any(page.next_before is not None for page in looked.found.values())
-    more = str(found[-1][1].id) if on else None
-    if json:
-        items = [looked.document(name, plain_document(batch)) for name, batch in found]
-        output.emit_list(items, more, **looked.missing)
-        return
-    if not found:
-        none = "no batches fit" if any(value is not None for value in chosen.values()) else "there are no batches"
-        output.say(f"{none}{looked.without}")
-        return
-    columns = ["id", *looked.column, *cli_output.COLUMNS]
-    output.table(columns, [[str(one.id), *looked.cell(name), *cli_output.row_of(one)] for name, one in found])
-    if more is not None:
-        output.say("", f"more: --before {more}")
+cli.command("list")(command_of(BatchService, "list"))
 
 
 @cli.command("show")

@@ -50,11 +50,11 @@ async def all_batches(page: ThePage) -> Response:
     return await page.render(
         "batches/list.html",
         **chosen,
-        batches=found.batches,
+        batches=found.items,
         items=given["items"],
         filtered=sum(value is not None for name, value in given.items() if name != "before"),
         states=[one.value for one in BatchState],
-        before=found.next_before,
+        before=found.next,
     )
 
 
@@ -116,7 +116,7 @@ async def unended(operator: Operator) -> int:
 async def sample(operator: Operator) -> Mapping[str, str]:
     found = await operator.of(BatchService).list(limit=PAGE_SIZE)
     now = await operator.health.now()
-    return {"#batches": render("batches/table.html", operator, batches=found.batches, filtered=0, now=now)}
+    return {"#batches": render("batches/table.html", operator, batches=found.items, filtered=0, now=now)}
 
 
 def sample_one(batch: str) -> Any:
