@@ -98,14 +98,14 @@ class Batch:
     """A batch with the counts of its items; ``pending`` ones wait or run. Those of a large one may be a second old."""
 
     id: Annotated[UUID, Open(column="id")]
-    name: Annotated[str | None, Closed(column="name", cell=lambda batch, _: (batch.name or batch.key or "")[:40])]
+    name: Annotated[str | None, Closed(column="name", cell=_name)]
     key: Annotated[str | None, Closed()]
     meta: Annotated[Any, Closed()]
     scope: Annotated[str | None, Open()]
-    state: Annotated[BatchState, Open(column="state", cell=lambda batch, _: _state(batch))]
+    state: Annotated[BatchState, Open(column="state", cell=_state)]
     open: Annotated[bool, Open("Items may still come.")]
     total: Annotated[int, Open(column="of")]
-    pending: Annotated[int, Open(column="ended", cell=lambda batch, _: str(batch.total - batch.pending), number=True)]
+    pending: Annotated[int, Open(column="ended", cell=_ended, number=True)]
     completed: Annotated[int, Open()]
     failed: Annotated[int, Open(column="failed")]
     cancelled: Annotated[int, Open()]
@@ -120,8 +120,7 @@ class Batch:
     cancel_operation: Annotated[str | None, Open()] = None
     fault: Annotated[str | None, Open("Why what follows could not be enqueued.")] = None
     remote: Annotated[
-        RemotePart | None,
-        Open("Null where its items are tasks.", column="at a provider", cell=lambda batch, _: _money(batch.remote)),
+        RemotePart | None, Open("Null where its items are tasks.", column="at a provider", cell=_money)
     ] = None
 
     def check_kept(self) -> None:
@@ -150,7 +149,11 @@ class Batch:
         return (self.total - self.pending) / self.total if self.total else float(not self.open)
 
 
-def _state(batch: Batch) -> str:
+def _name(batch: Batch, _: datetime) -> str:
+    return (batch.name or batch.key or "")[:40]
+
+
+def _state(batch: Batch, _: datetime) -> str:
     """Returns its state, in a table. Of jobs one that succeeded is enough to complete it; of tasks all have to."""
     if batch.open and not batch.cancelled_at:
         return f"{batch.state} (open)"
@@ -158,7 +161,12 @@ def _state(batch: Batch) -> str:
     return f"{batch.state} (partly)" if partly else batch.state.value
 
 
-def _money(part: RemotePart | None) -> str:
+def _ended(batch: Batch, _: datetime) -> str:
+    return str(batch.total - batch.pending)
+
+
+def _money(batch: Batch, _: datetime) -> str:
+    part = batch.remote
     return "" if part is None else f"{part.provider}: {part.frozen} frozen, {part.captured} captured"
 
 

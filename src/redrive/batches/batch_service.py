@@ -75,7 +75,7 @@ class BatchService(Service):
         limit: Limit = 50,
         before: Annotated[str | None, declared.Given("Go on behind this one.", metavar="ID")] = None,
     ) -> Page[Batch]:
-        """Batches of both sorts, the latest first; ``remote`` says which sort. ``nextBefore`` continues."""
+        """Batches of both sorts, the latest first: how far they are, and their money."""
         if state is not None and state not in builtins.list(BatchState):
             raise InvalidInput(f"{state!r} is no state of a batch", hint=f"one of: {', '.join(BatchState)}")
         paid = provider is not None or account is not None
