@@ -49,9 +49,8 @@ IN_CI_ON_POSTGRES = {
     "alerts": ("test_evaluate.py",),
     "batches": ("test_given_again.py", "test_keeping.py", "test_following.py"),
     "batches_remote": (
-        *("test_batch_service.py", "test_lost_answers.py", "test_members.py", "test_model.py", "test_once.py"),
-        *("test_outage.py", "test_overdue.py", "test_passes.py", "test_retries.py", "test_starts.py"),
-        *("test_unknown.py", "test_unstuck.py", "test_wait_reasons.py"),
+        *("test_batch_service.py", "test_lost_answers.py", "test_once.py", "test_overdue.py", "test_retries.py"),
+        *("test_unknown.py", "test_unstuck.py"),
     ),
     "features": ("test_erase.py",),
     "ledger": ("test_accounts.py", "test_reversals.py", "test_bounds.py"),

@@ -33,7 +33,7 @@ class Adapter(Peer):
 
     async def close(self) -> None:
         if self.filled is not None:
-            await self.filled.leave(None)
+            await self.filled.__aexit__(None, None, None)
         await self.app.close()
 
     def kind(self, n: int) -> str:
@@ -49,7 +49,7 @@ class Adapter(Peer):
             return
         if self.filled is None:
             self.filled = self.app.of(Batches)()
-            await self.filled.enter()
+            await self.filled.__aenter__()
         await self.filled.add(tasks)
 
     async def left(self) -> int | None:

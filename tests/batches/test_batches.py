@@ -9,7 +9,7 @@ import pytest
 
 from redrive import App
 from redrive.batches import BatchCancelled, BatchConflict, BatchService, BatchState
-from redrive.batches import task_input as giving
+from redrive.batches import batch_input as giving
 from redrive.batches.batch_builder import mark_agreed
 from redrive.errors import InvalidInput, RedriveError
 from redrive.kernel.audit import AuditFilter
@@ -115,7 +115,7 @@ async def test_an_exception_cancels_it_with_what_was_added(app: Any) -> None:
 async def test_one_that_was_never_begun_leaves_nothing(app: Any) -> None:
     with pytest.raises(InvalidInput, match="task 1 of the batch"):
         await app.batch([("WORK", {"n": 1}), ("NO_SUCH_KIND", {})])
-    assert (await (await service(app)).list()).batches == []
+    assert (await (await service(app)).list()).items == []
 
 
 async def test_an_empty_one_ends_at_once(app: Any) -> None:
@@ -146,7 +146,7 @@ async def test_two_with_one_key_at_the_same_time(app: Any) -> None:
     tasks = [("WORK", {"n": 1})]
     made = await asyncio.gather(*(app.batch(tasks, key="k") for _ in range(5)))
     assert len({batch.id for batch in made}) == 1
-    assert len((await (await service(app)).list()).batches) == 1
+    assert len((await (await service(app)).list()).items) == 1
 
 
 async def test_an_item_adds_to_its_own(app: Any) -> None:
@@ -226,10 +226,10 @@ async def test_lists_by_state(app: Any) -> None:
     await drain(app)
     waits = await app.batch([{"kind": "WORK", "payload": {"n": 1}, "delay": 60.0}])
     own = await service(app)
-    assert [one.id for one in (await own.list()).batches] == [waits.id, bad.id, done.id]
-    assert [one.id for one in (await own.list(before=waits.id, limit=1)).batches] == [bad.id]
+    assert [one.id for one in (await own.list()).items] == [waits.id, bad.id, done.id]
+    assert [one.id for one in (await own.list(before=waits.id, limit=1)).items] == [bad.id]
     for state, batch in (("completed", done), ("failed", bad), ("processing", waits)):
-        found = (await own.list(state=state)).batches
+        found = (await own.list(state=state)).items
         assert [one.id for one in found] == [batch.id] and found[0].state == state
     assert await own.unended(100) == 1
     with pytest.raises(InvalidInput, match="no state"):

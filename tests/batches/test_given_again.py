@@ -59,14 +59,14 @@ async def test_a_key_of_a_task_elsewhere_is_refused(app: Any) -> None:
     there = await app.enqueue("WORK", {"n": 1}, idempotency_key="a", delay=3600)
     with pytest.raises(BatchConflict, match=f"'a' of an item names task {there.id}"):
         await app.batch([("WORK", {"n": 2}), keyed("a")], on_complete=("ENDED", {}))
-    assert (await (await service(app)).list()).batches == []
+    assert (await (await service(app)).list()).items == []
     other = await app.batch([keyed("b")])
     with pytest.raises(BatchConflict, match="no item of this batch"):
         await app.batch([keyed("b")])
     await drain(app)
     with pytest.raises(BatchConflict):  # also when it has ended
         await app.batch([keyed("b")])
-    assert app.told == [] and [one.id for one in (await (await service(app)).list()).batches] == [other.id]
+    assert app.told == [] and [one.id for one in (await (await service(app)).list()).items] == [other.id]
 
 
 async def test_a_key_of_the_same_batch_is_one_item(app: Any) -> None:

@@ -74,7 +74,7 @@ async def test_it_goes_with_its_join(app: Any) -> None:
     await store.upkeep("prune", retention_of(late, app.features))
     await store.upkeep("prune", retention_of(late, app.features))
     own = await service(app)
-    assert [one.id for one in (await own.list()).batches] == [waits.id]
+    assert [one.id for one in (await own.list()).items] == [waits.id]
     assert (await app.batch([("WORK", {"n": 2})], key="k")).id != batch.id
 
 
@@ -130,7 +130,7 @@ async def test_inside_a_transaction_of_the_callers(tmp_path: Path) -> None:
         return batch
 
     assert (await asyncio.to_thread(plain, keep=False)).total == 3
-    assert (await own.list()).batches == []
+    assert (await own.list()).items == []
     batch = await asyncio.to_thread(plain, keep=True)
     await drain(app)
     assert counts(await app.batch.get(batch.id)) == (3, 3, 0, 0)

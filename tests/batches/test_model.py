@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
@@ -18,7 +17,7 @@ from redrive_kit.conformance.harness import TERMINAL
 from tests.batches.conftest import make_app
 from tests.batches.test_batches import service
 from tests.effort import tries
-from tests.machines import AppMachine, Database, play_on_postgres, play_on_sqlite
+from tests.machines import AppMachine, Database, play_on_sqlite
 
 STEPS = 25  # of a history: no task is retried so often that its attempts are used up
 HISTORIES: Any = {"max_examples": tries(8, 20, 25), "stateful_step_count": STEPS}
@@ -118,9 +117,3 @@ class BatchMachine(AppMachine):
 
 def test_sqlite(tmp_path: Path) -> None:
     play_on_sqlite(BatchMachine, make_app, tmp_path, **HISTORIES)
-
-
-@pytest.mark.repeats
-@pytest.mark.timeout(600)
-def test_postgres(databases: Any) -> None:
-    play_on_postgres(BatchMachine, databases, **HISTORIES)

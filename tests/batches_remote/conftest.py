@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from redrive import App
 from redrive.batches.batch import Batch
 from redrive.batches.batch_service import BatchService
+from redrive.batches.remote.actions import RemoteBatchActions
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.model import RemoteBatch
-from redrive.batches.remote.service import RemoteBatchService
+from redrive.batches.remote.upkeep import end_overdue
 from redrive.batches.settings import BatchSettings
+from redrive.kernel.circuit import SetCircuit
+from redrive.kernel.commit import Commit
+from redrive.kernel.machine import Event, Transition
+from redrive.kernel.reads import Query
+from redrive.kernel.task import State
 from redrive.ledger.application import AppLedger
 from redrive.ops.access import Caller, Role
 from redrive.remote import ProviderError, RemoteItem, Status
 from redrive.settings import load_settings
+from tests.commands import redrive
+from tests.conftest import ALSO_ON_POSTGRES, IN_CI_ON_POSTGRES
 from tests.worker.conftest import drain, until
 
 ANN = Caller("ann", Role.OPERATOR)
+ON_BOTH = (*ALSO_ON_POSTGRES["batches_remote"], *IN_CI_ON_POSTGRES["batches_remote"])
 QUICK = {"poll_first": 0.0, "poll_next": 0.0, "poll_later": 0.0, "max_start": 3, "last_look_seconds": 0.0}
 
 
@@ -44,6 +55,7 @@ class Scripted:
         self.silent = False  # the same, and whoever asks waits for good
         self.hangs = True  # starts of {"hang": …} are done, and never answered
         self.hold = False  # every look says: ask again in a while
+        self.can_find = False  # it can be asked for a job by the key of its start
 
     async def start(self, item: RemoteItem, idempotency_key: str) -> str:
         if self.down is not None:
@@ -72,6 +84,9 @@ class Scripted:
     async def cancel(self, job: str) -> None:
         self.cancelled.add(job)
 
+    async def find(self, key: str) -> str | None:
+        return key if key in self.jobs else None
+
     def _status(self, job: str) -> Status:
         payload = self.jobs[job] if isinstance(self.jobs[job], dict) else {}
         self.polls[job] += 1
@@ -89,7 +104,16 @@ def make_app(url: str, **own: Any) -> App:
     return App(settings=settings)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs on both stores what is about statements, which are twins; what sees the port alone, and all that parts
+    faces, runs on SQLite."""
+    own = any("store_url" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "store_url" in metafunc.fixturenames and not own:
+        both = metafunc.definition.path.name in ON_BOTH
+        metafunc.parametrize("store_url", ["sqlite", "postgres"] if both else ["sqlite"], indirect=True)
+
+
+@pytest.fixture
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/redrive.db"
@@ -118,13 +142,13 @@ def provider(app: App) -> Scripted:
     return made
 
 
-async def service(app: App, caller: Caller = ANN) -> RemoteBatchService:
-    return (await app.operator(caller)).of(RemoteBatchService)
+async def service(app: App, caller: Caller = ANN) -> RemoteBatchActions:
+    return (await app.operator(caller)).of(RemoteBatchActions)
 
 
 async def listed(app: App) -> list[Batch]:
     """Returns the batches that there are, the latest first."""
-    return (await (await app.operator(ANN)).of(BatchService).list()).batches
+    return (await (await app.operator(ANN)).of(BatchService).list()).items
 
 
 async def rich(app: App, amount: int = 1000) -> None:
@@ -174,19 +198,23 @@ async def settled(app: App, batch: RemoteBatch) -> RemoteBatch:
     return found
 
 
-async def run_sql(app: App, sqlite: str, postgres: str) -> None:
-    """Runs a statement behind the back of the application."""
+async def run_sql(app: App, sqlite: str, postgres: str) -> list[Any]:
+    """Runs a statement behind the back of the application; returns its rows."""
     if app.settings.url.startswith("sqlite"):
-        import sqlite3
-
         with sqlite3.connect(app.settings.url.removeprefix("sqlite:///")) as connection:
-            connection.execute(sqlite)
+            rows = connection.execute(sqlite).fetchall()
         connection.close()
-        return
-    import psycopg
-
+        return rows
     async with await psycopg.AsyncConnection.connect(app.settings.url, autocommit=True) as other:
-        await other.execute(postgres)
+        found = await other.execute(postgres)
+        return [] if found.description is None else await found.fetchall()
+
+
+async def rows_left(app: App) -> tuple[int, int]:
+    """Returns how many rows of batches and items there are, drafts as well."""
+    count = "select (select count(*) from {0}remote), (select count(*) from {0}item)"
+    [row] = await run_sql(app, count.format("redrive_batches_"), count.format("redrive.batches_"))
+    return tuple(row)
 
 
 async def age(app: App, table: str, column: str, seconds: int) -> None:
@@ -196,3 +224,42 @@ async def age(app: App, table: str, column: str, seconds: int) -> None:
         f"update redrive_{table} set {column} = (unixepoch() - {seconds}) * 1000000",
         f"update redrive.{table} set {column} = clock_timestamp() - interval '{seconds} s'",
     )
+
+
+async def open_circuit(app: App) -> None:
+    store = await app.store()
+    row = next((row for row in await store.circuits() if row.name == "video"), None)
+    version, opened = (0, 0) if row is None else (row.version, row.opened)
+    change = SetCircuit("video", version, ("BATCH_ITEM_VIDEO",), True, 3600.0, "connect", "ann", 0, opened + 1)
+    await store.apply(Commit(controls=[change]))
+
+
+async def close_circuit(app: App) -> None:
+    store = await app.store()
+    [row] = [row for row in await store.circuits() if row.name == "video"]
+    change = SetCircuit("video", row.version, row.kinds, False, 0.0, None, "ann", 0, row.opened)
+    await store.apply(Commit(controls=[change]))
+
+
+async def end_unheard(app: App, batch: RemoteBatch, items: int = 1) -> None:
+    """Opens the circuit, and lets the time of so many items be over behind it."""
+    await open_circuit(app)
+    while (await counts(app, batch)).get("failed", 0) < items:  # each brings the next of its chain
+        await end_overdue(await app.store(), 0.0, never)
+
+
+async def make_due(app: App, kind: str | None = None) -> int:
+    """Lets the backoff of all that waits, or of a kind, be over; returns how many there were."""
+    store = await app.store()
+    waiting = await store.find(Query((State.DELAYED,), kind, limit=100))
+    await store.apply(Commit(transitions=[Transition(one.id, Event.DUE, State.QUEUED) for one in waiting]))
+    return len(waiting)
+
+
+def never() -> bool:
+    return False
+
+
+def command(*words: str) -> str:
+    """Runs redrive; returns what it says."""
+    return redrive(*words, code=0).stdout

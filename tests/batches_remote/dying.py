@@ -25,14 +25,12 @@ from redrive.webhooks import delivery_attempt
 STORES = (SqliteStore, PostgresStore)
 PLACES: dict[str, tuple[Any, str]] = {
     "dispatch": (StepHandlers, "_dispatch"),
-    "dispatch task": (StepHandlers, "dispatch"),
     "start": (RemoteProvider, "start"),
     "poll": (RemoteProvider, "poll"),
     "cancel": (RemoteProvider, "cancel"),
     "release": (StepHandlers, "_release"),
-    "release task": (StepHandlers, "release"),
     "settle": (StepHandlers, "_settle"),
-    "settle task": (StepHandlers, "settle"),
+    "step": (StepHandlers, "_each"),  # of any kind, also where it was taken already
     "request": (delivery_attempt, "post"),  # of a webhook
     "log": (delivery_attempt.DeliveryAttempt, "_write_down"),  # that it was sent, and what was answered
 }

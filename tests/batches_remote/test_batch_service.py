@@ -10,7 +10,7 @@ import pytest
 from redrive import App, Context
 from redrive.batches import BatchService, BatchState
 from redrive.batches.app_batch import Batches
-from redrive.batches.task_input import BatchRequest
+from redrive.batches.batch_input import BatchRequest
 from redrive.errors import InvalidInput
 from redrive.ops.access import Caller, Role
 from redrive.webhooks.service import Endpoints
@@ -46,16 +46,16 @@ async def test_pages_over_both_are_exact(app: App, provider: Scripted) -> None:
         seen, before, pages = list[UUID](), None, 0
         while True:
             page = await own.list(limit=limit, before=before)
-            seen += [one.id for one in page.batches]
-            before, pages = page.next_before, pages + 1
+            seen += [one.id for one in page.items]
+            before, pages = page.next, pages + 1
             if before is None:
                 break
         assert seen == ids and pages == -(-7 // limit), "each once, and no page that is empty"
-    assert [one.id for one in (await own.list(remote=False)).batches] == ids[::2]
-    assert [one.id for one in (await own.list(remote=True)).batches] == ids[1::2]
-    assert [one.id for one in (await own.list(provider="video", account="acme", limit=2)).batches] == ids[1:4:2]
-    assert (await own.list(account="nobody")).batches == []
-    assert len((await own.list(state="queued")).batches) == 3
+    assert [one.id for one in (await own.list(remote=False)).items] == ids[::2]
+    assert [one.id for one in (await own.list(remote=True)).items] == ids[1::2]
+    assert [one.id for one in (await own.list(provider="video", account="acme", limit=2)).items] == ids[1:4:2]
+    assert (await own.list(account="nobody")).items == []
+    assert len((await own.list(state="queued")).items) == 3
     assert await own.unended(100) == 7
     with pytest.raises(InvalidInput, match="no provider"):
         await own.list(remote=False, provider="video")
@@ -66,7 +66,7 @@ async def test_counts_are_the_same_before_and_after_the_settlement(app: App, pro
     before = await own.show(ids[1])
     assert (before.state, before.total, before.pending) == (BatchState.QUEUED, 2, 2)
     await work(app, before)  # type: ignore[arg-type]
-    for one in (await own.list()).batches:
+    for one in (await own.list()).items:
         assert one == await own.find(one.id)
         assert (one.completed, one.failed, one.pending, one.ended) == (1, 1, 0, True), one.name
     retried = await own.retry_failed(ids[1], "again")
@@ -118,7 +118,7 @@ async def test_what_does_not_go_together_is_named(app: App, provider: Scripted) 
     ):
         with pytest.raises(InvalidInput, match=told):
             await own.create(wanted, **given)
-    assert (await own.list()).batches == []
+    assert (await own.list()).items == []
 
 
 async def test_refusals_over_http(app: App, provider: Scripted) -> None:
@@ -150,6 +150,6 @@ async def test_viewers_see_numbers_only(app: App, provider: Scripted) -> None:
     await (await app.operator(ANN)).of(Endpoints).rotate_account("acme")
     batch = await made(app, [{"token": "secret"}], meta={"a": "secret"}, name="secret", key="secret", webhook_url=url)
     own = (await app.operator(Caller("vic", Role.VIEWER))).of(BatchService)
-    [seen] = (await own.list()).batches
+    [seen] = (await own.list()).items
     assert seen == await own.find(batch.id) and seen.meta is None and "secret" not in repr(seen)
     assert "secret" not in repr(await own.items(batch.id))

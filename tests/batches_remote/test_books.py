@@ -13,7 +13,7 @@ from redrive.ledger.service import FreezeHeld, Ledger
 from redrive.ledger.verify import Verdict
 from redrive.ops.access import Caller, Role
 from redrive.ops.retention import retention_of
-from tests.batches_remote.conftest import ANN, Scripted, made, money, rich, service, settled, work
+from tests.batches_remote.conftest import ANN, Scripted, made, money, rich, rows_left, service, settled, work
 from tests.ledger.conftest import run_sql
 
 ROOT = Caller("root", Role.ADMIN)
@@ -182,6 +182,5 @@ async def test_a_batch_whose_freeze_failed_is_pruned_too(app: App, provider: Scr
     for days, left in ((1.0, (1, 2)), (0.000_000_1, (0, 0))):
         for _ in range(3):
             await store.upkeep("prune", retention_of(app.settings.with_values(history_days=days), app.features))
-        [row] = await store.sql.feature_rows("batches", "remote_left")
-        assert (row["batches"], row["items"]) == left
+        assert await rows_left(app) == left
     assert (await verified(app)).ok

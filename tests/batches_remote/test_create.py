@@ -9,6 +9,7 @@ import pytest
 
 from redrive import App
 from redrive.batches.batch import BadItem, BatchConflict, BatchUnknown
+from redrive.batches.batch_input import BatchRequest
 from redrive.batches.remote.application import RemoteBatches
 from redrive.errors import InvalidInput, NotAllowed
 from redrive.kernel.reads import Query
@@ -18,13 +19,12 @@ from redrive.remote import ProviderUnknown
 from redrive.webhooks.address_guard import AddressRefused
 from redrive.webhooks.service import Endpoints
 from redrive.webhooks.url_check import NoSecret
-from tests.batches_remote.conftest import ANN, Scripted, counts, listed, made, make_app, rich, service
+from tests.batches_remote.conftest import ANN, Scripted, counts, listed, made, make_app, rich, rows_left, service
 
 
 async def nothing_is_there(app: App) -> bool:
     store = await app.store()
-    left = await store.sql.feature_rows("batches", "remote_left")
-    return not await listed(app) and left == [{"batches": 0, "items": 0}] and not await store.find(Query())
+    return not await listed(app) and await rows_left(app) == (0, 0) and not await store.find(Query())
 
 
 async def test_a_bad_item_is_named_and_nothing_is_created(app: App, provider: Scripted) -> None:
@@ -56,7 +56,7 @@ async def test_what_cannot_be_is_refused_before_anything_is_read(app: App, provi
     with pytest.raises(AccountUnknown, match="nobody"):
         await own.create([1], provider="video", account="nobody", price=1)
     with pytest.raises(NotAllowed):
-        await (await service(app, Caller("eve", Role.VIEWER))).create([1], provider="video")
+        await (await service(app, Caller("eve", Role.VIEWER))).create([1], BatchRequest(provider="video"))
     assert await nothing_is_there(app)
 
 
@@ -95,6 +95,7 @@ async def test_bounds(store_url: str) -> None:
     with pytest.raises(BadItem, match="number 2 have more than 1024 bytes"):
         await made(app, ["x" * 600] * 2)
     assert await nothing_is_there(app)
+    assert (await made(app, [1, 2, 3])).items == 3
     with pytest.raises(BatchUnknown):
         await app.of(RemoteBatches).get("01a1e742-96a0-747c-9010-109c46ff3691")
     await app.close()

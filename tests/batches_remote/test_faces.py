@@ -14,7 +14,7 @@ import pytest
 
 from redrive import App
 from redrive.api.app import make_api
-from redrive.batches.remote.reads import History
+from redrive.batches.remote.service import History
 from redrive.testing.provider import simulated_provider
 from tests.batches_remote.conftest import Scripted, made, rich, service, work
 from tests.commands import redrive
@@ -134,7 +134,7 @@ async def test_in_the_console(app: App, provider: Scripted) -> None:
         assert "Start 1 again" in found and f"batches-items:{batch.id}" not in found
         moved = text_of(await page(client, f"/ledger/acme?reference=batch:{batch.id}"))
         assert "settle +10 -30" in moved and "freeze -30 +30" in moved
-        told = text_of(await done(client, f"{at}/retry-failed", {"reason": "again"}))
+        told = text_of(await done(client, "/act/batches.retry_failed", {"batch": str(batch.id), "reason": "again"}))
         assert "1 item is started again, as a new charge of 10 credits" in told and "10 frozen" in told
         told = text_of(await done(client, "/act/batches.cancel", {"batch": str(batch.id), "reason": "no"}))
         assert "Batch <i>May</i>: cancelled." in told

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from redrive import App
+from redrive.batches.batch_input import BatchRequest
 from redrive.batches.doctor import examine_remote as examine
 from redrive.batches.names import BatchState
 from redrive.kernel.audit import AuditFilter
@@ -70,7 +71,7 @@ async def test_only_as_many_as_the_lanes_wait_to_be_started(app: App, provider: 
 
 async def test_a_price_of_nothing_needs_no_account(app: App, provider: Scripted) -> None:
     own = await service(app)
-    batch = await work(app, await own.create([1, None, "x", [2]], provider="video"))
+    batch = await work(app, await own.create([1, None, "x", [2]], BatchRequest(provider="video")))
     assert (batch.state, await counts(app, batch)) == (BatchState.COMPLETED, {"completed": 4})
 
 

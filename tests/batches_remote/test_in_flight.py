@@ -77,7 +77,7 @@ def provider(app: App) -> Counting:
 
 
 async def test_a_provider_is_bounded_over_batches_and_workers(app: App, provider: Counting) -> None:
-    batches = [await made(app, [{}] * 12) for _ in range(3)]
+    batches = [await made(app, [{}] * 8) for _ in range(2)]
     queues = ",".join(app.queues())
     async with app.worker(queues=queues), app.worker(queues=queues), app.worker(queues=queues):
 
@@ -97,9 +97,9 @@ async def test_a_provider_is_bounded_over_batches_and_workers(app: App, provider
             return all([(await app.of(RemoteBatches).get(one.id)).settled for one in batches])
 
         await until(done, 60)
-    assert [await counts(app, one) for one in batches] == [{"completed": 12}] * 3
-    assert provider.most == MOST and len(provider.starts) == 36
-    assert await money(app) == (1000 - 360, 0, 360)
+    assert [await counts(app, one) for one in batches] == [{"completed": 8}] * 2
+    assert provider.most == MOST and len(provider.starts) == 16
+    assert await money(app) == (1000 - 160, 0, 160)
 
 
 async def test_a_batch_is_bounded_itself(store_url: str) -> None:
@@ -145,16 +145,16 @@ async def test_a_retry_of_what_is_unknown_takes_places_like_others(store_url: st
         provider = Lossy()
         app.provider("video", provider)
         bound = most if of == "batch" else {}
-        batch = await settled(app, await made(app, [{}] * 8, **bound))
-        assert [one.unknown for one in await (await service(app)).items(batch.id)] == [True] * 8
+        batch = await settled(app, await made(app, [{}] * 5, **bound))
+        assert [one.unknown for one in await (await service(app)).items(batch.id)] == [True] * 5
         keys, provider.drops = set(provider.starts), False
         await (await service(app)).retry_failed(batch.id)
         batch = await work(app, batch)
-        assert await counts(app, batch) == {"processing": 2, "pending": 6}
+        assert await counts(app, batch) == {"processing": 2, "pending": 3}
         assert "2 of 2 jobs" in next(one.text for one in await waits(app, batch) if one.code == "in_flight")
         provider.lets = 1000
         batch = await filled(app, batch, 2 if of == "provider" else None)
-        assert (await counts(app, batch), provider.most) == ({"completed": 8}, 2)
+        assert (await counts(app, batch), provider.most) == ({"completed": 5}, 2)
         assert set(provider.starts) == keys, "the provider knows them by the same keys"
 
 

@@ -13,10 +13,19 @@ from typing import Any
 from redrive import App, Fail
 from redrive.batches import BatchState, ItemState
 from redrive.testing import using
-from tests.batches_remote.conftest import Scripted, made, make_app, money, opened, rich, work
+from tests.batches_remote.conftest import (
+    Scripted,
+    command,
+    made,
+    make_app,
+    make_due,
+    money,
+    open_circuit,
+    opened,
+    rich,
+    work,
+)
 from tests.batches_remote.test_faces import client_of
-from tests.batches_remote.test_overdue import open_circuit
-from tests.batches_remote.test_wait_reasons import _command, make_due
 from tests.console.conftest import console, page
 
 
@@ -67,7 +76,7 @@ async def test_a_batch_that_was_left_open_ends_on_the_kits_clock() -> None:
 
     async with using(app) as kit:
         left = app.batch()
-        await left.enter()
+        await left.__aenter__()
         await left.add(("SEND", {}))
         kit.advance(25 * 3600)
         await kit.drain()
@@ -135,7 +144,7 @@ async def test_every_face_has_one_spelling_of_states(tmp_path: Path) -> None:
                 for state in ItemState:  # as a filter, each takes what it is called by all
                     found = (await client.get(f"/api/batches/{one}/items?state={state}")).json()["items"]
                     assert [item["state"] for item in found] == [state] * states.count(state)
-        assert {one: by_command(app, one) for one in ids[:2]} == {one: wanted[one] for one in ids[:2]}
+        assert {one: bycommand(app, one) for one in ids[:2]} == {one: wanted[one] for one in ids[:2]}
         async with console(app) as client:
             for one, (_, states) in wanted.items():
                 offered = re.findall(r"<option[^>]*>([a-z]+)", await page(client, f"/batches/{one}"))
@@ -156,8 +165,8 @@ async def over_http(client: Any, batch: str) -> tuple[str, list[str]]:
     return (await client.get(f"/api/batches/{batch}")).json()["state"], sorted(one["state"] for one in items)
 
 
-def by_command(app: App, batch: str) -> tuple[str, list[str]]:
+def bycommand(app: App, batch: str) -> tuple[str, list[str]]:
     place = (batch, "--url", app.settings.url)
-    shown, lines = (_command("batch", *what, *place, more) for *what, more in (("show", "--json"), ("items", "--csv")))
+    shown, lines = (command("batch", *what, *place, more) for *what, more in (("show", "--json"), ("items", "--csv")))
     rows = csv.DictReader(io.StringIO(lines.lstrip("\ufeff")))
     return json.loads(shown)["state"], sorted(row["state"] for row in rows)

@@ -38,16 +38,16 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 # Before and after each step has landed, and when the outcome of its task has: what a step leaves undone is the next's.
 STEPS = {
-    "dispatch": ("dispatch:before", "dispatch:after", "dispatch task:landed"),
+    "dispatch": ("dispatch:before", "dispatch:after", "step:landed"),
     "start": ("start:before", "start:after", "start:landed"),
     "poll": ("poll:before", "poll:after", "poll:landed"),
-    "settle": ("settle:before", "settle:after", "settle task:landed"),
+    "settle": ("settle:before", "settle:after", "step:landed"),
     "event": ("event:before", "event:after"),
     "request": ("request:before", "request:after", "log:after", "request:landed"),
 }
 AGAIN = ("dispatch:after", "start:after", "poll:after", "settle:before", "settle:after", "event:after", "request:after")
 CANCEL = {
-    "release": ("release:before", "release:after", "release task:landed"),
+    "release": ("release:before", "release:after", "step:landed"),
     "cancel": ("cancel:before", "cancel:after", "poll:landed"),
     "settle": ("settle:before", "settle:after", "request:after"),
 }
@@ -136,7 +136,14 @@ async def test_killed_after_a_start_before_the_settlement_and_after_a_webhook(wo
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("store_url", "step"),
+    [
+        *(("sqlite", step) for step in ("dispatch", "start", "event")),
+        *(("postgres", step) for step in ("poll", "settle", "request")),
+    ],
+    indirect=["store_url"],
+)
 async def test_killed_at_each_boundary(world: World, step: str) -> None:
     await killed_at(world, STEPS[step])
 
@@ -152,6 +159,7 @@ async def killed_at(world: World, points: Sequence[str]) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
 async def test_no_more_jobs_run_than_may_while_workers_are_killed(world: World) -> None:
     """Three workers, killed at random for as long as there is work: the provider never has more jobs than it may, each
     item has one, and when all have ended every place is free."""
@@ -186,6 +194,7 @@ async def test_no_more_jobs_run_than_may_while_workers_are_killed(world: World) 
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 async def test_a_paid_job_outlives_its_workers(world: World) -> None:
     """More of them die of it in a row than any other task may: its customer has the job that was paid for."""
     world.env["TEST_MAX_DEATHS"] = "2"
@@ -198,6 +207,7 @@ async def test_a_paid_job_outlives_its_workers(world: World) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
 async def test_killed_in_a_new_round(world: World) -> None:
     batch = await world.batch([*[{}] * 4, *[FAILS] * 3])
     await world.until_told(batch)
@@ -212,7 +222,9 @@ async def test_killed_in_a_new_round(world: World) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("step", CANCEL)
+@pytest.mark.parametrize(
+    ("store_url", "step"), [("sqlite", "release"), ("postgres", "cancel"), ("sqlite", "settle")], indirect=["store_url"]
+)
 async def test_killed_while_it_is_cancelled(world: World, step: str) -> None:
     """Of twelve items a few are at the provider, where only the first can succeed; the others wait for their turn."""
     batch = await world.batch([{}, *[{"simulate": {"duration": 600}}] * 11])

@@ -102,7 +102,7 @@ async def test_a_draft_that_is_given_up_while_it_becomes_a_batch_is_one_or_nothi
         making.cancel()
         await asyncio.gather(making, return_exceptions=True)
     own = await service(app)
-    for batch in (await (await app.operator(ANN)).of(BatchService).list()).batches:
+    for batch in (await (await app.operator(ANN)).of(BatchService).list()).items:
         assert len(await own.items(batch.id)) == 3
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from redrive.batches.names import DISPATCH, RELEASE, SETTLE, BatchState
+from redrive.batches.remote.actions import RemoteBatchActions
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.model import RemoteBatch, count_items
-from redrive.batches.remote.service import RemoteBatchService
 from redrive.errors import RedriveError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.machine import Event
@@ -25,17 +25,14 @@ from redrive.ledger.service import Ledger
 from tests.batches_remote.by_hand import POLLS, STARTS, Hands, Told
 from tests.batches_remote.conftest import ANN, made, make_app, rich
 from tests.effort import tries
-from tests.machines import AppMachine, Database, play_on_postgres, play_on_sqlite
+from tests.machines import AppMachine, Database, play_on_sqlite
 
 ITEM = "BATCH_ITEM_VIDEO"
 KINDS = (DISPATCH, ITEM, RELEASE, SETTLE)
 MONEY, LANES = 60, 2
-TEN = "interval '10 days'"
-DAYS = "brought_at = brought_at - {0}, started_at = started_at - {0}"
-LONG_AGO = {
-    "sqlite": f"update redrive_batches_item set {DAYS.format('864000000000')}",
-    "postgresql": f"update redrive.batches_item set {DAYS.format(TEN)}",
-}
+LONG_AGO = (
+    "update redrive_batches_item set brought_at = brought_at - 864000000000, started_at = started_at - 864000000000"
+)
 NEW = st.tuples(st.integers(1, 5), st.sampled_from([0, 1, 3, 7]))  # items, and the price of each
 
 
@@ -146,7 +143,7 @@ class RemoteMachine(AppMachine):
     @rule()
     def time_passes(self) -> None:
         """Items are older than they may be, and whatever waits is due."""
-        self.run(self.harness.sql(LONG_AGO[self.url.split(":")[0]]))
+        self.run(self.harness.sql(LONG_AGO))
         self.run(self.harness.advance(600))
 
     # -- what holds --------------------------------------------------------------------------------------------------
@@ -204,7 +201,7 @@ class RemoteMachine(AppMachine):
     async def _unstarted(self, batch: RemoteBatch) -> Counter[str]:
         """Returns how many items of this round have no task, by their state. Those that an earlier round left when it
         was cancelled are retried by nobody: they are all that are cancelled as long as this round is not."""
-        items = await (await self.app.operator(ANN)).of(RemoteBatchService).items(batch.id)
+        items = await (await self.app.operator(ANN)).of(RemoteBatchActions).items(batch.id)
         found = Counter(item.state for item in items if item.task_id is None)
         if batch.cancelled_at is None:
             self.left_before[batch.id] = found["cancelled"]
@@ -246,9 +243,3 @@ class RemoteMachine(AppMachine):
 
 def test_sqlite(tmp_path: Path) -> None:
     play_on_sqlite(RemoteMachine, make_app, tmp_path, max_examples=tries(5, 12, 15), stateful_step_count=30)
-
-
-@pytest.mark.repeats
-@pytest.mark.timeout(600)
-def test_postgres(databases: Any) -> None:
-    play_on_postgres(RemoteMachine, databases, max_examples=6, stateful_step_count=30)

@@ -12,7 +12,7 @@ from redrive import App
 from redrive.errors import ConfigError
 from redrive.remote import ProviderError, RemoteItem, Status
 from redrive.remote.checked import RemoteProvider
-from tests.batches_remote.conftest import Scripted, counts, made, make_app, money, opened, service, settled
+from tests.batches_remote.conftest import Scripted, counts, made, make_app, money, service, settled
 
 
 class OneJob(Scripted):
@@ -40,27 +40,6 @@ async def test_jobs_of_other_batches_may_have_the_same_id(app: App) -> None:
     for _ in range(2):
         assert (await settled(app, await made(app, [{}]))).captured == 10
     assert await money(app) == (980, 0, 20)
-
-
-class Hanging(Scripted):
-    """Never answers the start of what says so."""
-
-    max_seconds = 0.2
-
-    async def start(self, item: RemoteItem, idempotency_key: str) -> str:
-        if isinstance(item.payload, dict) and item.payload.get("hangs"):
-            await asyncio.Event().wait()
-        return await super().start(item, idempotency_key)
-
-
-async def test_a_start_that_hangs_holds_up_only_itself(store_url: str) -> None:
-    async with opened(make_app(store_url, max_item_seconds=6.0)) as app:
-        app.provider("video", Hanging())
-        batch = await settled(app, await made(app, [{}, {"hangs": True}, {}]))
-        assert await counts(app, batch) == {"completed": 2, "failed": 1}
-        [late] = [one for one in await (await service(app)).items(batch.id) if one.state == "failed"]
-    assert (late.n, late.failure_type) == (2, "timeout")
-    assert "start had not returned after 0.2 seconds" in str(late.error_message)
 
 
 async def test_every_call_has_an_end() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any
 
 import pytest
@@ -22,10 +21,7 @@ from tests.batches_remote.conftest import Scripted, made, make_app, money, opene
 from tests.console.conftest import console, page, text_of
 from tests.worker.conftest import until
 
-# A short outage shows the same; the long ones are for when there is time.
-DOWN_SECONDS, ITEMS = (3, 60)
-if os.environ.get("REDRIVE_TEST_THOROUGH"):
-    DOWN_SECONDS, ITEMS = (30, 200) if os.environ.get("REDRIVE_TEST_FULL") else (8, 100)
+DOWN_SECONDS, ITEMS = 3, 60
 
 
 async def test_why_says_what_an_item_waits_for(app: App, provider: Scripted) -> None:
@@ -112,6 +108,7 @@ async def test_an_odd_wish_to_be_left_alone_fails_nothing(app: App, provider: Sc
 
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 async def test_an_outage_costs_nothing_but_time(store_url: str) -> None:
     with simulated_provider("--duration", "1", "--spread", "0") as simulated:
         own = {"poll_first": 0.5, "poll_next": 0.5, "poll_later": 0.5}

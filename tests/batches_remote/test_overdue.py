@@ -8,31 +8,25 @@ import pytest
 
 from redrive import App
 from redrive.batches.remote.upkeep import cancel_unwanted, end_overdue, tell_ledger
-from redrive.kernel.circuit import SetCircuit
 from redrive.kernel.commit import Commit
 from redrive.ledger import doctor
 from redrive.ledger.settings import LedgerSettings
 from redrive.remote import ProviderError
-from tests.batches_remote.conftest import Scripted, age, counts, made, make_app, money, rich, service, settled, work
-
-
-def never() -> bool:
-    return False
-
-
-async def open_circuit(app: App) -> None:
-    store = await app.store()
-    row = next((row for row in await store.circuits() if row.name == "video"), None)
-    version, opened = (0, 0) if row is None else (row.version, row.opened)
-    change = SetCircuit("video", version, ("BATCH_ITEM_VIDEO",), True, 3600.0, "connect", "ann", 0, opened + 1)
-    await store.apply(Commit(controls=[change]))
-
-
-async def close_circuit(app: App) -> None:
-    store = await app.store()
-    [row] = [row for row in await store.circuits() if row.name == "video"]
-    change = SetCircuit("video", row.version, row.kinds, False, 0.0, None, "ann", 0, row.opened)
-    await store.apply(Commit(controls=[change]))
+from tests.batches_remote.conftest import (
+    Scripted,
+    age,
+    counts,
+    end_unheard,
+    made,
+    make_app,
+    money,
+    never,
+    open_circuit,
+    rich,
+    service,
+    settled,
+    work,
+)
 
 
 async def test_items_behind_an_open_circuit_end(app: App, provider: Scripted) -> None:
@@ -42,11 +36,9 @@ async def test_items_behind_an_open_circuit_end(app: App, provider: Scripted) ->
     await work(app, batch)  # three are started, as many as may be at once, and the others follow
     provider.down = ProviderError("gone", status_code=503)
     await open_circuit(app)
-    store = await app.store()
-    await end_overdue(store, 3600.0, never)
+    await end_overdue(await app.store(), 3600.0, never)
     assert (await counts(app, batch)).get("failed") is None
-    while (await counts(app, batch)).get("failed", 0) < 5:  # each brings the next of its chain
-        await end_overdue(store, 0.0, never)
+    await end_unheard(app, batch, 5)
     assert await money(app) == (50, 50, 0)
     items = await (await service(app)).items(batch.id)
     assert {(one.error_code, one.failure_type) for one in items} == {("BATCH_MAX_ITEM_SECONDS", "timeout")}

@@ -33,6 +33,8 @@ CASES: dict[str, list[Any]] = {
     "items_of": [json.dumps([str(UUID(int=n + 1)) for n in range(25)])],
     "remote_steps": [str(UUID(int=0)), 500],
     "remote_unended": [str(UUID(int=5))],
+    "remote_processing": [],
+    "item_of_task": [str(UUID(int=1))],
     "remote_last_moves": [json.dumps([str(UUID(int=n + 1)) for n in range(3)])],
 }
 BATCH = {"sqlite": "printf('00000000-0000-0000-0000-%012x', {0})", "postgres": "lpad(to_hex({0}), 32, '0')::uuid"}

@@ -10,28 +10,28 @@ import pytest
 from redrive import App, State
 from redrive.kernel.circuit import probe_now
 from redrive.kernel.commit import Commit
-from redrive.kernel.machine import Event, Transition
 from redrive.kernel.reads import Query
 from redrive.remote import ProviderError, RemoteItem
 from tests.batches_remote.conftest import (
     Scripted,
+    close_circuit,
     counts,
     made,
     make_app,
+    make_due,
     money,
+    open_circuit,
     opened,
     service,
     settled,
     work,
 )
-from tests.batches_remote.test_overdue import close_circuit, open_circuit
 from tests.worker.conftest import until
 
 
 class Broken(Scripted):
     """Starts of {"broken": …} are answered with a 500, and have begun a job all the same where that says so."""
 
-    finds = False
     mends = False
 
     async def start(self, item: RemoteItem, idempotency_key: str) -> str:
@@ -41,13 +41,6 @@ class Broken(Scripted):
         if item.payload["broken"] == "began":
             self.jobs[idempotency_key] = {}
         raise ProviderError("internal", status_code=500, code="E_RENDER", retry_after="3600")
-
-    @property
-    def can_find(self) -> bool:
-        return self.finds
-
-    async def find(self, key: str) -> str | None:
-        return key if key in self.jobs else None
 
 
 @pytest.fixture
@@ -61,14 +54,6 @@ def provider(app: App) -> Broken:
     made = Broken()
     app.provider("video", made)
     return made
-
-
-async def make_due(app: App) -> int:
-    """Lets the backoff of all that waits be over."""
-    store = await app.store()
-    waiting = await store.find(Query((State.DELAYED,), limit=100))
-    await store.apply(Commit(transitions=[Transition(one.id, Event.DUE, State.QUEUED) for one in waiting]))
-    return len(waiting)
 
 
 async def rounds(app: App, batch: object, times: int) -> None:
@@ -210,7 +195,7 @@ async def delayed(app: App) -> bool:
 @pytest.mark.parametrize("began", ["began", "no"])
 async def test_the_last_look_is_by_key_where_the_provider_can(app: App, provider: Broken, began: str) -> None:
     """A 500 may have begun a job: its customer gets it, and nobody starts it again."""
-    provider.finds = True
+    provider.can_find = True
     batch = await made(app, [{"broken": began}])
     await work(app, batch)
     await rounds(app, batch, 3)

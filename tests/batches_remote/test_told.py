@@ -12,9 +12,8 @@ from redrive.batches.names import ItemState
 from redrive.batches.remote.application import RemoteBatches
 from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.reads import Query
-from tests.batches_remote.conftest import Scripted, made, rich, service, settled, work
+from tests.batches_remote.conftest import Scripted, command, made, rich, service, settled, work
 from tests.batches_remote.test_faces import client_of
-from tests.commands import redrive
 from tests.console.conftest import console, page, text_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "remote-batches.md"
@@ -51,7 +50,7 @@ async def test_a_batch_that_cannot_be_paid_is_said_at_once(app: App, provider: S
     async with client_of(app) as client:
         failed = (await client.get(f"/api/batches/{answer['id']}")).json()
     assert failed["state"] == "failed" and failed["waitsFor"][0]["text"].endswith("a retry is refused")
-    shown = _command("batch", "show", answer["id"], "--url", app.settings.url)
+    shown = command("batch", "show", answer["id"], "--url", app.settings.url)
     assert "account acme has" in shown and "redrive ledger credit acme" in shown and "failed by" not in shown
     async with client_of(app) as client:
         assert (await client.get(f"/api/batches/{answer['id']}/failures")).json()["byType"] == {}, "nothing was begun"
@@ -89,7 +88,3 @@ async def test_the_documented_body_has_the_fields_of_a_real_one(app: App, provid
     documented = json.loads(block)["data"]
     [real] = await events(app)
     assert set(documented) == set(real["data"]) and set(documented["items"]) == set(real["data"]["items"])
-
-
-def _command(*words: str) -> str:
-    return redrive(*words, code=0).stdout

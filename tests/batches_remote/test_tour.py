@@ -14,10 +14,11 @@ from urllib.request import urlopen
 
 import pytest
 
+from redrive.testing.provider import simulated_provider
 from tests.cluster import free_port
 
-# Polled soon, so that it ends within the test; a job of the farm takes some twelve seconds.
-SOON = {"BATCH_POLL_FIRST_SECONDS": "2", "BATCH_POLL_NEXT_SECONDS": "2", "BATCH_POLL_LATER_SECONDS": "2"}
+# Polled soon, so that it ends within the test.
+SOON = dict.fromkeys(("BATCH_POLL_FIRST_SECONDS", "BATCH_POLL_NEXT_SECONDS", "BATCH_POLL_LATER_SECONDS"), "0.5")
 ROOT = Path(__file__).parents[2]
 COMMAND = ("up", "--app", "redrive_kit.examples.renders:app", "--demo", "--port", "0", "--json")
 
@@ -27,7 +28,16 @@ COMMAND = ("up", "--app", "redrive_kit.examples.renders:app", "--demo", "--port"
 def test_batches_run_are_paid_for_and_told_of(tmp_path: Path) -> None:
     env = {**os.environ, **SOON, **_ports(), "REDRIVE_URL": f"sqlite:///{tmp_path}/tour.db", "REDRIVE_LOG": "off"}
     arguments = [sys.executable, "-m", "redrive.cli", *COMMAND]
-    with subprocess.Popen(arguments, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as up:
+    with (
+        simulated_provider("--duration", "0.5") as farm,  # what the example begins takes twelve seconds a job
+        subprocess.Popen(
+            arguments,
+            cwd=tmp_path,
+            env={**env, "FARM_PORT": farm.url.rpartition(":")[2]},
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as up,
+    ):
         try:
             assert up.stdout is not None
             said = iter(up.stdout.readline, "}\n")

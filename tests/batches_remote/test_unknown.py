@@ -17,8 +17,8 @@ from redrive.batches.batch_service import BatchService
 from redrive.batches.doctor import examine_remote
 from redrive.batches.metrics import fleet
 from redrive.batches.names import SETTLE
+from redrive.batches.remote import actions as remote_actions
 from redrive.batches.remote import commits, reconcile, step_handlers
-from redrive.batches.remote import service as remote_service
 from redrive.batches.remote.application import RemoteBatches
 from redrive.batches.remote.model import count_items, find_remote, items_to_retry
 from redrive.batches.remote.reconcile import ask_provider, look_at_late_job
@@ -43,21 +43,26 @@ from tests.batches_remote.conftest import (
     QUICK,
     Scripted,
     age,
+    close_circuit,
+    command,
     counts,
+    end_unheard,
     made,
     make_app,
+    make_due,
     money,
+    never,
+    open_circuit,
     opened,
     rich,
+    rows_left,
     run_sql,
     service,
     settled,
     work,
 )
 from tests.batches_remote.test_faces import client_of
-from tests.batches_remote.test_overdue import close_circuit, never, open_circuit
 from tests.batches_remote.test_told import events, keep_events
-from tests.batches_remote.test_wait_reasons import _command, make_due
 from tests.console.conftest import console, page, text_of
 from tests.worker.conftest import drain
 
@@ -68,9 +73,7 @@ async def ended_without_a_word(app: App, provider: Scripted, items: list[Any]) -
     """Returns a settled batch whose jobs were started, and whose items ended behind an open circuit."""
     provider.hold = True
     batch = await work(app, await made(app, items))
-    await open_circuit(app)
-    while (await counts(app, batch)).get("failed", 0) < len(items):
-        await end_overdue(await app.store(), 0.0, never)
+    await end_unheard(app, batch, len(items))
     provider.hold = False
     return await work(app, batch)
 
@@ -98,7 +101,7 @@ async def test_what_ran_all_the_same_is_found_and_not_charged(app: App, provider
         shown = (await client.get(f"/api/batches/{batch.id}")).json()
         listed = (await client.get(f"/api/batches/{batch.id}/items")).json()["items"]
     assert shown["remote"]["unknown"] == 3 and all(one["remote"]["unknown"] for one in listed)
-    assert "3 ended without the provider's word" in _command("batch", "show", str(batch.id), "--url", app.settings.url)
+    assert "3 ended without the provider's word" in command("batch", "show", str(batch.id), "--url", app.settings.url)
     async with console(app) as client:
         assert "3 items ended without the provider's word" in text_of(await page(client, f"/batches/{batch.id}"))
     store = await app.store()
@@ -134,9 +137,7 @@ async def test_a_settlement_waits_for_a_last_look(store_url: str) -> None:
         store, own = await app.store(), await service(app)
         [lost] = [one.task_id for one in await own.items(batch.id) if one.n == 4]
         await forget_task(app, str(lost))
-        await open_circuit(app)
-        while (await counts(app, batch)).get("failed", 0) < 3:
-            await end_overdue(store, 0.0, never)
+        await end_unheard(app, batch, 3)
         provider.hold = False
         batch = await work(app, batch)
         assert (batch.state, await money(app)) == ("processing", (960, 40, 0)), "nobody may ask: it waits"
@@ -175,10 +176,8 @@ async def test_a_last_look_that_comes_too_late_changes_nothing(
     """Its worker stood still while it asked; another one has settled the batch meanwhile, and told the customer."""
     provider.hold = True
     batch = await work(app, await made(app, [{}, {"fail": "no"}]))
-    await open_circuit(app)
     store = await app.store()
-    while (await counts(app, batch)).get("failed", 0) < 2:
-        await end_overdue(store, 0.0, never)
+    await end_unheard(app, batch, 2)
     await close_circuit(app)
     provider.hold = False
 
@@ -209,7 +208,7 @@ async def test_an_answer_that_comes_too_late_changes_nothing(
         found = await poll(ids)
         monkeypatch.setattr(provider, "poll", poll)
         place = {"batch": str(batch.id), "n": 2, "round": 1}
-        assert await look_at_late_job(app, store, place) == {"late": "succeeded"}
+        assert await look_at_late_job(app, store, place, None) == {"late": "succeeded"}
         assert (await own.retry_failed(batch.id, "again")).in_round == 1
         return found
 
@@ -227,10 +226,7 @@ async def test_a_retried_item_whose_task_is_lost_is_found_by_the_key_of_its_star
     app, provider = make_app(store_url, last_look_seconds=3600.0), Scripted()
     app.provider("video", provider)
 
-    async def find(key: str) -> str | None:
-        return key if key in provider.jobs else None
-
-    provider.find = find  # type: ignore[attr-defined]
+    provider.can_find = True
     async with opened(app):
         batch = await work(app, await made(app, [{"fail": "bad luck", "once": True}, {"refuse": 429}]))
         own = await service(app)
@@ -253,9 +249,7 @@ async def about_to_be_looked_at(app: App, provider: Scripted) -> Any:
     """Returns a batch whose item ended without a word, and that is settled next; its provider is there again."""
     provider.hold = True
     batch = await work(app, await made(app, [{}]))
-    await open_circuit(app)
-    while not (await counts(app, batch)).get("failed"):
-        await end_overdue(await app.store(), 0.0, never)
+    await end_unheard(app, batch)
     provider.hold = False
     await close_circuit(app)
     return batch
@@ -302,7 +296,7 @@ async def test_what_ran_all_the_same_is_charged_once(app: App, provider: Scripte
         await own.charge(batch.id, [2], "it ran")
 
     # Every face offers it, and does it.
-    assert f"redrive batch charge {first}" in _command("batch", "show", first, "--url", app.settings.url)
+    assert f"redrive batch charge {first}" in command("batch", "show", first, "--url", app.settings.url)
     async with console(app) as client:
         assert "Charge 30 credits for them" in text_of(await page(client, f"/batches/{first}"))
     async with client_of(app) as client:
@@ -312,7 +306,7 @@ async def test_what_ran_all_the_same_is_charged_once(app: App, provider: Scripte
         done = (await client.post(at, json={"items": [3], "reason": "invoice 7", "actor": "eve"})).json()
         assert (done["matched"], done["charge"], done["batch"]["state"]) == (1, 10, "completed")
     words = ("batch", "charge", first, "--item", "3", "--yes", "--reason", "again", "--url", app.settings.url)
-    assert "nothing is to be charged" in _command(*words), "of what was paid for nothing is"
+    assert "nothing is to be charged" in command(*words), "of what was paid for nothing is"
 
     # Two at once, for all of it: each item is paid for once.
     bob = (await app.operator(Caller("bob", Role.OPERATOR))).of(BatchService)
@@ -352,8 +346,7 @@ async def test_what_ran_all_the_same_is_charged_once(app: App, provider: Scripte
     late = retention_of(app.settings.with_values(history_days=0.000_000_1), app.features)
     for _ in range(3):
         await store.upkeep("prune", late)
-    [row] = await store.sql.feature_rows("batches", "remote_left")
-    assert (row["batches"], row["items"]) == (0, 0)
+    assert await rows_left(app) == (0, 0)
     assert (await (await app.operator(ANN)).of(Ledger).verify()).ok, "the books are right without its rows"
 
 
@@ -378,6 +371,12 @@ async def test_what_a_charge_is_about_is_read_at_once(
     for items, why in (([2, 4], r"item 4 .*the provider said: failed"), ([2, 99], "has no item 99")):
         with pytest.raises(RedriveError, match=why):
             await own.ran(batch.id, items)
+    store, found = await app.store(), await own.show(batch.id)
+    failed = commits.charge(
+        found, [{"n": 4, "state": "failed", "task": None}], "ann", "x", await count_items(store, found)
+    )
+    with pytest.raises(RedriveError):  # whatever was read before
+        await store.apply(failed)
 
 
 async def prune_a_piece(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,7 +421,7 @@ async def test_a_batch_of_which_a_piece_is_pruned_is_left_alone(
     assert shown["remote"]["prunedAt"] is not None
     assert (shown["completed"], shown["failed"]) == (1, 4)
     assert (shown["remote"]["uncharged"], shown["remote"]["unknown"]) == (0, 0)
-    assert "is completed, being removed: 1 completed, 4 failed" in _command("batch", "show", first, "--url", app.url)
+    assert "is completed, being removed: 1 completed, 4 failed" in command("batch", "show", first, "--url", app.url)
     async with console(app) as client:
         told = text_of(await page(client, f"/batches/{first}"))
         assert "being removed" in told and "There is nothing to do with it." in told and "5 of 5 have ended" in told
@@ -430,8 +429,7 @@ async def test_a_batch_of_which_a_piece_is_pruned_is_left_alone(
     assert (await reconciled(app))["asked"] == 0, "nor with all others"
     for _ in range(5):
         await prune_a_piece(app, monkeypatch)
-    [row] = await (await app.store()).sql.feature_rows("batches", "remote_left")
-    assert (row["batches"], row["items"]) == (0, 0)
+    assert await rows_left(app) == (0, 0)
     assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
 
 
@@ -443,12 +441,16 @@ async def test_nothing_lands_on_a_batch_that_is_pruned_at_the_same_moment(
     await reconciled(app, batch.id)
     store, own = await app.store(), await service(app)
 
-    async def land(commit: Commit) -> Applied:
-        await prune_a_piece(app, monkeypatch)
-        return await store.apply(commit)
+    apply = store.apply
 
+    async def land(commit: Commit) -> Applied:
+        monkeypatch.setattr(store, "apply", apply)
+        await prune_a_piece(app, monkeypatch)
+        return await apply(commit)
+
+    monkeypatch.setattr(store, "apply", land)
     with pytest.raises(BatchPruned):
-        await getattr(own, act)(batch.id, "late", land=land)
+        await getattr(own, act)(batch.id, "late")
     assert await money(app) == (1000, 0, 0)
     assert (await (await app.operator(ANN)).of(Ledger).verify()).ok
 
@@ -525,9 +527,9 @@ async def test_a_retry_starts_nothing_again_that_ran_or_was_asked_to_end(app: Ap
         dry = (await client.post(f"/api/batches/{at}/retry-failed", json={"dryRun": True})).json()
     assert (dry["matched"], dry["charge"], dry["skipped"]) == (1, 10, 3)
     assert [ran in dry["notes"][0], stopped in dry["notes"][1]] == [True, True]
-    told = _command("batch", "retry-failed", at, "--dry-run", "--url", url)
+    told = command("batch", "retry-failed", at, "--dry-run", "--url", url)
     assert "would retry 1 item, as a new charge of 10 credits" in told and ran in told and stopped in told
-    assert "retry them, as a new charge of 10 credits" in _command("batch", "show", at, "--url", url)
+    assert "retry them, as a new charge of 10 credits" in command("batch", "show", at, "--url", url)
     async with console(app) as client:
         shown = text_of(await page(client, f"/batches/{at}"))
     assert "Start 1 failed item again" in shown and ran in shown and stopped in shown
@@ -564,24 +566,28 @@ async def note(app: App, said: str, unknown: bool) -> None:
     await run_sql(app, f"update redrive_batches_item {sqlite}", f"update redrive.batches_item {postgres}")
 
 
-async def test_a_word_that_goes_while_a_retry_lands_is_heeded(app: App, provider: Scripted) -> None:
+async def test_a_word_that_goes_while_a_retry_lands_is_heeded(
+    app: App, provider: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A job was to be asked to end when the retry landed, and could not be: the same as before is retried."""
     batch = await ended_without_a_word(app, provider, [{}, {}])
     store = await app.store()
+    apply = store.apply
 
     async def land(commit: Commit) -> Applied:
         nonlocal tried
         tried += 1
         if tried > 1:
-            return await store.apply(commit)
+            return await apply(commit)
         await note(app, "stopped", True)
         try:
-            return await store.apply(commit)
+            return await apply(commit)
         finally:
             await note(app, "running", True)
 
     tried = 0
-    found = await (await service(app)).retry_failed(batch.id, land=land)
+    monkeypatch.setattr(store, "apply", land)
+    found = await (await service(app)).retry_failed(batch.id)
     assert (tried, found.round, found.in_round, found.frozen) == (2, 2, 2, 20)
 
 
@@ -599,7 +605,7 @@ async def test_a_word_that_comes_while_a_retry_lands_is_heeded(
             await note(app, "succeeded", False)
         return found
 
-    monkeypatch.setattr(remote_service, "items_to_retry", overtaken)
+    monkeypatch.setattr(remote_actions, "items_to_retry", overtaken)
     found = await (await service(app)).retry_failed(batch.id)
     assert (found.round, found.in_round, found.frozen) == (2, 1, 10)
     assert await counts(app, batch) == {"failed": 1, "pending": 1}
@@ -620,9 +626,7 @@ async def test_what_was_answered_or_accepted_is_not_warned_of(app: App, provider
     await close_circuit(app)
     provider.lost = True
     lost = await work(app, await made(app, [{}]))
-    await open_circuit(app)
-    while not (await counts(app, lost)).get("failed"):
-        await end_overdue(store, 0.0, never)
+    await end_unheard(app, lost)
     await work(app, lost)
     assert (await reconciled(app, lost.id))["unanswered"] == 1
     assert len(await examine_remote(store, app.settings)) == 1
@@ -632,13 +636,13 @@ async def test_what_was_answered_or_accepted_is_not_warned_of(app: App, provider
         refused = await client.post("/api/batches/reconcile", json={"accept": True, "reason": "x"})
         assert refused.status_code == 422 and "one batch" in refused.text
     words = ("batch", "reconcile", str(lost.id), "--accept", "--reason", "asked by mail", "--url", url)
-    assert "1 item stays unknown, as accepted" in _command(*words)
+    assert "1 item stays unknown, as accepted" in command(*words)
     assert await examine_remote(store, app.settings) == []
     [act] = await store.audit(AuditFilter(action="BATCH_ACCEPT"), limit=9)
     assert (act.reason, act.target) == ("asked by mail", f"batch:{lost.id}")
     [item] = await (await service(app)).items(lost.id)
     assert (item.unknown, item.said) == (True, "accepted")
-    assert "unknown: accepted" in _command("batch", "items", str(lost.id), "--url", url)
+    assert "unknown: accepted" in command("batch", "items", str(lost.id), "--url", url)
     async with console(app) as client:
         assert "accepted" in text_of(await page(client, f"/batches/{lost.id}"))
 
@@ -663,19 +667,14 @@ async def test_a_retry_of_what_is_unknown_looks_at_its_job(app: App, provider: S
 async def test_what_cannot_be_asked_stays_unknown(app: App, provider: Scripted) -> None:
     provider.lost = True  # the start is done, and not answered
     batch = await work(app, await made(app, [{}]))
-    await open_circuit(app)
-    while not (await counts(app, batch)).get("failed"):
-        await end_overdue(await app.store(), 0.0, never)
+    await end_unheard(app, batch)
     batch = await work(app, batch)
     found = await reconciled(app, batch.id)
     assert (found["asked"], found["unanswered"]) == (1, 1)
     [item] = await (await service(app)).items(batch.id)
     assert item.unknown and item.job is None
 
-    async def find(key: str) -> str | None:
-        return key if key in provider.jobs else None
-
-    provider.find = find  # type: ignore[attr-defined]
+    provider.can_find = True
     found = await reconciled(app, batch.id)
     assert (found["succeeded"], found["worth"]) == (1, {"acme": 10})
     [item] = await (await service(app)).items(batch.id)
@@ -685,8 +684,7 @@ async def test_what_cannot_be_asked_stays_unknown(app: App, provider: Scripted) 
 async def test_what_was_never_begun_is_known(app: App, provider: Scripted) -> None:
     await open_circuit(app)
     batch = await work(app, await made(app, [{}]))
-    while not (await counts(app, batch)).get("failed"):
-        await end_overdue(await app.store(), 0.0, never)
+    await end_unheard(app, batch)
     [item] = await (await service(app)).items(batch.id)
     assert not item.unknown and not provider.starts
 
@@ -728,7 +726,7 @@ async def test_only_jobs_are_reconciled_by_operators(app: App, provider: Scripte
     async with client_of(app) as client:
         answer = await client.post("/api/batches/reconcile", json={"reason": "all of them"})
         assert answer.status_code == 202 and answer.json()["items"] == 0
-    found = json.loads(_command("batch", "reconcile", "--wait", "0", "--json", "--url", app.settings.url))
+    found = json.loads(command("batch", "reconcile", "--wait", "0", "--json", "--url", app.settings.url))
     assert found["result"] is None and found["items"] == 0
     app.task("NOTHING")(_nothing)
     tasks = await app.batch([("NOTHING", {})])

@@ -27,8 +27,7 @@ from redrive.ledger.service import FreezeHeld, Ledger
 from redrive.ledger.verify import verify
 from redrive.ops.access import Caller, Role
 from redrive.ops.operations.erase_subject import count_personal
-from tests.batches_remote.conftest import Scripted, counts, made, money, run_sql, service, settled, work
-from tests.batches_remote.test_overdue import never
+from tests.batches_remote.conftest import Scripted, counts, made, money, never, run_sql, service, settled, work
 from tests.worker.conftest import drain
 
 ROOT = Caller("root", Role.ADMIN)

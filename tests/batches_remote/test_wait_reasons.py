@@ -11,13 +11,23 @@ from redrive.batches.remote.model import RemoteBatch
 from redrive.batches.remote.upkeep import tell_ledger
 from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.handler_notes import UNHANDLED_COLLECTION
-from redrive.kernel.machine import Event, Transition
 from redrive.kernel.reads import Query
 from redrive.ledger import doctor
 from redrive.ledger.settings import LedgerSettings
-from tests.batches_remote.conftest import ANN, Scripted, age, counts, made, make_app, money, settled, work
+from tests.batches_remote.conftest import (
+    ANN,
+    Scripted,
+    age,
+    command,
+    counts,
+    made,
+    make_app,
+    make_due,
+    money,
+    settled,
+    work,
+)
 from tests.batches_remote.test_faces import client_of
-from tests.commands import redrive
 from tests.console.conftest import console, page, text_of
 from tests.worker.conftest import until
 
@@ -32,9 +42,9 @@ async def said_by_all(app: App, batch: RemoteBatch, words: str) -> None:
     assert words in "; ".join(one["text"] for one in answer["waitsFor"])
     async with console(app) as client:
         assert words in text_of(await page(client, f"/batches/{batch.id}"))
-    shown = _command("batch", "show", str(batch.id), "--url", app.settings.url)
+    shown = command("batch", "show", str(batch.id), "--url", app.settings.url)
     assert words in " ".join(shown.split())
-    documents = json.loads(_command("batch", "show", str(batch.id), "--json", "--url", app.settings.url))
+    documents = json.loads(command("batch", "show", str(batch.id), "--json", "--url", app.settings.url))
     assert words in "; ".join(one["text"] for one in documents["waits_for"])
 
     async def why() -> bool:
@@ -53,19 +63,8 @@ async def _items(app: App, kind: str = ITEM) -> list[Any]:
     return await (await app.store()).find(Query((State.QUEUED, State.DELAYED), kind, limit=10))
 
 
-def _command(*words: str) -> str:
-    return redrive(*words, code=0).stdout
-
-
 async def pause(app: App, name: str, on: bool) -> None:
     await (await app.store()).apply(Commit(controls=[Hold(Target.KIND, name, on, "ann", "the invoice is open")]))
-
-
-async def make_due(app: App, kind: str = ITEM) -> None:
-    moves = [
-        Transition(one.id, Event.DUE, State.QUEUED) for one in await _items(app, kind) if one.state is State.DELAYED
-    ]
-    await (await app.store()).apply(Commit(transitions=moves))
 
 
 async def handed_back(app: App) -> bool:
@@ -108,7 +107,7 @@ async def test_a_provider_that_no_worker_has_any_more(app: App, provider: Script
     batch = await work(app, await made(app, [{}, {}]))
     other = make_app(app.settings.url)
     other.provider("audio", Scripted())
-    await make_due(app)
+    await make_due(app, ITEM)
     async with other.worker(queues=",".join(other.queues())) as worker:
         await until(lambda: handed_back(app))
         assert await counts(app, batch) == {"processing": 2}
@@ -117,7 +116,7 @@ async def test_a_provider_that_no_worker_has_any_more(app: App, provider: Script
     await other.close()
     assert await at_stake(app) == 20.0
     provider.hold = False
-    await make_due(app)
+    await make_due(app, ITEM)
     assert (await settled(app, batch)).captured == 20
     assert await money(app) == (980, 0, 20)
     assert set(provider.starts.values()) == {1}

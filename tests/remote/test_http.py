@@ -11,7 +11,7 @@ from redrive.errors import ConfigError
 from redrive.kernel.classify import Classification, FailureRules
 from redrive.kernel.failure import failure_of
 from redrive.remote import JobState, ProviderError, RemoteItem, RemoteProvider, Status
-from redrive.remote.http.provider import HttpProvider
+from redrive.remote.http_provider import HttpProvider
 from redrive.settings.providers import parse_providers
 from tests.remote.conftest import Answer, Request, Server
 

@@ -54,9 +54,8 @@ if TYPE_CHECKING:
     from redrive.ops.access import Caller
     from redrive.ops.operator import Operator
     from redrive.ops.why import Reason
-    from redrive.remote.checked import RemoteProvider
+    from redrive.remote.checked import ProviderRegistry, RemoteProvider
     from redrive.remote.provider import Provider
-    from redrive.remote.registry import ProviderRegistry
     from redrive.worker.config import WorkerOptions
     from redrive.worker.worker import Worker
 
@@ -319,7 +318,7 @@ class App:
     @cached_property
     def providers(self) -> ProviderRegistry:
         """The providers of this application, by name."""
-        from redrive.remote.registry import ProviderRegistry
+        from redrive.remote.checked import ProviderRegistry
 
         settings = self.settings
         return ProviderRegistry(settings.providers, self.registry.rules, settings.provider_call_seconds)

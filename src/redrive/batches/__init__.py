@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from redrive.batches.app_batch import Batches as Batches
-    from redrive.batches.app_batch import NewBatch as NewBatch
     from redrive.batches.app_batch import OwnBatch as OwnBatch
     from redrive.batches.batch import Batch as Batch
     from redrive.batches.batch import BatchCancelled as BatchCancelled
     from redrive.batches.batch import BatchConflict as BatchConflict
     from redrive.batches.batch import BatchUnknown as BatchUnknown
+    from redrive.batches.batch_builder import NewBatch as NewBatch
     from redrive.batches.batch_service import BatchService as BatchService
     from redrive.batches.names import BatchState as BatchState
     from redrive.batches.names import ItemState as ItemState
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "batch": ("Batch", "BatchCancelled", "BatchConflict", "BatchUnknown"),
     "names": ("BatchState", "ItemState"),
-    "app_batch": ("Batches", "NewBatch", "OwnBatch"),
+    "app_batch": ("Batches", "OwnBatch"),
+    "batch_builder": ("NewBatch",),
     "batch_service": ("BatchService",),
 }
 
@@ -63,9 +64,9 @@ def _approved(action: str) -> ApprovedAction:
     """Returns what is done to a remote batch when a second operator has agreed to it."""
 
     async def carry_out(session: Any, asked: Asked, land: Land) -> None:
-        from redrive.batches.remote.approved import ApprovedBatches
+        from redrive.batches.remote.actions import RemoteBatchActions
 
-        await ApprovedBatches(session).carry_out(action, asked, land)
+        await RemoteBatchActions(session).carry_out(action, asked, land)
 
     return ApprovedAction(action, carry_out)
 

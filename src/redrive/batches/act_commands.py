@@ -7,20 +7,18 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from redrive.batches import cli_output
-from redrive.batches.batch import Batch
+from redrive.batches.batch import Acted, Batch, Reconciling, new_charge, plain_document
 from redrive.batches.batch_service import BatchService
 from redrive.batches.names import BatchState
-from redrive.batches.views import Acted, Reconciling, new_charge, plain_document
 from redrive.cli.support.follow import follow, say_started
 from redrive.cli.support.operation_words import say_awaiting_approval
 from redrive.cli.support.options import DryRun, Reason, Yes, confirm
-from redrive.cli.support.start_operation import PACE, carried_out, say_approval
+from redrive.cli.support.start_operation import PACE, Ask, carried_out, say_approval, with_operation_options
 from redrive.feature import InvalidInput, Operator
 from redrive.feature.cli import AppName, By, Json, Url, operate, output
 from redrive.kernel.operation import Operation
@@ -33,70 +31,35 @@ T = TypeVar("T")
 Id = Annotated[str, typer.Argument(metavar="BATCH", help="The id of a batch.")]
 LOOK_EVERY_S = 0.5
 STILL_AFTER_S = 5.0  # without a change before it is said what the batch waits for
-Wait = Annotated[bool, typer.Option("--wait", help="Follow it to its end: the operation, or the batch at a provider.")]
+Call = Callable[[BatchService, bool], Awaitable[Acted]]  # whether it is a dry run
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a command looks, who acts, and how it answers."""
-
-    batch: str
-    by: str | None
-    url: str | None
-    app: str | None
-    json: bool
-
-    def ask(self, work: Callable[[BatchService], Awaitable[T]]) -> T:
-        """Runs something with the service of batches, on the connection that has this one."""
-        return operate(self.url, self.app, lambda own: work(own.of(BatchService)), by=self.by, has=has(self.batch))
-
-
-def cancel(
-    batch: Id,
-    dry_run: DryRun = False,
-    wait: Wait = False,
-    yes: Yes = False,
-    reason: Reason = None,
-    by: By = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
+@with_operation_options
+def cancel(batch: Id, ask: Ask) -> None:
     """Cancel what has not ended. Tasks that wait are cancelled now, those that run are asked to stop. At a provider,
     what was not started is released, the rest polled to its end."""
-    at = _Place(batch, by, url, app, json)
-    seen = at.ask(lambda own: own.cancel(batch, dry_run=True))
-    if dry_run:
-        _would("cancel", seen, json)
-        return
-    confirm(f"cancel {_items(seen.matched)} of batch {batch} that {_have(seen.matched)} not ended?", yes)
-    _done(at.ask(lambda own: own.cancel(batch, reason)), "cancel", wait, at)
+
+    def question(seen: Acted) -> str:
+        return (
+            f"cancel {_items(seen.matched)} of batch {batch} that {'has' if seen.matched == 1 else 'have'} not ended?"
+        )
+
+    _act("cancel", batch, ask, lambda own, dry: own.cancel(batch, ask.reason, dry_run=dry), question)
 
 
 @carried_out(*PACE)
-def retry_failed(
-    batch: Id,
-    how: How,
-    dry_run: DryRun = False,
-    wait: Wait = False,
-    yes: Yes = False,
-    reason: Reason = None,
-    by: By = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
+@with_operation_options
+def retry_failed(batch: Id, how: How, ask: Ask) -> None:
     """Retry the items that are failed now: tasks as one operation, jobs at a provider as a new charge."""
-    at = _Place(batch, by, url, app, json)
-    seen = at.ask(lambda own: own.retry_failed(batch, how=how, dry_run=True))
-    if dry_run:
-        _would("retry", seen, json)
-        return
-    if seen.matched or not seen.skipped:  # else it is refused, with the same words
-        if not json:
+
+    def question(seen: Acted) -> str | None:
+        if not seen.matched and seen.skipped:
+            return None  # it is refused, with the same words
+        if not ask.json:
             _say_notes(seen.notes)
-        confirm(f"retry {_items(seen.matched)} of batch {batch} that failed{new_charge(seen.charge, seen.unit)}?", yes)
-    _done(at.ask(lambda own: own.retry_failed(batch, reason, how=how)), "retry", wait, at)
+        return f"retry {_items(seen.matched)} of batch {batch} that failed{new_charge(seen.charge, seen.unit)}?"
+
+    _act("retry", batch, ask, lambda own, dry: own.retry_failed(batch, ask.reason, how, dry), question)
 
 
 def reconcile(
@@ -119,7 +82,7 @@ def reconcile(
     """Ask providers about items that ended without their word, and say what ran all the same. Nothing is charged; jobs
     that still run are cancelled there, since nobody waits for them. A worker asks."""
     if accept:
-        _accept(_Place(_one(batch), by, url, app, json), reason)
+        _accept(batch, Ask(False, False, False, reason, by, url, app, json))
         return
 
     async def ask(own: Operator) -> tuple[Reconciling, dict[str, Any] | None, str]:
@@ -143,21 +106,16 @@ def reconcile(
     cli_output.say_reconciled(found, unit)
 
 
-def _one(batch: str | None) -> str:
+def _accept(batch: str | None, ask: Ask) -> None:
     if batch is None:
         raise InvalidInput("--accept is for one batch", hint="name it: redrive batch reconcile BATCH --accept")
-    return batch
-
-
-def _accept(at: _Place, reason: str | None) -> None:
-    number = at.ask(lambda own: own.reconcile(at.batch, reason, accept=True)).items
-    if at.json:
+    number = _on(batch, ask, lambda own: own.reconcile(batch, ask.reason, accept=True)).items
+    if ask.json:
         output.emit({"task": None, "items": number, "result": None})
-        return
-    if not number:
+    elif not number:
         output.say("no item has ended without its provider's word, or all of them are accepted")
-        return
-    output.say(f"{_items(number)} stay{'s' if number == 1 else ''} unknown, as accepted: doctor warns no more")
+    else:
+        output.say(f"{_items(number)} stay{'s' if number == 1 else ''} unknown, as accepted: doctor warns no more")
 
 
 def charge(
@@ -176,15 +134,32 @@ def charge(
     """Charge for items of a settled batch that ended here, and whose jobs ran all the same, as the provider said when
     it was asked (redrive batch reconcile). They are completed from then on, with their results, and the customer is
     told. Each is charged once, however often this is done."""
-    at, items = _Place(batch, by, url, app, json), item or []
-    seen = at.ask(lambda own: own.charge(batch, items, dry_run=True))
-    if dry_run:
-        _would("charge for", seen, json)
-        return
-    if seen.matched:
+    items = item or []
+
+    def question(seen: Acted) -> str | None:
         told = f", {seen.charge} {seen.unit}" if seen.charge else ""
-        confirm(f"charge for {_items(seen.matched)} of batch {batch} that ran all the same{told}?", yes)
-    _done(at.ask(lambda own: own.charge(batch, items, reason)), "charge", False, at)
+        return (
+            f"charge for {_items(seen.matched)} of batch {batch} that ran all the same{told}?" if seen.matched else None
+        )
+
+    ask = Ask(False, dry_run, yes, reason, by, url, app, json)
+    _act("charge for", batch, ask, lambda own, dry: own.charge(batch, items, reason, dry_run=dry), question)
+
+
+def _act(name: str, batch: str, ask: Ask, call: Call, question: Callable[[Acted], str | None]) -> None:
+    """Looks what it would be about, asks, and does it."""
+    seen = _on(batch, ask, lambda own: call(own, True))
+    if ask.dry_run:
+        _would(name, seen, ask.json)
+        return
+    if (asked := question(seen)) is not None:
+        confirm(asked, ask.yes)
+    _done(_on(batch, ask, lambda own: call(own, False)), name, batch, ask)
+
+
+def _on(batch: str, ask: Ask, work: Callable[[BatchService], Awaitable[T]]) -> T:
+    """Runs something with the service of batches, on the connection that has this one."""
+    return operate(ask.url, ask.app, lambda own: work(own.of(BatchService)), by=ask.by, has=has(batch))
 
 
 def _items(number: int) -> str:
@@ -194,10 +169,6 @@ def _items(number: int) -> str:
 def _say_notes(notes: Sequence[str]) -> None:
     for note in notes:
         output.say(f"  {note}")
-
-
-def _have(number: int) -> str:
-    return "has" if number == 1 else "have"
 
 
 def _would(name: str, seen: Acted, json: bool) -> None:
@@ -211,23 +182,23 @@ def _would(name: str, seen: Acted, json: bool) -> None:
     say_approval(seen.needs_approval)
 
 
-def _done(done: Acted, name: str, wait: bool, at: _Place) -> None:
+def _done(done: Acted, name: str, batch: str, ask: Ask) -> None:
     """Says what was begun, and follows it if that is wanted. With both --wait and --json stdout is one document."""
     if done.operation is not None:
-        if not (wait and at.json):
-            say_started(Operation.of(done.operation), done.approval, at.json, name)
-        if wait:
-            follow(done.operation.id, at.url, at.app, at.json)
+        if not (ask.wait and ask.json):
+            say_started(Operation.of(done.operation), done.approval, ask.json, name)
+        if ask.wait:
+            follow(done.operation.id, ask.url, ask.app, ask.json)
         return
     if done.approval is not None:
-        say_awaiting_approval(done.approval, at.json)
+        say_awaiting_approval(done.approval, ask.json)
         return
-    if not at.json:
+    if not ask.json:
         output.say(f"batch {done.batch.label}: {done.told}")
-    elif not wait:
+    elif not ask.wait:
         output.emit(plain_document(done.batch))
-    if wait:
-        to_the_end(at.batch, at.url, at.app, at.json)
+    if ask.wait:
+        to_the_end(batch, ask.url, ask.app, ask.json)
 
 
 def has(batch: str) -> Look[Any]:

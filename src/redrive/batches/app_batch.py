@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 from uuid import UUID
 
-from redrive.batches.batch import BATCH, Batch, BatchCancelled, BatchUnknown, of_row
-from redrive.batches.batch_builder import BatchBuilder, add_items, check_open, followed_by, plan, way_of
+from redrive.batches.batch import BATCH, Batch
+from redrive.batches.batch_builder import NewBatch, add_items, check_open, followed_by, plan, way_of
+from redrive.batches.batch_input import Digest, Given, Many, in_pieces, members
 from redrive.batches.items import Item, items_of
-from redrive.batches.names import FEATURE
+from redrive.batches.remote.actions import RemoteBatchActions
 from redrive.batches.remote.application import APP
-from redrive.batches.remote.model import batch_of
-from redrive.batches.remote.service import RemoteBatchService
-from redrive.batches.task_input import Digest, Given, Many, in_pieces, members
+from redrive.batches.remote.model import find_batch, find_either
 from redrive.errors import InvalidInput
 from redrive.feature import App, Commit, Context, Store, new_id
 from redrive.features import load
@@ -24,21 +22,6 @@ from redrive.ops.inspect import parse_id
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]
-
-
-async def find_batch(store: Store, batch: UUID | str) -> Batch:
-    """Returns a batch with its counts as they are now."""
-    wanted = parse_id(str(batch), BATCH)
-    rows = await store.sql.feature_rows(FEATURE, "by_id", str(wanted))
-    if not rows:
-        raise BatchUnknown(f"there is no batch {wanted}", hint="redrive batch list names the latest")
-    return of_row(rows[0])
-
-
-async def find_either(store: Store, batch: UUID) -> Batch:
-    """Returns a batch of either sort, with its counts as they are now."""
-    rows = await store.sql.feature_rows(FEATURE, "remote_shown", str(batch))
-    return batch_of(rows[0]) if rows else await find_batch(store, batch)
 
 
 class OwnBatch:
@@ -130,7 +113,7 @@ class Batches:
             parent=parent if isinstance(parent, UUID) or parent is None else parent.id,
             batch=batch,
         )
-        return NewBatch(BatchBuilder(way_of(self._app, connection, on), batch, what), tasks)
+        return NewBatch(way_of(self._app, connection, on), batch, what, tasks)
 
     def of(self, ctx: Context, *, followed: bool = False) -> OwnBatch:
         """Returns the batch of a handler's own task: the one that it is an item of, which it may add to until it ends
@@ -179,7 +162,7 @@ class Batches:
     async def _service(self, batch: Batch, on: str | None) -> Any:
         """Returns what acts on a batch of its sort, for the application."""
         both = "redrive.batches.batch_service:BatchService"  # which makes batches by this module
-        return (await self._app.operator(APP, on)).of(RemoteBatchService if batch.remote is not None else load(both))
+        return (await self._app.operator(APP, on)).of(RemoteBatchActions if batch.remote is not None else load(both))
 
     def _own(self, batch: Context | OwnBatch) -> OwnBatch:
         return batch if isinstance(batch, OwnBatch) else self.of(batch)
@@ -188,74 +171,6 @@ class Batches:
         """``app.sync.batch(…)``: made at once where its tasks are given, else to be used with ``with``."""
         made = self(*args, **kwargs)
         return SyncBatch(made, run) if made.given is None else run(made.made())
-
-
-class NewBatch:
-    """A batch that is being made: to be awaited, or entered."""
-
-    def __init__(self, maker: BatchBuilder, given: Many | None) -> None:
-        self._maker = maker
-        self.given = given
-        self.id = maker.id
-
-    def __await__(self) -> Generator[Any, None, Batch]:
-        return self.made().__await__()
-
-    async def made(self) -> Batch:
-        """Adds all its tasks and seals it; what goes wrong on the way cancels it."""
-        await self._maker.look()
-        try:
-            await self._maker.all_of(() if self.given is None else self.given)
-        except BaseException as error:
-            await self._give_up(error)
-            raise
-        return await self._shown()
-
-    async def add(self, tasks: Many | Given) -> int:
-        """Adds one task or many; when this returns, they are durable, and workers may have begun. Returns how many."""
-        return await self._maker.add(tasks)
-
-    async def enter(self) -> None:
-        await self._maker.look()
-        await self._maker.open()
-        self.id = self.id if self._maker.existing is None else self._maker.existing.id
-        if self.given is not None:
-            await self.add(self.given)
-
-    async def leave(self, error: BaseException | None) -> None:
-        if error is not None:
-            await self._give_up(error)
-            return
-        try:
-            await self._maker.seal()
-        except BaseException as refused:
-            await self._give_up(refused)
-            raise
-
-    async def __aenter__(self) -> NewBatch:
-        try:
-            await self.enter()
-        except BaseException as error:
-            await self._give_up(error)
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.leave(error)
-
-    async def _give_up(self, error: BaseException) -> None:
-        if isinstance(error, BatchCancelled):
-            return  # by somebody else, who has seen to the rest
-        giving = self._maker.give_up(f"its maker gave up: {type(error).__name__}")
-        if self._maker.own:  # it goes with the caller's transaction; in ordinary code there is no loop to wait on
-            await giving
-        else:  # also where the task that fills it was cancelled: then nothing may be waited for in it
-            await asyncio.shield(asyncio.ensure_future(giving))
-
-    async def _shown(self) -> Batch:
-        return await self._maker.shown()
 
 
 class SyncBatch:
@@ -278,4 +193,4 @@ class SyncBatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._run(self._made.leave(error))
+        self._run(self._made.__aexit__(kind, error, trace))

@@ -3,18 +3,20 @@ that is closed at its end. Adds items to those that run, and cancels what is giv
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any
 from uuid import UUID
 
 from redrive.batches.batch import Batch, BatchCancelled, BatchConflict, of_row
+from redrive.batches.batch_input import Digest, Given, Many, as_new, in_pieces, members, with_scope
 from redrive.batches.kinds import ended
 from redrive.batches.names import FEATURE, BatchState
-from redrive.batches.task_input import Digest, Given, Many, as_new, in_pieces, members, with_scope
 from redrive.errors import ChangedMeanwhile, InvalidInput, StoreError
 from redrive.feature import App, Applied, Audit, CloseJoin, Commit, NewJoin, NewTask, Rows, Store, encode
 from redrive.handlers.registry import Registry
@@ -228,12 +230,13 @@ def plan(
     )
 
 
-class BatchBuilder:
-    """Fills one batch."""
+class NewBatch:
+    """A batch that is being made: to be awaited, or entered."""
 
-    def __init__(self, way: Way, batch: UUID, what: Plan) -> None:
+    def __init__(self, way: Way, batch: UUID, what: Plan, given: Many | None) -> None:
         self.id = batch
-        self.existing: Batch | None = None  # that has the key already: then nothing is added, only compared
+        self.given = given
+        self._existing: Batch | None = None  # that has the key already: then nothing is added, only compared
         self._existing_digest: str | None = None
         self._way = way
         self._plan = what
@@ -242,15 +245,65 @@ class BatchBuilder:
         self._told = 0.0
         self._keyed = set[UUID]()
 
-    @property
-    def own(self) -> bool:
-        """Whether it is made inside a transaction of the caller's."""
-        return self._way.own
+    def __await__(self) -> Generator[Any, None, Batch]:
+        return self.made().__await__()
 
-    async def shown(self) -> Batch:
+    async def made(self) -> Batch:
+        """Adds all its tasks and seals it, where it is little in one transaction; what goes wrong on the way cancels
+        it."""
+        await self._look()
+        last = list[Given]()
+        try:
+            async for piece in in_pieces(() if self.given is None else self.given):
+                if last:
+                    await self.add(last)
+                last = piece
+            await self._seal(last)
+        except BaseException as error:
+            await self._give_up(error)
+            raise
+        return await self._shown()
+
+    async def add(self, tasks: Many | Given) -> int:
+        """Adds one task or many; when this returns, they are durable, and workers may have begun. Returns how many."""
+        if self._ended:
+            raise BatchConflict(f"batch {self.id} was sealed", hint="a running item adds by app.batch.of(ctx)")
+        before = self._digest.count
+        async for piece in in_pieces(tasks):
+            found = members(self._way.registry, piece, self.id, self._digest, self._plan.scope)
+            if self._existing is None:
+                await self._write(found, close=False)
+        return self._digest.count - before
+
+    async def __aenter__(self) -> NewBatch:
+        try:
+            await self._look()
+            if self._existing is None and self._way.known:
+                await self._begin([], close=False)  # without items, so that others may be made that belong to it
+            self.id = self.id if self._existing is None else self._existing.id
+            if self.given is not None:
+                await self.add(self.given)
+        except BaseException as error:
+            await self._give_up(error)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            await self._give_up(error)
+            return
+        try:
+            await self._seal([])
+        except BaseException as refused:
+            await self._give_up(refused)
+            raise
+
+    async def _shown(self) -> Batch:
         """Returns it as it is now. Inside the caller's own transaction nobody sees it yet: then as it was made."""
-        if self.existing is not None:
-            return self.existing
+        if self._existing is not None:
+            return self._existing
         if not self._way.own:
             [row] = await (await self._way.store()).sql.feature_rows(FEATURE, "by_id", str(self.id))
             return of_row(row)
@@ -273,7 +326,7 @@ class BatchBuilder:
             now,
         )
 
-    async def look(self) -> None:
+    async def _look(self) -> None:
         """Finds the batch that has the key already, and whom an inner one is about."""
         made = self._plan
         if made.parent is not None and made.scope is None and self._way.known and not self._way.own:
@@ -284,47 +337,31 @@ class BatchBuilder:
             return
         rows = await (await self._way.store()).sql.feature_rows(FEATURE, "by_key", made.key)
         if rows:
-            self.existing, self._existing_digest = of_row(rows[0]), rows[0]["digest"]
+            self._existing, self._existing_digest = of_row(rows[0]), rows[0]["digest"]
 
-    async def open(self) -> None:
-        """Makes it, without items, so that others may be made that belong to it."""
-        if self.existing is None and self._way.known:
-            await self._begin([], close=False)
-
-    async def all_of(self, many: Many) -> None:
-        """Adds everything and seals it; where it is little, in one transaction."""
-        last = list[Given]()
-        async for piece in in_pieces(many):
-            if last:
-                await self.add(last)
-            last = piece
-        await self.seal(last)
-
-    async def add(self, many: Many | Given) -> int:
-        """Adds items; when this returns, they are durable. Returns how many."""
-        if self._ended:
-            raise BatchConflict(f"batch {self.id} was sealed", hint="a running item adds by app.batch.of(ctx)")
-        before = self._digest.count
-        async for piece in in_pieces(many):
-            tasks = members(self._way.registry, piece, self.id, self._digest, self._plan.scope)
-            if self.existing is None:
-                await self._write(tasks, close=False)
-        return self._digest.count - before
-
-    async def seal(self, rest: list[Given] | None = None) -> None:
+    async def _seal(self, rest: list[Given]) -> None:
         """No more items: from now on it can end."""
-        tasks = members(self._way.registry, rest or [], self.id, self._digest, self._plan.scope)
-        if self.existing is None:
+        tasks = members(self._way.registry, rest, self.id, self._digest, self._plan.scope)
+        if self._existing is None:
             await self._write(tasks, close=True)
-        if self.existing is not None:
-            self._compare(self.existing)
+        if self._existing is not None:
+            self._compare(self._existing)
         self._ended = True
 
-    async def give_up(self, why: str) -> None:
+    async def _give_up(self, error: BaseException) -> None:
         """Cancels it, with what was added."""
+        if isinstance(error, BatchCancelled):
+            return  # by somebody else, who has seen to the rest
         self._ended = True
-        if self._begun and self.existing is None and not self._way.own:
+        if not self._begun or self._existing is not None or self._way.own:
+            return  # what is the caller's goes with his transaction
+        why = f"its maker gave up: {type(error).__name__}"
+
+        async def cancel() -> None:
             await give_up(await self._way.store(), self.id, self._plan.by, why)
+
+        # Where the task that fills it was cancelled, nothing may be waited for in it.
+        await asyncio.shield(asyncio.ensure_future(cancel()))
 
     async def _write(self, tasks: list[NewTask], *, close: bool) -> None:
         if not self._begun:
@@ -347,8 +384,8 @@ class BatchBuilder:
         try:
             await self._add(Commit(joins=[join], enqueues=tasks, rows=rows))
         except (StoreError, KeysTaken):
-            await self.look()  # somebody else was quicker with the same key
-            if self.existing is None or self._way.own:
+            await self._look()  # somebody else was quicker with the same key
+            if self._existing is None or self._way.own:
                 raise
         self._begun, self._told = True, time.monotonic()
 

@@ -7,24 +7,14 @@ import builtins
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from redrive.batches.app_batch import NewBatch, find_batch, find_either
-from redrive.batches.batch import BATCH, STRETCHES, Batch, BatchUnknown, of_row, without_words
-from redrive.batches.batch_builder import BatchBuilder, Way, marking, plan
-from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_states
-from redrive.batches.names import FEATURE, BatchState
-from redrive.batches.remote.approved import CANCEL, CHARGE, RETRY_FAILED, ApprovedBatches
-from redrive.batches.remote.create_batch import Payloads
-from redrive.batches.remote.model import NOTHING_TO_RETRY, RemoteBatch, ToRetry, batch_of
-from redrive.batches.remote.service import RemoteBatchService
-from redrive.batches.remote.wait_reasons import MONEY, tasks_wait_for
-from redrive.batches.task_input import BatchRequest, Given, Many, as_new
-from redrive.batches.views import (
+from redrive.batches.batch import (
+    BATCH,
+    STRETCHES,
     Acted,
-    BatchPage,
+    Batch,
     FailedCause,
     Failures,
     Reconciling,
@@ -32,8 +22,18 @@ from redrive.batches.views import (
     Trend,
     items_are,
     new_charge,
+    of_row,
     shown_batch,
+    without_words,
 )
+from redrive.batches.batch_builder import NewBatch, Way, marking, plan
+from redrive.batches.batch_input import BatchRequest, Given, Many, as_new
+from redrive.batches.items import ItemPage, item_of_remote, item_of_task, task_states
+from redrive.batches.names import FEATURE, BatchState
+from redrive.batches.remote.actions import CANCEL, CHARGE, RETRY_FAILED, Done, RemoteBatchActions
+from redrive.batches.remote.create_batch import Payloads
+from redrive.batches.remote.model import NOTHING_TO_RETRY, RemoteBatch, ToRetry, find_batch, find_either, remote_ones
+from redrive.batches.remote.wait_reasons import MONEY, tasks_wait_for
 from redrive.errors import InvalidTransition
 from redrive.feature import Commit, Conflict, InvalidInput, Role, Rows, Service, Store, action, look, new_id
 from redrive.kernel.failure_filter import FailureFilter
@@ -46,7 +46,7 @@ from redrive.ops.causes import list_causes
 from redrive.ops.inspect import parse_id
 from redrive.ops.operations.lifecycle import AS_EVER, How
 from redrive.ops.operator import declared
-from redrive.ops.operator.declared import Reason
+from redrive.ops.operator.declared import Limit, Page, Reason
 from redrive.ops.operator.operations import BegunOperation, OperationService
 from redrive.ops.operator.tasks import TaskService
 from redrive.ops.why import Reason as WaitReason
@@ -63,18 +63,19 @@ SAID = "batch {done.batch.label}: {done.told}"
 class BatchService(Service):
     """Work that belongs together: list, show, items, cancel, retry what failed, charge, reconcile."""
 
-    @look("GET /api/batches")
+    @look("GET /api/batches", items="batches", empty="there are no batches that fit")
     async def list(
         self,
-        state: str | None = None,
-        remote: bool | None = None,
-        provider: str | None = None,
-        account: str | None = None,
-        limit: int = 50,
-        before: UUID | str | None = None,
-    ) -> BatchPage:
-        """Batches of both sorts, the latest first; ``remote`` says which sort. ``nextBefore`` continues."""
-        check_int(limit, "limit", 1, 500)
+        state: Annotated[str | None, declared.Given(f"{', '.join(BatchState)}.", metavar="NAME")] = None,
+        remote: Annotated[
+            bool | None, declared.Given("Only jobs at a provider, or only tasks.", option="--remote/--tasks")
+        ] = None,
+        provider: Annotated[str | None, declared.Given("At this provider.", metavar="NAME")] = None,
+        account: Annotated[str | None, declared.Given("Paid for by this one.", metavar="NAME")] = None,
+        limit: Limit = 50,
+        before: Annotated[str | None, declared.Given("Go on behind this one.", metavar="ID")] = None,
+    ) -> Page[Batch]:
+        """Batches of both sorts, the latest first: how far they are, and their money."""
         if state is not None and state not in builtins.list(BatchState):
             raise InvalidInput(f"{state!r} is no state of a batch", hint=f"one of: {', '.join(BatchState)}")
         paid = provider is not None or account is not None
@@ -88,9 +89,9 @@ class BatchService(Service):
         if remote is not False:
             query = (last, state, provider, account, limit + 1)
             rows = await self._store.sql.feature_rows(FEATURE, "remote_listed", *query)
-            found += [self._seen(batch_of(row)) for row in rows]
+            found += [self._seen(one) for one in await remote_ones(self._store, [row["id"] for row in rows])]
         found.sort(key=lambda one: one.id, reverse=True)
-        return BatchPage(found[:limit], found[limit - 1].id if len(found) > limit else None)
+        return Page(found[:limit], str(found[limit - 1].id) if len(found) > limit else None)
 
     @look("GET /api/batches/{batch}")
     async def show(self, batch: BatchId) -> ShownBatch:
@@ -118,18 +119,18 @@ class BatchService(Service):
         runs is polled to its end."""
         found = await self.find(batch)
         if found.remote is None:
-            return await self._cancel_tasks(found, reason, dry_run)
+            return await self._act_on_tasks(Action.CANCEL, found, reason, dry_run)
         return await self._act(CANCEL, found, found.pending, reason, dry_run)
 
+    @action("POST /api/batches/{batch}/retry-failed", said=SAID, page="{done.page}", status=202)
     async def retry_failed(
-        self, batch: BatchId, reason: str | None = None, *, how: How = AS_EVER, dry_run: bool = False
+        self, batch: BatchId, reason: Reason = None, how: How = AS_EVER, dry_run: DryRun = False
     ) -> Acted:
-        """Retries the items that are failed now. Of tasks: as one operation. At a provider: as a new charge, when the
+        """Retry the items that are failed now. Of tasks: as one operation. At a provider: as a new charge, when the
         batch is settled, without those whose jobs ran all the same."""
-        self._session.may(Role.OPERATOR)
         found = await self.find(batch)
         if found.remote is None:
-            return await self._retry_tasks(found, reason, how, dry_run)
+            return await self._act_on_tasks(Action.RETRY, found, reason, dry_run, how)
         if how.paced:
             raise InvalidInput(
                 "a rate and canaries are for batches of tasks",
@@ -180,7 +181,7 @@ class BatchService(Service):
         wanted.check(tasks is not None, items is not None)
         if tasks is not None:
             return shown_batch(await self._create_of_tasks(tasks, **wanted.of_tasks()), ())
-        made = await self._remote.create(() if items is None else items, **wanted.of_jobs())
+        made = await self._remote.create(() if items is None else items, wanted)
         waits = await self._remote.waits_for(made.id)
         return shown_batch(await self.find(made.id), [one for one in waits if one.code == MONEY])
 
@@ -191,7 +192,7 @@ class BatchService(Service):
         async def own() -> Store:
             return self._store
 
-        return await NewBatch(BatchBuilder(Way(self._session.registry, self._store.apply, own), batch, what), tasks)
+        return await NewBatch(Way(self._session.registry, self._store.apply, own), batch, what, tasks)
 
     def check(self, wanted: BatchRequest, tasks: Iterable[tuple[str, Given]]) -> None:
         """Refuses a task that could not be enqueued, by what it is called; nothing is written."""
@@ -200,15 +201,11 @@ class BatchService(Service):
         for what, given in tasks:
             as_new(self._session.registry, given, what)
 
-    async def now(self) -> datetime:
-        """Returns the time by the store's clock, for whoever says how long something is ago."""
-        return await self._store.now()
-
     async def unended(self, most: int) -> int:
         """Returns how many have not ended, up to so many of each sort."""
         self._session.may(Role.VIEWER)
-        [row] = await self._store.sql.feature_rows(FEATURE, "remote_unsettled", most)
-        return len(await self._store.sql.feature_rows(FEATURE, "unended", most)) + int(row["n"])
+        [row] = await self._store.sql.feature_rows(FEATURE, "open_ones", most)
+        return int(row["unended"] + row["unsettled"])
 
     async def find(self, batch: UUID | str) -> Batch:
         """Returns a batch with the counts of its items."""
@@ -228,10 +225,10 @@ class BatchService(Service):
         """Returns whether the items of a batch are jobs at a provider; refused where there is no such batch."""
         self._session.may(Role.VIEWER)
         wanted = parse_id(str(batch), BATCH)
-        rows = await self._store.sql.feature_rows(FEATURE, "sort_of", str(wanted))
-        if not rows:
-            raise BatchUnknown(f"there is no batch {wanted}", hint="redrive batch list names the latest")
-        return bool(rows[0]["remote"])
+        if await self._store.sql.feature_rows(FEATURE, "remote_by_id", str(wanted)):
+            return True
+        await find_batch(self._store, wanted)
+        return False
 
     async def waits_for(self, batch: Batch) -> builtins.list[WaitReason]:
         """Returns what its items wait for: a pause, an open circuit, no worker; at a provider each of them."""
@@ -281,7 +278,7 @@ class BatchService(Service):
     ) -> inspect.Page:
         """Returns the items of a batch of tasks as tasks, the latest first, live and finished; ``states`` are those of
         items."""
-        found = await find_batch(self._store, batch)
+        found = await find_batch(self._store, parse_id(str(batch), BATCH))
         last = None if before is None else parse_id(str(before))
         wanted = task_states(states)
         query = Query(wanted, kind, limit=limit, before=last, failure_type=failure_type, join=str(found.id))
@@ -291,13 +288,23 @@ class BatchService(Service):
         """Returns what a retry of the failed items of a batch is about."""
         return ToRetry(batch.failed) if batch.remote is None else await self._remote.to_retry(batch.id)
 
-    async def _cancel_tasks(self, found: Batch, reason: str | None, dry_run: bool) -> Acted:
-        """Cancels as one operation: what waits now, what runs is asked. Nothing more can be added. Where a second
-        operator has to agree, this happens then."""
+    async def _act_on_tasks(
+        self, kind: Action, found: Batch, reason: str | None, dry_run: bool, how: How = AS_EVER
+    ) -> Acted:
+        """Acts as one operation. Cancelled is what waits now, what runs is asked, and nothing more can be added: where
+        a second operator has to agree, then. Items that are retried are counted again when they end; ``on_success``
+        follows if then all have completed."""
         which, operations = FailureFilter(join=str(found.id)), OperationService(self._session)
         if dry_run:
-            seen = await operations.preview(Action.CANCEL, which)
+            seen = await operations.preview(kind, which)
             return Acted(found, seen.number, needs_approval=seen.approval, dry_run=True)
+        if kind is Action.RETRY:
+            if not found.failed:
+                raise InvalidTransition(
+                    f"no item of batch {found.id} is failed", hint="cancelled ones are retried by their ids"
+                )
+            begun = await operations.begin(kind, which, reason=reason, how=how)
+            return await self._begun(found.id, begun, "being retried")
         if found.state is not BatchState.PROCESSING:
             raise InvalidTransition(
                 f"batch {found.id} is {found.state}", hint="only one that has not ended is cancelled"
@@ -309,25 +316,11 @@ class BatchService(Service):
             )
         who = self._who
         beside = marking(found.id, who, reason, scope=found.scope)
-        begun = await operations.begin(Action.CANCEL, which, reason=reason, beside=beside)
+        begun = await operations.begin(kind, which, reason=reason, beside=beside)
         if begun.approval is not None:
             row = {"id": str(found.id), "operation": begun.operation.id, "by": who, "reason": reason}
             await self._store.apply(Commit(rows=[Rows(FEATURE, "asked", (row,))]))
         return await self._begun(found.id, begun, "being cancelled; nothing more can be added")
-
-    async def _retry_tasks(self, found: Batch, reason: str | None, how: How, dry_run: bool) -> Acted:
-        """Retries as one operation. The items are counted again when they end; ``on_success`` follows if then all have
-        completed."""
-        which, operations = FailureFilter(join=str(found.id)), OperationService(self._session)
-        if dry_run:
-            seen = await operations.preview(Action.RETRY, which)
-            return Acted(found, seen.number, needs_approval=seen.approval, dry_run=True)
-        if not found.failed:
-            raise InvalidTransition(
-                f"no item of batch {found.id} is failed", hint="cancelled ones are retried by their ids"
-            )
-        begun = await operations.begin(Action.RETRY, which, reason=reason, how=how)
-        return await self._begun(found.id, begun, "being retried")
 
     async def _begun(self, batch: UUID, begun: BegunOperation, told: str) -> Acted:
         number, approval = begun.operation.total, begun.approval
@@ -352,24 +345,22 @@ class BatchService(Service):
         seen: ToRetry = NOTHING_TO_RETRY,
     ) -> Acted:
         """Acts on a batch at a provider, or says what that would be about: so many items. ``seen``: of a retry."""
-        approved, notes = ApprovedBatches(self._session), seen.notes(found.id)
-        if dry_run:
-            why = await approved.needs(name, found, number)
-            charge, skipped = _charge(name, found, number), seen.skipped
-            return Acted(found, number, needs_approval=why, charge=charge, skipped=skipped, notes=notes, dry_run=True)
-        done = await approved.act(name, found, reason, items)
-        now = await self.find(found.id)
-        number = number if done.approval is not None else done.items
-        charge = _charge(name, now, number)
+        done = Done(number) if dry_run else await self._remote.act(name, found, reason, items)
+        now = found if dry_run else await self.find(found.id)
+        number, charge = done.items, _charge(name, now, done.items)
+        needed = None if done.approval is None else done.approval.body["needed"]
+        skipped = seen.failed - number if name == RETRY_FAILED else 0
+        told = _told(name, now, number, charge, bool(items)) + (f"; {skipped:,} left out" if skipped else "")
         return Acted(
             now,
             number,
-            _told(name, now, number, charge, bool(items)),
+            "" if dry_run else told,
             approval=done.approval,
-            needs_approval=None if done.approval is None else done.approval.body["needed"],
+            needs_approval=await self._remote.needs(name, found, number) if dry_run else needed,
             charge=charge,
-            skipped=seen.failed - number if name == RETRY_FAILED else 0,
-            notes=notes,
+            skipped=skipped,
+            notes=seen.notes(found.id),
+            dry_run=dry_run,
         )
 
     async def _remote_one(self, batch: UUID | str, why: str, hint: str) -> Batch:
@@ -407,8 +398,8 @@ class BatchService(Service):
         return [declared.view_of(FailedCause, one.row, failed=one.failed) for one in found.causes]
 
     @property
-    def _remote(self) -> RemoteBatchService:
-        return RemoteBatchService(self._session)
+    def _remote(self) -> RemoteBatchActions:
+        return RemoteBatchActions(self._session)
 
 
 def _charge(name: str, batch: Batch, items: int) -> int | None:

@@ -6,28 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redrive.batches.batch import Batch, RemotePart
+from redrive.batches.batch import Batch, Failures, RemotePart, WaitView, new_charge
 from redrive.batches.items import Item
-from redrive.batches.names import BatchState
 from redrive.batches.remote.model import ToRetry
 from redrive.batches.remote.wait_reasons import MONEY
-from redrive.batches.views import Failures, WaitView, new_charge
 from redrive.feature.cli import output
 from redrive.kernel.wording import sparkline
-
-COLUMNS = ("state", "#ended", "#failed", "#of", "provider", "#frozen", "#captured", "age", "name")
-
-
-def row_of(batch: Batch) -> list[object]:
-    """Returns the cells of ``COLUMNS``."""
-    state = f"{batch.state} (open)" if batch.open and not batch.cancelled_at else batch.state.value
-    part = batch.remote
-    if part is not None and batch.state is BatchState.COMPLETED and batch.completed < batch.total:
-        state = f"{state} (partly)"  # of jobs one that succeeded is enough; of tasks all have to
-    money = ["", "", ""] if part is None else [part.provider, part.frozen, part.captured]
-    name = output.shorten(batch.name or batch.key or "", 40)
-    done = batch.total - batch.pending
-    return [state, done, batch.failed, batch.total, *money, output.ago(batch.created_at), name]
 
 
 def line_of(batch: Batch) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as parsing
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,54 +12,22 @@ import typer
 
 from redrive.batches import cli_output
 from redrive.batches.act_commands import Id, cancel, charge, has, reconcile, retry_failed, to_the_end
+from redrive.batches.batch import Failures, ShownBatch, plain_document
+from redrive.batches.batch_input import BatchRequest, Given, read_items, task_of
 from redrive.batches.batch_service import BatchService
 from redrive.batches.items import Item, WantedItems, item_document, results
-from redrive.batches.json_lines import items_of, lines_of, read_items
-from redrive.batches.names import BatchState, ItemState
+from redrive.batches.names import ItemState
 from redrive.batches.remote.model import ToRetry
-from redrive.batches.task_input import BatchRequest
-from redrive.batches.views import Failures, ShownBatch, plain_document
+from redrive.cli.declared import command_of
 from redrive.errors import InvalidInput
 from redrive.feature import Operator
-from redrive.feature.cli import AppName, By, Create, Json, Url, look_at, operate, output
+from redrive.feature.cli import AppName, By, Create, Json, Url, operate, output
 
 cli = typer.Typer(help="Work that belongs together: create, list, show, watch, items, cancel, retry what failed.")
 PAGE, SHOWN = 1000, 50
 
 
-@cli.command("list")
-def list_batches(
-    state: Annotated[str | None, typer.Option("--state", metavar="NAME", help=", ".join(BatchState) + ".")] = None,
-    remote: Annotated[
-        bool | None, typer.Option("--remote/--tasks", help="Only jobs at a provider, or only tasks.")
-    ] = None,
-    provider: Annotated[str | None, typer.Option("--provider", metavar="NAME", help="At this provider.")] = None,
-    account: Annotated[str | None, typer.Option("--account", metavar="NAME", help="Paid for by this one.")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 20,
-    before: Annotated[str | None, typer.Option("--before", metavar="ID", help="Go on behind this one.")] = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """The latest batches, how far they are, and their money."""
-    chosen: dict[str, Any] = {"state": state, "remote": remote, "provider": provider, "account": account}
-    looked = look_at(url, app, lambda own: own.of(BatchService).list(**chosen, limit=limit, before=before))
-    found = looked.latest(lambda page: page.batches, lambda batch: batch.id, limit)
-    shown = sum(len(page.batches) for page in looked.found.values())
-    on = len(found) < shown or any(page.next_before is not None for page in looked.found.values())
-    more = str(found[-1][1].id) if on else None
-    if json:
-        items = [looked.document(name, plain_document(batch)) for name, batch in found]
-        output.emit_list(items, more, **looked.missing)
-        return
-    if not found:
-        none = "no batches fit" if any(value is not None for value in chosen.values()) else "there are no batches"
-        output.say(f"{none}{looked.without}")
-        return
-    columns = ["id", *looked.column, *cli_output.COLUMNS]
-    output.table(columns, [[str(one.id), *looked.cell(name), *cli_output.row_of(one)] for name, one in found])
-    if more is not None:
-        output.say("", f"more: --before {more}")
+cli.command("list")(command_of(BatchService, "list"))
 
 
 @cli.command("show")
@@ -195,11 +163,17 @@ def create(
 
     async def make(own: Operator) -> ShownBatch:
         service = own.of(BatchService)
-        if provider is not None:
-            return await service.create(wanted, items=lines_of(_stdin()) if str(file) == "-" else items_of(file))
-        with read_items(file, kind) as found:
-            service.check(wanted, found())
-            return await service.create(wanted, tasks=(item for _, item in found()))
+        with read_items(file) as found:
+            if provider is not None:
+                return await service.create(wanted, items=(value for _, value in found()))
+
+            def tasks() -> Iterator[tuple[str, Given]]:
+                for what, value in found():
+                    where = f"{what} of {file}"
+                    yield where, task_of(value, where, kind)
+
+            service.check(wanted, tasks())
+            return await service.create(wanted, tasks=(task for _, task in tasks()))
 
     made = operate(url, app, make, by=by, create=create)
     if json:
@@ -219,12 +193,6 @@ def _meta(text: str | None) -> Any:
         return None if text is None else parsing.loads(text)
     except ValueError as error:
         raise InvalidInput(f"--meta is no JSON: {error}", hint="a text is written in quotes: '\"May\"'") from None
-
-
-async def _stdin() -> AsyncIterator[bytes]:
-    stream = typer.get_binary_stream("stdin")
-    while chunk := stream.read(65_536):
-        yield chunk
 
 
 cli.command("cancel")(cancel)

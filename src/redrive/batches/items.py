@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from redrive.batches.batch import PAGE
+from redrive.batches.batch import PAGE, check_item_states
 from redrive.batches.names import FEATURE, ItemState
 from redrive.batches.remote.model import BatchItem, item_of
 from redrive.errors import InvalidInput
@@ -76,9 +76,7 @@ class ItemPage:
 
 def task_states(states: Sequence[str]) -> tuple[State, ...]:
     """Returns the states of tasks that items of these states are in."""
-    for state in states:
-        if state not in list(ItemState):
-            raise InvalidInput(f"{state!r} is no state of an item", hint=f"one of: {', '.join(ItemState)}")
+    check_item_states(states)
     return tuple(one for state in states for one in _STATES[ItemState(state)])
 
 
@@ -145,8 +143,7 @@ async def items_of(store: Store, batch: UUID, states: Sequence[str]) -> AsyncIte
     """Yields the items of a batch of either sort, with whole payloads and results: tasks the latest first, jobs in the
     order in which they were given."""
     wanted = task_states(states)
-    rows = await store.sql.feature_rows(FEATURE, "sort_of", str(batch))
-    if rows and rows[0]["remote"]:
+    if await store.sql.feature_rows(FEATURE, "remote_by_id", str(batch)):
         async for job in _jobs(store, batch, states):
             yield job
         return

@@ -6,6 +6,7 @@ from redrive.batches.names import FEATURE
 from redrive.feature import Settings, Store
 from redrive.feature.metrics import FeatureMetrics, Metric, Samples, Scope, Type
 
+COUNTED_UP_TO = 1000
 OPEN = Metric("redrive_batches_open", Type.GAUGE, "Batches that take items, up to 1,000.", scope=Scope.FLEET)
 OLDEST = Metric("redrive_batches_oldest_open_seconds", Type.GAUGE, "Age of the oldest open batch.", scope=Scope.FLEET)
 UNENDED = Metric(
@@ -24,7 +25,7 @@ UNKNOWN = Metric(
 
 async def fleet(store: Store, settings: Settings) -> Samples:
     """Returns what the store says, the same whoever is asked."""
-    [row] = await store.sql.feature_rows(FEATURE, "open_ones")
+    [row] = await store.sql.feature_rows(FEATURE, "open_ones", COUNTED_UP_TO)
     [unknown] = await store.sql.feature_rows(FEATURE, "unknown_items", None)
     values = {OPEN: row["n"], OLDEST: max(row["age"], 0.0), UNENDED: row["unended"] + row["unsettled"]}
     values[UNKNOWN] = unknown["n"]

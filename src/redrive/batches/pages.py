@@ -14,16 +14,15 @@ from redrive.batches.batch import Batch
 from redrive.batches.batch_service import BatchService
 from redrive.batches.items import FORMS, check_form, item_of_task, results
 from redrive.batches.names import BatchState, ItemState
-from redrive.batches.remote.approved import CANCEL, CHARGE, RETRY_FAILED, ApprovedBatches
+from redrive.batches.remote.actions import CANCEL, CHARGE, MOST_CHARGED, RETRY_FAILED, RemoteBatchActions
 from redrive.batches.remote.model import RemoteBatch
-from redrive.batches.remote.reads import History, Progress
-from redrive.batches.remote.service import MOST_CHARGED, RemoteBatchService
+from redrive.batches.remote.service import History, Progress, RemoteBatchService
 from redrive.batches.remote.wait_reasons import ORDINARY
 from redrive.console.filters import refuse_unknown
 from redrive.console.live import Sample
 from redrive.errors import InvalidInput
 from redrive.feature import Operator, Task
-from redrive.feature.console import FeaturePages, Item, Panel, Section, TheForm, ThePage, pages_router, render
+from redrive.feature.console import FeaturePages, Item, Panel, Section, ThePage, pages_router, render
 from redrive.kernel.classify import FailureType
 from redrive.ledger.service import Ledger
 from redrive.ledger.views import Account
@@ -39,29 +38,23 @@ SORTS = {"": None, "tasks": False, "remote": True}  # what ?items= says, and whe
 
 @router.get("")
 async def all_batches(page: ThePage) -> Response:
-    refuse_unknown(page, "state", "items", "provider", "account", "before")
     names = ("state", "items", "provider", "account", "before")
-    state, items, provider, account, before = (page.query.get(name) or None for name in names)
-    if (items or "") not in SORTS:
-        raise InvalidInput(f"items are tasks or remote, not {items!r}")
+    refuse_unknown(page, *names)
+    given = {name: page.query.get(name) or None for name in names}
+    chosen = {name: given[name] for name in ("state", "provider", "account")}
+    if (given["items"] or "") not in SORTS:
+        raise InvalidInput(f"items are tasks or remote, not {given['items']!r}")
     found = await page.operator.of(BatchService).list(
-        state=state,
-        remote=SORTS[items or ""],
-        provider=provider,
-        account=account,
-        limit=PAGE_SIZE,
-        before=before,
+        **chosen, remote=SORTS[given["items"] or ""], limit=PAGE_SIZE, before=given["before"]
     )
     return await page.render(
         "batches/list.html",
-        batches=found.batches,
-        state=state,
-        items=items,
-        provider=provider,
-        account=account,
-        filtered=sum(one is not None for one in (state, items, provider, account)),
+        **chosen,
+        batches=found.items,
+        items=given["items"],
+        filtered=sum(value is not None for name, value in given.items() if name != "before"),
         states=[one.value for one in BatchState],
-        before=found.next_before,
+        before=found.next,
     )
 
 
@@ -102,15 +95,6 @@ async def all_results(page: ThePage, batch: str) -> Response:
     return StreamingResponse(lines, media_type=FORMS[form], headers=headers)
 
 
-@router.post("/{batch}/retry-failed")
-async def retry_failed(page: TheForm, batch: str) -> Response:
-    done = await page.operator.of(BatchService).retry_failed(batch, page.form.text("reason"))
-    if done.approval is not None:
-        return page.go(page.link("/approvals"), "It waits for a second person.")
-    skipped = f"; {done.skipped:,} are left out" if done.skipped else ""
-    return page.go(page.link(done.page), f"Batch {done.batch.label}: {done.told}{skipped}.")
-
-
 async def _second_person(page: ThePage, batch: Batch) -> str | None:
     """Returns why a second person has to agree to a cancel; None where nobody has to, or it cannot be cancelled."""
     if batch.state is not BatchState.PROCESSING or batch.asked:
@@ -131,24 +115,20 @@ async def unended(operator: Operator) -> int:
 
 async def sample(operator: Operator) -> Mapping[str, str]:
     found = await operator.of(BatchService).list(limit=PAGE_SIZE)
-    now = await _now(operator)
-    return {"#batches": render("batches/table.html", operator, batches=found.batches, filtered=0, now=now)}
+    now = await operator.health.now()
+    return {"#batches": render("batches/table.html", operator, batches=found.items, filtered=0, now=now)}
 
 
 def sample_one(batch: str) -> Any:
     async def sampled(operator: Operator) -> Mapping[str, str]:
         values = await _progress(operator, await operator.of(BatchService).find(batch))
-        now = await _now(operator)
+        now = await operator.health.now()
         return {
             "#progress": render("batches/progress.html", operator, **values, now=now),
             "#failures": render("batches/failures.html", operator, **values, now=now),
         }
 
     return sampled
-
-
-async def _now(operator: Operator) -> Any:
-    return await operator.of(BatchService).now()
 
 
 ROWS = 50  # of a page of items
@@ -264,7 +244,7 @@ async def _second_for_remote(page: ThePage, batch: Batch, found: Progress) -> st
 
 
 async def _needs(page: ThePage, action: str, batch: Batch, items: int) -> str | None:
-    return await page.operator.of(ApprovedBatches).needs(action, batch, items) if page.may_act else None
+    return await page.operator.of(RemoteBatchActions).needs(action, batch, items) if page.may_act else None
 
 
 async def panel(operator: Operator, task: Task) -> Panel | None:

@@ -21,16 +21,14 @@ from redrive.api.body_limit import is_lines
 from redrive.api.declared import answer_model
 from redrive.api.encode import respond
 from redrive.api.models import FIRST_FAULT
-from redrive.api.operations import BulkIn
 from redrive.api.worker_run import TriggeredWorker, described
+from redrive.batches.batch import ShownBatch
+from redrive.batches.batch_input import BatchRequest, Many, lines_of
 from redrive.batches.batch_service import BatchService
 from redrive.batches.items import FORMS, ItemPage, WantedItems, check_form, item_document, items_csv, results
-from redrive.batches.json_lines import lines_of
 from redrive.batches.names import CALLBACK_PATH
 from redrive.batches.remote.callbacks import ProviderCallbacks
 from redrive.batches.remote.passes import Passes
-from redrive.batches.task_input import BatchRequest, Many
-from redrive.batches.views import Acted, ShownBatch
 from redrive.errors import InvalidInput
 from redrive.feature.api import PROBLEMS, In, Out, TheOperator, router_of
 from redrive.ops.operator.declared import document
@@ -72,10 +70,6 @@ class BatchIn(In):
     key: str | None = None
     meta: Any = None
     scope: str | None = None
-
-
-class BatchRetryIn(BulkIn):
-    dry_run: bool = False
 
 
 LINES = "application/x-ndjson"
@@ -222,16 +216,6 @@ async def all_results(
     await own.items(batch, states=state, kind=kind, failure_type=failure_type, limit=1)  # refused before it begins
     headers = {"Content-Disposition": f'attachment; filename="batch-{batch}.{form}"'}
     return StreamingResponse(results(own.items, str(batch), form, wanted), media_type=FORMS[form], headers=headers)
-
-
-@router.post("/{batch}/retry-failed", status_code=202, response_model=answer_model(Acted))
-async def retry_failed(batch: UUID, operator: TheOperator, body: BatchRetryIn | None = None) -> Response:
-    """Retry the items that are failed now. Of tasks: as one operation. At a provider: as a new charge, when the batch
-    is settled, without those whose jobs ran all the same."""
-    asked = body or BatchRetryIn.model_validate({})
-    own = operator.named(asked.actor)
-    done = await own.of(BatchService).retry_failed(batch, asked.reason, how=asked.how, dry_run=asked.dry_run)
-    return await respond(document(done, own.sight), 202)
 
 
 callback = APIRouter(prefix=f"/{CALLBACK_PATH}", tags=["remote batches"], responses=PROBLEMS)

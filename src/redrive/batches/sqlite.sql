@@ -40,15 +40,11 @@ select x.* from (select b.*, j.total, j.completed, j.failed, j.cancelled, j.is_o
 from redrive_batches b join redrive_join j on j.id = b.id) x
 where (?1 is null or x.id < ?1) and (?2 is null or x.state = ?2) order by x.id desc limit ?3
 
--- unended: those that have not ended, the oldest first
-select b.*, j.total, j.completed, j.failed, j.cancelled, j.is_open as open, j.ended_at, j.succeeded_at, j.fault
-from redrive_join j join redrive_batches b on b.id = j.id where j.ended_at is null order by j.created_at limit ?1
-
--- open_ones: how many take items, for how many seconds the oldest has, how many have not ended, and how many remote ones have not
+-- open_ones: how many take items, for how many seconds the oldest has, how many have not ended, and how many remote ones have not, each up to so many (?1)
 select count(*) filter (where x.is_open = 1) as n, coalesce((cast((julianday('now') - 2440587.5) * 86400000000 as integer) - min(x.created_at) filter (where x.is_open = 1)) / 1e6, 0) as age, count(*) as unended,
-  (select count(*) from (select 1 from redrive_batches_remote where state in ('queued', 'processing') and state in ('draft', 'queued', 'processing') limit 1000) r) as unsettled from (
+  (select count(*) from (select 1 from redrive_batches_remote where state in ('queued', 'processing') and state in ('draft', 'queued', 'processing') limit ?1) r) as unsettled from (
   select b.created_at, j.is_open from redrive_join j join redrive_batches b on b.id = j.id
-  where j.ended_at is null order by j.created_at limit 1000) x
+  where j.ended_at is null order by j.created_at limit ?1) x
 
 -- forgotten: open ones that nobody has added to for so many hours
 select b.*, j.total, j.completed, j.failed, j.cancelled, j.is_open as open, j.ended_at, j.succeeded_at, j.fault
@@ -283,35 +279,22 @@ select * from redrive_batches_remote where id = ?1 and state <> 'draft'
 -- remote_by_key: the remote batch of a key
 select * from redrive_batches_remote where key = ?1
 
--- remote_listed: the latest, before an id (?1), of a state (?2), at a provider (?3), paid for by an account (?4) if these are given, so many (?5). How many items have ended is kept from the settlement on, and counted before
+-- remote_listed: the ids of the latest, before an id (?1), of a state (?2), at a provider (?3), paid for by an account (?4) if these are given, so many (?5)
+select id from redrive_batches_remote where state <> 'draft' and (?1 is null or id < ?1) and (?2 is null or state = ?2)
+  and (?3 is null or provider = ?3) and (?4 is null or account = ?4) order by id desc limit ?5
+
+-- remote_shown: batches (a JSON array of ids). How many items have ended is kept from the settlement on, and counted before
 select b.*, case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'completed') else b.completed end as n_completed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
   case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
   (select count(*) from redrive_batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing,
   (select count(*) from redrive_batches_item i where i.batch = b.id and b.pruned_at is null and i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted')) as n_unknown,
   (select count(*) from redrive_batches_item i where b.state in ('completed', 'failed', 'cancelled') and b.pruned_at is null and i.batch = b.id and i.said = 'succeeded' and i.state in ('failed', 'cancelled')) as n_uncharged
-from (select * from redrive_batches_remote where state <> 'draft' and (?1 is null or id < ?1) and (?2 is null or state = ?2)
-  and (?3 is null or provider = ?3) and (?4 is null or account = ?4) order by id desc limit ?5) b order by b.id desc
-
--- remote_shown: one of them
-select b.*, case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'completed') else b.completed end as n_completed,
-  case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'failed') else b.failed end as n_failed,
-  case when b.state in ('queued', 'processing') then (select count(*) from redrive_batches_item i where i.batch = b.id and i.state = 'cancelled') else b.cancelled end as n_cancelled,
-  (select count(*) from redrive_batches_item i where b.state = 'processing' and i.batch = b.id and i.state = 'processing') as n_processing,
-  (select count(*) from redrive_batches_item i where i.batch = b.id and b.pruned_at is null and i.unknown and coalesce(i.said, '') not in ('stopped', 'accepted')) as n_unknown,
-  (select count(*) from redrive_batches_item i where b.state in ('completed', 'failed', 'cancelled') and b.pruned_at is null and i.batch = b.id and i.said = 'succeeded' and i.state in ('failed', 'cancelled')) as n_uncharged
-from redrive_batches_remote b where b.id = ?1 and b.state <> 'draft'
-
--- remote_unsettled: how many there are, up to so many
-select count(*) as n from (select 1 from redrive_batches_remote where state in ('queued', 'processing') and state in ('draft', 'queued', 'processing') limit ?1) x
+from redrive_batches_remote b where b.id in (select value from json_each(?1)) and b.state <> 'draft' order by b.id desc
 
 -- remote_counted: how many items of a settled batch ended how
 update redrive_batches_remote set completed = (select count(*) from redrive_batches_item i where i.batch = redrive_batches_remote.id and i.state = 'completed'), failed = (select count(*) from redrive_batches_item i where i.batch = redrive_batches_remote.id and i.state = 'failed'), cancelled = (select count(*) from redrive_batches_item i where i.batch = redrive_batches_remote.id and i.state = 'cancelled')
 where id in (select v.value ->> 'id' from json_each(?1) v)
-
--- sort_of: whether a batch (?1) is of jobs at a provider; nothing where there is none
-select 0 as remote from redrive_batches where id = ?1
-union all select 1 as remote from redrive_batches_remote where id = ?1 and state <> 'draft'
 
 -- remote_books: batches that somebody pays for, behind an id (?1), so many (?2) of not too many items, each with what the books have of it, and what its items say: those of rounds that are settled. Of one that was pruned, or is being pruned, what was counted says so, as far as the items that are gone explain it
 with recursive known as (
@@ -530,9 +513,6 @@ order by b.id limit 20
 
 -- remote_processing: how many batches have items that wait or run
 select count(*) as batches from redrive_batches_remote where state = 'processing'
-
--- remote_left: how many rows there are, drafts as well
-select (select count(*) from redrive_batches_remote) as batches, (select count(*) from redrive_batches_item) as items
 
 -- prune_remote_begun: batches that were settled before this time, and drafts that nobody ended, are being removed from now on, and nobody acts on them any more; so many at once. Who has read one before finds another version
 update redrive_batches_remote set pruned_at = unixepoch() * 1000000, version = version + 1 where id in (

@@ -1,8 +1,11 @@
-"""Calls a provider, and sees to it that what comes back is what was agreed upon."""
+"""The providers of an application, those that it brings and those that are configured: calls them, and sees to it that
+what comes back is what was agreed upon."""
 
 from __future__ import annotations
 
 import asyncio
+import difflib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +16,18 @@ from redrive.ids import new_id
 from redrive.kernel.classify import CODE_TYPES, NO_RULES, UNKNOWN, FailureRules, FailureType, by_words, classify
 from redrive.kernel.retry_after import retry_after
 from redrive.kernel.wording import clean
-from redrive.remote.provider import NONSENSE, JobFailure, JobState, Polled, Provider, ProviderError, RemoteItem, Status
+from redrive.remote.provider import (
+    NONSENSE,
+    JobFailure,
+    JobState,
+    Polled,
+    Provider,
+    ProviderError,
+    ProviderUnknown,
+    RemoteItem,
+    Status,
+)
+from redrive.settings.providers import HttpProviderSettings
 
 NOT_SAID = "the provider does not say why"
 MAX_CODE = 100
@@ -24,20 +38,7 @@ MAX_MESSAGE = 2_000
 SHOWN = 200  # characters of what came that a message quotes
 UNSAID = JobFailure("")
 BETWEEN_SECONDS = 1.0
-
-
-def plain_failure(failure: JobFailure) -> JobFailure:
-    """Returns why a job failed with what can be used of it. That it failed is said clearly: the rest is not worth
-    asking again."""
-    return replace(
-        failure,
-        message=NOT_SAID if failure.message is None else as_text(failure.message).strip() or NOT_SAID,
-        status_code=failure.status_code if type(failure.status_code) is int else None,
-        code=plain_code(failure.code),
-        failure_type=_failure_type(failure.failure_type),
-        reason=failure.reason if isinstance(failure.reason, str) else None,
-        retryable=failure.retryable if isinstance(failure.retryable, bool) else None,
-    )
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
 def plain_code(given: Any) -> str | None:
@@ -87,10 +88,7 @@ class RemoteProvider:
         less than a call may take."""
         if not 1 <= len(idempotency_key) <= MAX_KEY or not idempotency_key.isascii():
             raise InvalidInput(f"an idempotency key has 1 to {MAX_KEY} ASCII characters")
-        found: object = await self._ask(self.provider.start, item, idempotency_key, within=within)
-        if _is_id(found):
-            return str(found)
-        raise self._nonsense("start", f"an id of 1 to {MAX_ID} characters", found)
+        return self._id("start", await self._ask(self.provider.start, item, idempotency_key, within=within))
 
     async def poll(self, ids: Sequence[str]) -> Polled:
         """Returns what became of these jobs, by id, in as few calls as the provider allows; those that it does not know
@@ -98,7 +96,8 @@ class RemoteProvider:
         raised."""
         answers: dict[str, Status | ProviderError] = {}
         errors: list[ProviderError] = []
-        parts = [*_parts(list(dict.fromkeys(ids)), self.max_poll)]
+        wanted = list(dict.fromkeys(ids))
+        parts = [wanted[at : at + self.max_poll] for at in range(0, len(wanted), self.max_poll)]
         for part in parts:
             try:
                 answers |= await self._poll_once(part)
@@ -121,16 +120,19 @@ class RemoteProvider:
         find = getattr(self.provider, "find", None)
         if not self.can_find or find is None:
             raise InvalidInput(f"the provider {self.name} cannot be asked by key", hint="only by the id of a job")
-        found: object = await self._ask(find, idempotency_key)
-        if found is None or _is_id(found):
-            return None if found is None else str(found)
-        raise self._nonsense("find", f"an id of 1 to {MAX_ID} characters, or None,", found)
+        found = await self._ask(find, idempotency_key)
+        return None if found is None else self._id("find", found)
 
     async def close(self) -> None:
         """Lets go of what the provider has open."""
         close = getattr(self.provider, "close", None)
         if close is not None:
             await close()
+
+    def _id(self, call: str, found: object) -> str:
+        if isinstance(found, str) and 1 <= len(found) <= MAX_ID and found.isprintable():
+            return found
+        raise self._nonsense(call, f"an id of 1 to {MAX_ID} characters", found)
 
     async def _poll_once(self, part: Sequence[str]) -> dict[str, Status | ProviderError]:
         found: object = await self._ask(self.provider.poll, part)
@@ -152,21 +154,26 @@ class RemoteProvider:
         failure: object = UNSAID if known.failure is None else known.failure
         if not isinstance(failure, JobFailure):
             return self._nonsense(f"poll: {job}", "a Status whose failure is a JobFailure", found)
-        return replace(known, failure=self._typed(plain_failure(failure)))
+        return replace(known, failure=self._failure(failure))
 
-    def _typed(self, failure: JobFailure) -> JobFailure:
-        """Returns why a job failed with what that counts as: by rules and status, else by its words."""
-        message = clean(failure.message[:MAX_MESSAGE])[:MAX_MESSAGE]
-        told = ProviderError(message, provider=self.name, status_code=failure.status_code, code=failure.code)
+    def _failure(self, given: JobFailure) -> JobFailure:
+        """Returns why a job failed with what can be used of it, and what that counts as: by rules and status, else by
+        its words. That it failed is said clearly: the rest is not worth asking again."""
+        text = "" if given.message is None else as_text(given.message).strip()
+        message = clean(text[:MAX_MESSAGE])[:MAX_MESSAGE] or NOT_SAID
+        status, code = given.status_code if type(given.status_code) is int else None, plain_code(given.code)
+        told = ProviderError(message, provider=self.name, status_code=status, code=code)
         found = classify(told, (), self._rules)
-        words = found == UNKNOWN or failure.code in CODE_TYPES
-        kind = by_words(message, self._rules.table, failure.code) if words else found.type
-        return replace(
-            failure,
-            message=message,
-            failure_type=failure.failure_type or kind,
-            reason=failure.reason or ("provider_failed" if found == UNKNOWN else found.reason),
-            retryable=bool(found.retryable) if failure.retryable is None else failure.retryable,
+        words = found == UNKNOWN or code in CODE_TYPES
+        kind = by_words(message, self._rules.table, code) if words else found.type
+        reason = given.reason if isinstance(given.reason, str) else None
+        return JobFailure(
+            message,
+            status,
+            code,
+            _failure_type(given.failure_type) or kind,
+            reason or ("provider_failed" if found == UNKNOWN else found.reason),
+            given.retryable if isinstance(given.retryable, bool) else bool(found.retryable),
         )
 
     async def _ask(self, call: Callable[..., Awaitable[Any]], *arguments: Any, within: float | None = None) -> Any:
@@ -212,14 +219,6 @@ class RemoteProvider:
         return ProviderError(told, provider=self.name, classification=NONSENSE)
 
 
-def _is_id(found: object) -> bool:
-    return isinstance(found, str) and 1 <= len(found) <= MAX_ID and found.isprintable()
-
-
-def _parts(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    yield from (ids[at : at + size] for at in range(0, len(ids), size))
-
-
 def _progress(given: object) -> float | None:
     """Returns how much is done. What is no such number is unknown: an item is not held up for it."""
     if isinstance(given, bool) or not isinstance(given, int | float) or given != given:
@@ -239,6 +238,78 @@ def _max_seconds(name: str, provider: object, otherwise: float) -> float:
     if not isinstance(found, int | float) or isinstance(found, bool) or not 0 < found <= 3600:
         raise ConfigError(f"max_seconds of the provider {name} is {found!r}, and has to be above 0, and 3600 at most")
     return float(found)
+
+
+class ProviderRegistry:
+    """Providers by name. Configured ones are made when they are first asked for."""
+
+    def __init__(
+        self, configured: Mapping[str, HttpProviderSettings], rules: FailureRules, seconds: float = CALL_SECONDS
+    ) -> None:
+        self._configured = configured
+        self._seconds = seconds
+        self._rules = rules
+        self._known: dict[str, RemoteProvider] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._configured, **self._known})
+
+    def add(self, name: str, provider: Any) -> None:
+        """Takes up a provider that the application brings. In its place a configured one of that name is refused: two
+        sources would say different things."""
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"a provider is named in small letters, digits, - and _, not {name!r}")
+        if name in self._known or name in self._configured:
+            where = "in the settings (providers)" if name in self._configured else "already"
+            raise ConfigError(f"there is a provider {name!r} {where}", hint="give one of them another name")
+        if isinstance(provider, type) or not isinstance(provider, Provider):
+            what = f"the class {provider.__name__}" if isinstance(provider, type) else type(provider).__name__
+            raise ConfigError(
+                f"the provider {name!r} is {what}, without start and poll that can be called",
+                hint="give an object with async start(item, idempotency_key) and async poll(ids)",
+            )
+        self._known[name] = RemoteProvider(name, provider, self._rules, self._seconds)
+
+    def of(self, name: str) -> RemoteProvider:
+        """Returns a provider by its name; one that there is not is refused."""
+        if name in self._known:
+            return self._known[name]
+        if name in self._configured:
+            made = RemoteProvider(name, _http(name, self._configured[name]), self._rules)
+            return self._known.setdefault(name, made)
+        raise unknown_provider(name, [*self])
+
+    def check(self) -> None:
+        """Makes all configured providers: a secret that is missing is found when a worker starts, not with its first
+        task."""
+        for name in self._configured:
+            self.of(name)
+
+    async def close(self) -> None:
+        """Closes what providers have open in this event loop."""
+        for one in self._known.values():
+            await one.close()
+
+
+def _http(name: str, settings: HttpProviderSettings) -> Provider:
+    try:
+        from redrive.remote.http_provider import HttpProvider
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"the provider {name!r} needs httpx, which is not installed ({error.name} is missing)",
+            hint="pip install '/path/to/checkout[http]'",
+        ) from error
+    try:
+        return HttpProvider(settings)
+    except ConfigError as error:
+        raise ConfigError(f"providers.{name}: {error.message}", hint=error.hint) from None
+
+
+def unknown_provider(name: str, known: list[str]) -> ProviderUnknown:
+    """Returns what somebody is told who names a provider that there is not."""
+    close = difflib.get_close_matches(name, known, 1)
+    there = f"there are: {', '.join(known)}" if known else "say it in redrive.toml as [providers.NAME]"
+    return ProviderUnknown(f"there is no provider {name!r}", hint=f"did you mean {close[0]}?" if close else there)
 
 
 async def try_job(

@@ -7,9 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from redrive.batches.batch import PAGE
+from redrive.batches.batch_input import BatchRequest
+from redrive.batches.remote.actions import RemoteBatchActions
 from redrive.batches.remote.create_batch import Payloads
 from redrive.batches.remote.model import BatchItem, RemoteBatch
-from redrive.batches.remote.service import RemoteBatchService
 from redrive.feature import App, Caller, Role
 
 APP = Caller("app", Role.OPERATOR)
@@ -37,9 +38,7 @@ class RemoteBatches:
         """Make a batch of jobs at a provider, one for each item (any JSON value). When this returns, it is durable; its
         money is frozen when a worker begins it. The same ``key`` with the same content is the same batch.
         ``max_in_flight``: so many of its jobs run at once."""
-        own = await self._own(on)
-        return await own.create(
-            items,
+        wanted = BatchRequest(
             provider=provider,
             account=account,
             price=price,
@@ -50,6 +49,7 @@ class RemoteBatches:
             webhook_url=webhook_url,
             max_in_flight=max_in_flight,
         )
+        return await (await self._own(on)).create(items, wanted)
 
     async def get(self, batch: UUID | str, *, on: str | None = None) -> RemoteBatch:
         """Returns a batch as it is now."""
@@ -93,5 +93,5 @@ class RemoteBatches:
         """Start the failed items of a settled batch again, as a new charge."""
         return await (await self._own(on)).retry_failed(batch, reason)
 
-    async def _own(self, on: str | None) -> RemoteBatchService:
-        return (await self._app.operator(APP, on)).of(RemoteBatchService)
+    async def _own(self, on: str | None) -> RemoteBatchActions:
+        return (await self._app.operator(APP, on)).of(RemoteBatchActions)

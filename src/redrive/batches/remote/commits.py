@@ -55,12 +55,6 @@ def lost_items(batch: RemoteBatch, lost: int) -> list[Rows]:
     return [Rows(FEATURE, "items_lost", (place,))] if lost else []
 
 
-def all_ended(batch: RemoteBatch, counts: Counts) -> Rows:
-    """Returns what lets nothing land unless all items of the round have ended, and so many have succeeded."""
-    place = {"id": str(batch.id), "round": batch.round, "completed": counts.in_round[ItemState.COMPLETED]}
-    return Rows(FEATURE, "remote_round_ended", (place,))
-
-
 def item_counts(batch: RemoteBatch) -> Rows:
     """Returns what keeps how many items ended how, so that lists need not count them: last, when all have."""
     return Rows(FEATURE, "remote_counted", ({"id": str(batch.id)},))
@@ -196,11 +190,14 @@ def settle(batch: RemoteBatch, counts: Counts) -> Commit:
         released=batch.released + released,
         settled="now",
     )
+    # Nothing lands unless all items of the round have ended, and so many have succeeded.
+    ended = {"id": str(batch.id), "round": batch.round, "completed": counts.in_round[ItemState.COMPLETED]}
+    all_ended = Rows(FEATURE, "remote_round_ended", (ended,))
     after = {"state": state, "round": batch.round, "captured": captured, "released": released}
     sums = (batch.captured + captured, batch.released + released)
     commit = Commit(
         enqueues=[notice(batch, state, counts.states, *sums, unknown=counts.unknown)],
-        rows=[moved, *lost_items(batch, lost), all_ended(batch, counts), item_counts(batch)],
+        rows=[moved, *lost_items(batch, lost), all_ended, item_counts(batch)],
         audits=[_audit(batch, "BATCH_SETTLED", after={**after, "lost": lost} if lost else after)],
     )
     return _with_money(commit, money)
@@ -236,7 +233,7 @@ def release(batch: RemoteBatch, items: int) -> Commit:
 
 def cancel(batch: RemoteBatch, who: str, reason: str | None, counts: Counts) -> Commit:
     """Cancels what was not started. A batch that runs is settled when the others have ended."""
-    audit = Audit(who, "BATCH_CANCEL", reason, target=batch.reference, scope=batch.scope)
+    audit = _audit(batch, "BATCH_CANCEL", reason, who=who)
     rest = unstarted_items(batch, {"state": ItemState.CANCELLED})
     if batch.state is BatchState.PROCESSING:
         moved = batch.moved(reason=reason, cancelled="now", cancelled_by=who)
@@ -271,13 +268,14 @@ def retry(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_awa
     round = batch.round + 1
     step = next_step(DISPATCH, batch, round)
     money = freeze_price(replace(batch, round=round, in_round=failed))
+    frozen = 0 if money is None else batch.price_of(failed)
     moved = batch.moved(
         state=BatchState.QUEUED,
         reason=None,
         round=round,
         in_round=failed,
         step_task=str(step.id),
-        frozen=0 if money is None else batch.price_of(failed),
+        frozen=frozen,
         dispatched="no",
         settled="no",
         cancelled="no",
@@ -285,14 +283,8 @@ def retry(batch: RemoteBatch, failed: int, who: str, reason: str | None, put_awa
     )
     place = {"batch": str(batch.id), "round": round, "items": failed}
     again = [Rows(FEATURE, "items_again", (place,)), Rows(FEATURE, "items_again_counted", (place,))]
-    audit = Audit(
-        who,
-        "BATCH_RETRY_FAILED",
-        reason,
-        target=batch.reference,
-        scope=batch.scope,
-        after={"round": round, "items": failed, "frozen": 0 if money is None else batch.price_of(failed)},
-    )
+    after = {"round": round, "items": failed, "frozen": frozen}
+    audit = _audit(batch, "BATCH_RETRY_FAILED", reason, after, who)
     commit = replace(put_away, enqueues=[step], rows=[moved, *again], audits=[audit, *put_away.audits])
     return _with_money(commit, money)
 
@@ -324,7 +316,7 @@ def charge(batch: RemoteBatch, items: Sequence[Mapping[str, Any]], who: str, rea
         {"batch": str(batch.id), "n": item["n"], "round": now.round, "ordinal": at} for at, item in enumerate(items, 1)
     )
     after = {"round": now.round, "items": [item["n"] for item in items], "captured": amount}
-    audit = Audit(who, "BATCH_CHARGE", reason, target=batch.reference, scope=batch.scope, after=after)
+    audit = _audit(batch, "BATCH_CHARGE", reason, after, who)
     why = f"its job ran all the same: charged in round {now.round} of batch {batch.id}"
     commit = Commit(
         enqueues=[notice(now, state, states, batch.captured + amount, batch.released, unknown=counts.unknown)],
@@ -364,5 +356,5 @@ def _final(batch: RemoteBatch, counts: Counts) -> BatchState:
     return BatchState.COMPLETED if counts.states[ItemState.COMPLETED] else BatchState.FAILED
 
 
-def _audit(batch: RemoteBatch, action: str, reason: str | None = None, after: Any = None) -> Audit:
-    return Audit(WORKER, action, reason, target=batch.reference, scope=batch.scope, after=after)
+def _audit(batch: RemoteBatch, action: str, reason: str | None = None, after: Any = None, who: str = WORKER) -> Audit:
+    return Audit(who, action, reason, target=batch.reference, scope=batch.scope, after=after)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from redrive.batches.batch import BadItem, BatchConflict
+from redrive.batches.batch_input import BatchRequest
 from redrive.batches.names import DISPATCH, FEATURE
 from redrive.batches.remote.commits import step_task
 from redrive.batches.remote.model import RemoteBatch, find_remote, remote_of
+from redrive.batches.settings import BatchSettings
 from redrive.errors import InvalidInput, RedriveError
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
@@ -34,56 +34,34 @@ MAX_META_BYTES = 16_384
 Payloads = Iterable[Any] | AsyncIterable[Any]
 
 
-@dataclass(slots=True, frozen=True)
-class Plan:
-    """What a remote batch is to be, besides its items; checked."""
-
-    provider: str
-    account: str | None
-    price: int
-    by: str
-    key: str | None = None
-    name: str | None = None
-    meta: str | None = None
-    scope: str | None = None
-    webhook_url: str | None = None
-    max_in_flight: int | None = None
-
-    def row(self, batch: UUID) -> dict[str, Any]:
-        names = ("provider", "account", "price", "by", "name", "meta", "scope", "webhook_url", "max_in_flight")
-        return {"id": str(batch), **{name: getattr(self, name) for name in names}}
-
-    @property
-    def about(self) -> str:
-        """What two batches of one key have to have in common, besides their items."""
-        about = [self.provider, self.account, self.price, self.name, self.meta, self.scope, self.webhook_url]
-        return json.dumps(about if self.max_in_flight is None else [*about, self.max_in_flight])
-
-
-@dataclass(slots=True, frozen=True)
-class Bounds:
-    """How much one batch may hold."""
-
-    items: int = 100_000
-    bytes: int = 268_435_456
-
-
 class Draft:
     """A batch that is being filled."""
 
-    def __init__(self, store: Store, plan: Plan, bounds: Bounds) -> None:
+    def __init__(self, store: Store, wanted: BatchRequest, by: str, bounds: BatchSettings) -> None:
         self.id = new_id()
         self.count = 0
         self._store = store
-        self._plan = plan
+        self._wanted = wanted
+        self._meta = None if wanted.meta is None else encode(wanted.meta, "meta", MAX_META_BYTES)
+        self._by = by
         self._bounds = bounds
         self._bytes = 0
-        self._hash = hashlib.sha256(plan.about.encode())
+        self._hash = hashlib.sha256(self._about.encode())
 
-    async def fill(self, payloads: Payloads) -> tuple[RemoteBatch, bool]:
-        """Returns the batch of all these items, and whether it was made now: one of the same key and content is the
-        same batch. Whatever is wrong, nothing is left."""
-        await self._store.apply(Commit(rows=[Rows(FEATURE, "remote_draft", (self._plan.row(self.id),))]))
+    @property
+    def _about(self) -> str:
+        """What two batches of one key have to have in common, besides their items."""
+        own = self._wanted
+        about = [own.provider, own.account, own.price, own.name, self._meta, own.scope, own.webhook_url]
+        return json.dumps(about if own.max_in_flight is None else [*about, own.max_in_flight])
+
+    async def fill(self, payloads: Payloads) -> RemoteBatch:
+        """Returns the batch of all these items; one of the same key and content is the same batch. Whatever is wrong,
+        nothing is left."""
+        names = ("provider", "account", "price", "name", "scope", "webhook_url", "max_in_flight")
+        row = {"id": str(self.id), "by": self._by, "meta": self._meta}
+        row |= {name: getattr(self._wanted, name) for name in names}
+        await self._store.apply(Commit(rows=[Rows(FEATURE, "remote_draft", (row,))]))
         try:
             async for piece in self._pieces(payloads):
                 await self._store.apply(Commit(rows=[Rows(FEATURE, "items_added", tuple(piece))]))
@@ -99,39 +77,34 @@ class Draft:
 
     def _check_price(self) -> None:
         """Refuses a batch whose price is no amount of the books: it could never be dispatched."""
-        if (total := self._plan.price * self.count) >= MOST:
+        price = self._wanted.price or 0
+        if (total := price * self.count) >= MOST:
             raise InvalidInput(
-                f"{self.count:,} items at {self._plan.price:,} cost {total:,}, and an amount is below 2^53",
+                f"{self.count:,} items at {price:,} cost {total:,}, and an amount is below 2^53",
                 hint="count in a larger unit, or make several batches",
             )
 
-    async def _end(self) -> tuple[RemoteBatch, bool]:
+    async def _end(self) -> RemoteBatch:
         there = await self._same()
         if there is None:
             try:
                 await self._store.apply(self._queued())
-                return await find_remote(self._store, self.id), True
+                return await find_remote(self._store, self.id)
             except RedriveError:  # perhaps it landed all the same, or the same one was made at the same moment
-                if (own := await self._landed()) is not None:
-                    return own, True
+                rows = await self._store.sql.feature_rows(FEATURE, "remote_by_id", str(self.id))
+                if rows:
+                    return remote_of(rows[0])
                 there = await self._same()
                 if there is None:
                     raise
         await self._drop()
-        return there, False
-
-    async def _landed(self) -> RemoteBatch | None:
-        """Returns this batch if it is one: the answer to its commit was lost."""
-        rows = await self._store.sql.feature_rows(FEATURE, "remote_by_id", str(self.id))
-        return remote_of(rows[0]) if rows else None
+        return there
 
     async def _same(self) -> RemoteBatch | None:
         """Returns the batch that has the key already; refused where it is another one."""
-        rows = (
-            ()
-            if self._plan.key is None
-            else await self._store.sql.feature_rows(FEATURE, "remote_by_key", self._plan.key)
-        )
+        if self._wanted.key is None:
+            return None
+        rows = await self._store.sql.feature_rows(FEATURE, "remote_by_key", self._wanted.key)
         if not rows:
             return None
         there = remote_of(rows[0])
@@ -144,10 +117,10 @@ class Draft:
 
     def _queued(self) -> Commit:
         task = step_task(DISPATCH, str(self.id), 1)
-        row = {"id": str(self.id), "key": self._plan.key, "digest": self._digest, "items": self.count}
+        row = {"id": str(self.id), "key": self._wanted.key, "digest": self._digest, "items": self.count}
         row["step_task"] = str(task.id)
-        after = {"provider": self._plan.provider, "items": self.count, "price": self._plan.price}
-        audit = Audit(self._plan.by, "BATCH_CREATED", target=f"batch:{self.id}", scope=self._plan.scope, after=after)
+        after = {"provider": self._wanted.provider, "items": self.count, "price": self._wanted.price}
+        audit = Audit(self._by, "BATCH_CREATED", target=f"batch:{self.id}", scope=self._wanted.scope, after=after)
         return Commit(enqueues=[task], rows=[Rows(FEATURE, "remote_queued", (row,))], audits=[audit])
 
     async def _drop(self) -> None:
@@ -175,17 +148,17 @@ class Draft:
     def _take(self, payload: Any) -> str:
         """Returns an item as text, counted; one that cannot be kept is refused by its place."""
         self.count += 1
-        if self.count > self._bounds.items:
+        if self.count > self._bounds.max_items:
             raise BadItem(
-                f"a batch has at most {self._bounds.items} items", hint="make several, or set BATCH_MAX_ITEMS"
+                f"a batch has at most {self._bounds.max_items} items", hint="make several, or set BATCH_MAX_ITEMS"
             )
         try:
             text = encode(payload, f"item {self.count}", MAX_PAYLOAD_BYTES)
         except InvalidInput as error:
             raise BadItem(error.message, hint=error.hint) from None
         self._bytes += len(text)
-        if self._bytes > self._bounds.bytes:
-            told = f"the items up to number {self.count} have more than {self._bounds.bytes} bytes together"
+        if self._bytes > self._bounds.max_bytes:
+            told = f"the items up to number {self.count} have more than {self._bounds.max_bytes} bytes together"
             raise BadItem(told, hint="make several batches, or set BATCH_MAX_BYTES")
         self._hash.update(text.encode() + b"\x1e")
         return text

@@ -6,18 +6,17 @@ import asyncio
 import json
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from redrive.batches.names import CALLBACK_PATH, FEATURE, BatchState, ItemState, item_kind
+from redrive.batches.names import CALLBACK_PATH, FEATURE, item_kind
 from redrive.batches.remote import polling_policy
 from redrive.batches.remote.in_flight import Start, take_places
-from redrive.batches.remote.item_task import BATCH_CANCELLED, BATCH_SETTLED, ItemMemo
+from redrive.batches.remote.item_task import BATCH_CANCELLED, BATCH_SETTLED, ItemMemo, ItemRow
 from redrive.batches.remote.passes import Pass, Passes
 from redrive.batches.settings import BatchSettings
 from redrive.kernel.outcome import Cancel, Retry, StopReason
-from redrive.kernel.payload import decode
 from redrive.remote import ProviderError, RemoteItem
 from redrive.remote.callbacks import Callback, Callbacks
 
@@ -59,75 +58,6 @@ def may_have_started(error: ProviderError) -> bool:
     return True
 
 
-@dataclass(slots=True, frozen=True)
-class Row:
-    """An item's row, as far as its handler needs it."""
-
-    id: str
-    batch: str
-    n: int
-    round: int
-    job: str | None
-    pending: bool
-    polls: int
-    progress: float | None
-    payload: Any
-    erased: bool  # it is not started, and has no payload any more
-    age: float
-    wanted: bool  # nobody has cancelled its batch
-    settled: bool
-    shared_with: int | None  # the item whose job it is: a provider gave the same id to both
-    called: bool  # its provider has said that it has ended, and nobody has looked since
-    now: float  # by the store's clock
-    in_flight: bool  # it has a place
-    start_key: str | None  # of a start that may have reached the provider
-    bounded: bool  # its batch says how many of its jobs may run at once
-    in_chain: bool  # of a task of the version before, nobody knows its chain
-    may_step: bool  # no other item has stepped out of its chain either
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Row:
-        return cls(
-            f"{row['batch']}-{row['n']}",
-            str(row["batch"]),
-            row["n"],
-            row["round"],
-            row["job"],
-            row["state"] == ItemState.PENDING,
-            row["poll_count"],
-            row["progress"],
-            decode(row["payload"]),
-            row["job"] is None and row["payload"] is None,
-            row["age"] or 0.0,
-            not row["cancelled"],
-            row["batch_state"] != BatchState.PROCESSING,
-            row["shared_with"],
-            row["called"] == 1,
-            float(row["now"]),
-            bool(row["in_flight"]),
-            row["start_key"],
-            row["max_in_flight"] is not None,
-            bool(row["lanes"]) and not row["stepped"],
-            bool(row["lanes"]) and not row["stepped"] and _chain_is_free(row),
-        )
-
-    def key(self, retries: int) -> str:
-        """Returns the key that the provider knows this start by: a retry after a crash has the same one, a new charge
-        and a retry by an operator another, unless the end of the job before is not known."""
-        return self.start_key or f"{self.id}:{self.round}" + (f":r{retries}" if retries else "")
-
-    def seen(self, asked: bool, since: float | None) -> polling_policy.Seen:
-        assert self.job is not None
-        return polling_policy.Seen(
-            self.job, self.polls, self.progress, self.age, asked, self.called, self.pending, self.now, since
-        )
-
-
-def _chain_is_free(row: Mapping[str, Any]) -> bool:
-    """Returns whether no other item has stepped out of this one's chain."""
-    return all((other - row["ordinal"]) % row["lanes"] for other in json.loads(row["aside"] or "[]"))
-
-
 class ItemHandler:
     """What is done with items of one provider."""
 
@@ -135,18 +65,7 @@ class ItemHandler:
         self._app = app
         self._name = provider
         self._callbacks = Callbacks.of(app.settings, CALLBACK_PATH)
-        own = app.settings.of(BatchSettings)
-        self._start_seconds = own.start_seconds
-        self._max_in_flight = own.max_in_flight
-        self._policy = polling_policy.PollingPolicy(
-            own.poll_first,
-            own.poll_next,
-            own.poll_later,
-            own.max_poll_count,
-            own.max_item_seconds,
-            own.max_start_attempts,
-            own.max_start_seconds,
-        )
+        self._policy = app.settings.of(BatchSettings)
 
     async def run(self, bulk: Bulk) -> None:
         """Takes each item a step further; each has an outcome of its own. What goes wrong on our side ends none: it is
@@ -161,8 +80,8 @@ class ItemHandler:
         own = self._app.of(Passes).of(bulk[0].context.worker_id)
         store = await self._app.at(bulk[0].context.connection).store()
         rows = await _rows(store, bulk)
-        new: list[tuple[BulkItem, Row]] = []
-        begun: list[tuple[BulkItem, Row]] = []
+        new: list[tuple[BulkItem, ItemRow]] = []
+        begun: list[tuple[BulkItem, ItemRow]] = []
         for item in bulk:
             row = rows.get(str(item.id))
             if row is not None and row.settled:
@@ -183,7 +102,7 @@ class ItemHandler:
         if own is not None:
             own.started += sum(one is True for one in starts)
 
-    async def _with_places(self, store: Store, new: list[tuple[BulkItem, Row]]) -> list[tuple[BulkItem, Row]]:
+    async def _with_places(self, store: Store, new: list[tuple[BulkItem, ItemRow]]) -> list[tuple[BulkItem, ItemRow]]:
         """Returns those that may be started now, as far as the number of jobs in flight is bounded; the others wait.
         That they are about to be is in the store before their requests go out: whatever becomes of this worker."""
         starts = [
@@ -193,8 +112,8 @@ class ItemHandler:
         ]
         if not starts:
             return new
-        bounded = self._max_in_flight is not None or any(row.bounded for _, row in new)
-        taken = await take_places(store, self._name, self._max_in_flight, starts, bounded=bounded)
+        bounded = self._policy.max_in_flight is not None or any(row.bounded for _, row in new)
+        taken = await take_places(store, self._name, self._policy.max_in_flight, starts, bounded=bounded)
         found = []
         for item, row in new:
             if row.in_flight or (row.batch, row.n) in taken:
@@ -203,7 +122,7 @@ class ItemHandler:
                 item.answer(polling_policy.no_place(_memo(item), self._policy, unsure=_unsure(item, row)))
         return found
 
-    async def _start(self, provider: RemoteProvider, item: BulkItem, row: Row) -> bool | _Failed:
+    async def _start(self, provider: RemoteProvider, item: BulkItem, row: ItemRow) -> bool | _Failed:
         key = row.key(item.context.task.replay_count)
         try:
             if not row.wanted and provider.can_find:  # what nobody wants any more is not started again, only found
@@ -211,7 +130,7 @@ class ItemHandler:
                 item.answer(Cancel(BATCH_CANCELLED) if found is None else polling_policy.started(found, self._policy))
                 return False
             wanted = RemoteItem(row.id, row.payload, self._address(item, row))
-            job = await provider.start(wanted, key, within=self._start_seconds)
+            job = await provider.start(wanted, key, within=self._policy.start_seconds)
         except ProviderError as error:
             return _Failed(item, row, error)
         except asyncio.CancelledError:
@@ -235,13 +154,11 @@ class ItemHandler:
             task = item.context.task
             start = polling_policy.FailedStart(
                 error,
+                row,
                 _memo(item),
-                row.now,
-                row.age,
-                known or may_have_started(error),
-                not shut,
-                row.may_step,
-                row.in_chain and (task.id, task.token) in probes,
+                unsure=known or may_have_started(error),
+                up=not shut,
+                probe=row.in_chain and (task.id, task.token) in probes,
             )
             if not row.wanted and not error.transient and not known:
                 item.answer(Cancel(BATCH_CANCELLED))
@@ -251,7 +168,7 @@ class ItemHandler:
                 item.answer(await self._last_look(provider, item, row, start))
 
     async def _last_look(
-        self, provider: RemoteProvider, item: BulkItem, row: Row, start: polling_policy.FailedStart
+        self, provider: RemoteProvider, item: BulkItem, row: ItemRow, start: polling_policy.FailedStart
     ) -> Any:
         """Returns how an item goes on whose start is not repeated: with its job, where the provider finds one by its
         key; else it ends, and if a start may have come about nobody knows how."""
@@ -266,7 +183,7 @@ class ItemHandler:
             return polling_policy.started(job, self._policy)
         return Cancel(BATCH_CANCELLED) if not row.wanted else polling_policy.not_started(start, self._policy)
 
-    def _address(self, item: BulkItem, row: Row) -> str | None:
+    def _address(self, item: BulkItem, row: ItemRow) -> str | None:
         """Returns where the provider may say that this start has ended; None where nobody can reach us."""
         if self._callbacks is None:
             return None
@@ -274,7 +191,7 @@ class ItemHandler:
         url = self._callbacks.url(Callback(row.id, row.round), row.now)
         return url if where == self._app.at(None).name else f"{url}?connection={quote(where, safe='')}"
 
-    async def _poll(self, provider: RemoteProvider, begun: list[tuple[BulkItem, Row]]) -> None:
+    async def _poll(self, provider: RemoteProvider, begun: list[tuple[BulkItem, ItemRow]]) -> None:
         if not begun:
             return
         asked = dict(zip([item.id for item, _ in begun], await self._ask_to_end(provider, begun), strict=True))
@@ -286,17 +203,16 @@ class ItemHandler:
         for item, row in begun:
             assert row.job is not None
             try:
-                item.answer(
-                    polling_policy.polled(row.seen(asked[item.id], _memo(item).since), found.get(row.job), self._policy)
-                )
+                memo = replace(_memo(item), asked=asked[item.id])
+                item.answer(polling_policy.polled(row, memo, found.get(row.job), self._policy))
             except Exception as error:  # whatever is wrong with one is not the others', who may be another customer's
                 item.answer(Retry(f"{type(error).__name__}: {error}"))
 
-    async def _ask_to_end(self, provider: RemoteProvider, begun: list[tuple[BulkItem, Row]]) -> list[bool]:
+    async def _ask_to_end(self, provider: RemoteProvider, begun: list[tuple[BulkItem, ItemRow]]) -> list[bool]:
         """Cancels jobs of cancelled batches at the provider, if it can, once each; returns whether that was done."""
         return await asyncio.gather(*(self._cancel(provider, item, row) for item, row in begun))
 
-    async def _cancel(self, provider: RemoteProvider, item: BulkItem, row: Row) -> bool:
+    async def _cancel(self, provider: RemoteProvider, item: BulkItem, row: ItemRow) -> bool:
         if row.wanted or row.job is None or not provider.can_cancel:
             return False
         if _memo(item).asked:
@@ -316,19 +232,19 @@ class _Failed(NamedTuple):
     """A start that failed."""
 
     item: BulkItem
-    row: Row
+    row: ItemRow
     error: ProviderError
 
 
-async def _rows(store: Store, bulk: Bulk) -> dict[str, Row]:
+async def _rows(store: Store, bulk: Bulk) -> dict[str, ItemRow]:
     ids = json.dumps([str(item.id) for item in bulk])
-    return {str(row["task"]): Row.of(row) for row in await store.sql.feature_rows(FEATURE, "items_of", ids)}
+    return {str(row["task"]): ItemRow.of(row) for row in await store.sql.feature_rows(FEATURE, "items_of", ids)}
 
 
-def _unsure(item: BulkItem, row: Row) -> bool:
+def _unsure(item: BulkItem, row: ItemRow) -> bool:
     """Returns whether an item without a job may have one all the same: a second attempt follows a worker that died."""
     return row.start_key is not None or item.context.task.attempt > 1 or _memo(item).unsure
 
 
-def _allowed(own: Pass, item: BulkItem, row: Row) -> bool:
+def _allowed(own: Pass, item: BulkItem, row: ItemRow) -> bool:
     return own.may_start(item.id, row.batch) if row.job is None else own.may_poll(item.id)

@@ -14,11 +14,12 @@ from dataclasses import astuple, dataclass, fields, replace
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.names import FEATURE, ITEM_ATTEMPTS, ITEM_KEY, QUEUE, TOO_LONG, ItemState
+from redrive.batches.names import FEATURE, ITEM_ATTEMPTS, ITEM_KEY, QUEUE, TOO_LONG, BatchState, ItemState
 from redrive.errors import ErrorCode
 from redrive.ids import new_id
 from redrive.kernel.feature import Belongs
 from redrive.kernel.machine import Event, Transition
+from redrive.kernel.payload import decode
 from redrive.kernel.reactions import Effects, Landed, Rows
 from redrive.kernel.retry_guard import RetryGuard, Withheld
 from redrive.kernel.task import NewTask, State
@@ -65,6 +66,61 @@ class ItemMemo:
 
 
 _USUAL = {one.name: one.default for one in fields(ItemMemo)}
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ItemRow:
+    """An item's row, as far as its handler needs it."""
+
+    id: str = ""
+    batch: str = ""
+    n: int = 0
+    round: int = 1
+    job: str | None = None
+    pending: bool = False
+    polls: int = 0
+    progress: float | None = None
+    payload: Any = None
+    erased: bool = False  # it is not started, and has no payload any more
+    age: float = 0.0  # seconds since its start, or since its turn came
+    wanted: bool = True  # nobody has cancelled its batch
+    settled: bool = False
+    shared_with: int | None = None  # the item whose job it is: a provider gave the same id to both
+    called: bool = False  # its provider has said that it has ended, and nobody has looked since
+    now: float = 0.0  # by the store's clock
+    in_flight: bool = False  # it has a place
+    start_key: str | None = None  # of a start that may have reached the provider
+    bounded: bool = False  # its batch says how many of its jobs may run at once
+    in_chain: bool = False  # of a task of the version before, nobody knows its chain
+    may_step: bool = False  # no other item has stepped out of its chain either
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> ItemRow:
+        in_chain = bool(row["lanes"]) and not row["stepped"]
+        same = ("n", "round", "job", "progress", "shared_with", "start_key")
+        return cls(
+            **{name: row[name] for name in same},
+            id=f"{row['batch']}-{row['n']}",
+            batch=str(row["batch"]),
+            pending=row["state"] == ItemState.PENDING,
+            polls=row["poll_count"],
+            payload=decode(row["payload"]),
+            erased=row["job"] is None and row["payload"] is None,
+            age=row["age"] or 0.0,
+            wanted=not row["cancelled"],
+            settled=row["batch_state"] != BatchState.PROCESSING,
+            called=row["called"] == 1,
+            now=float(row["now"]),
+            in_flight=bool(row["in_flight"]),
+            bounded=row["max_in_flight"] is not None,
+            in_chain=in_chain,
+            may_step=in_chain and all((n - row["ordinal"]) % row["lanes"] for n in json.loads(row["aside"] or "[]")),
+        )
+
+    def key(self, retries: int) -> str:
+        """Returns the key that the provider knows this start by: a retry after a crash has the same one, a new charge
+        and a retry by an operator another, unless the end of the job before is not known."""
+        return self.start_key or f"{self.id}:{self.round}" + (f":r{retries}" if retries else "")
 
 
 @dataclass(slots=True, frozen=True)

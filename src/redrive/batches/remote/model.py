@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import Batch, BatchUnknown, RemotePart, check_kept
+from redrive.batches.batch import Batch, BatchUnknown, RemotePart, check_kept, of_row
 from redrive.batches.names import ENDED_ITEMS, FEATURE, SETTLED, BatchState, ItemState
 from redrive.kernel.microseconds import to_datetime
 from redrive.kernel.payload import decode
@@ -223,6 +224,26 @@ async def find_remote(store: Store, batch: object) -> RemoteBatch:
     if not rows:
         raise BatchUnknown(f"there is no remote batch {batch}", hint="redrive batch list --remote names the latest")
     return remote_of(rows[0])
+
+
+async def find_batch(store: Store, batch: UUID) -> Batch:
+    """Returns a batch of tasks, with its counts as they are now."""
+    rows = await store.sql.feature_rows(FEATURE, "by_id", str(batch))
+    if not rows:
+        raise BatchUnknown(f"there is no batch {batch}", hint="redrive batch list names the latest")
+    return of_row(rows[0])
+
+
+async def find_either(store: Store, batch: UUID) -> Batch:
+    """Returns a batch of either sort, with its counts as they are now."""
+    found = await remote_ones(store, [batch])
+    return found[0] if found else await find_batch(store, batch)
+
+
+async def remote_ones(store: Store, batches: Iterable[object]) -> list[Batch]:
+    """Returns remote batches with their counts, the latest first."""
+    ids = json.dumps([str(one) for one in batches])
+    return [batch_of(row) for row in await store.sql.feature_rows(FEATURE, "remote_shown", ids)]
 
 
 async def count_items(store: Store, batch: RemoteBatch) -> Counts:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from redrive.batches.names import TOO_LONG
-from redrive.batches.remote.item_task import BY_PROVIDER, ItemMemo
+from redrive.batches.remote.item_task import BY_PROVIDER, ItemMemo, ItemRow
+from redrive.batches.settings import BatchSettings
 from redrive.errors import InvalidInput, PayloadInvalid
 from redrive.kernel.circuit import DOWN_REASONS, DOWN_TYPES
 from redrive.kernel.classify import FailureType
@@ -60,36 +61,9 @@ def _cleaned(value: Any) -> Any:
     return value
 
 
-@dataclass(slots=True, frozen=True)
-class PollingPolicy:
-    """How long to wait between polls, and how many, and how many seconds, an item may take; and its start alone."""
-
-    first: float = 5.0
-    next: float = 15.0
-    later: float = 30.0
-    max_polls: int = 20
-    max_seconds: float = 86_400.0
-    max_starts: int = 10
-    max_start_seconds: float = 21_600.0
-
-    def wait(self, polls: int) -> float:
-        """Returns the seconds from a poll, or the start, to the next poll."""
-        return self.first if polls <= FEW else self.next if polls <= SOME else self.later
-
-
-@dataclass(slots=True, frozen=True)
-class Seen:
-    """What is known of an item before it is looked at."""
-
-    job: str
-    polls: int = 0
-    progress: float | None = None
-    age: float = 0.0  # seconds since its start
-    asked: bool = False  # its end was asked for
-    called: bool = False  # its provider has said that it has ended
-    new: bool = False  # its job is of an earlier start: with this look the next item of its chain may come
-    now: float = 0.0  # by the store's clock
-    since: float | None = None  # when the first of the looks failed that have failed since the last good one
+def _wait(policy: BatchSettings, polls: int) -> float:
+    """Returns the seconds from a poll, or the start, to the next poll."""
+    return policy.poll_first if polls <= FEW else policy.poll_next if polls <= SOME else policy.poll_later
 
 
 @dataclass(slots=True, frozen=True)
@@ -97,12 +71,10 @@ class FailedStart:
     """What is known of an item whose start has failed, and of the start."""
 
     error: ProviderError
+    row: ItemRow
     memo: ItemMemo
-    now: float = 0.0  # by the store's clock
-    age: float = 0.0  # seconds since its turn came
     unsure: bool = False  # this start, or an earlier one, may have come about
     up: bool = True  # its provider's circuit is closed: others are started
-    may_step: bool = False  # no other item has stepped out of its chain
     probe: bool = False  # it was the probe of its provider's open circuit, and is in its chain
 
     @property
@@ -118,22 +90,26 @@ class FailedStart:
     def steps(self) -> bool:
         """Whether its chain goes on without it: it fails again and again, or nobody else may be there to be the next
         probe."""
-        return self.probe or (self.counts and self.tries >= STUCK and self.may_step)
+        return self.probe or (self.counts and self.tries >= STUCK and self.row.may_step)
 
     @property
     def since(self) -> float:
-        return self.now if self.memo.since is None else self.memo.since
+        return self.row.now if self.memo.since is None else self.memo.since
 
-    def final(self, policy: PollingPolicy) -> bool:
+    @property
+    def took(self) -> float:
+        """Seconds since the first of its starts failed."""
+        return max(self.row.now - self.since, 0.0)
+
+    def final(self, policy: BatchSettings) -> bool:
         """Returns whether it is not repeated: the provider refuses it, or it has failed too often, or for too long."""
-        took = self.now - self.since
-        over = took >= policy.max_start_seconds or self.age >= policy.max_seconds
-        return not self.error.transient or self.tries >= policy.max_starts or over
+        over = self.took >= policy.max_start_seconds or self.row.age >= policy.max_item_seconds
+        return not self.error.transient or self.tries >= policy.max_start_attempts or over
 
 
-def started(job: str, policy: PollingPolicy) -> Snooze:
+def started(job: str, policy: BatchSettings) -> Snooze:
     """Returns what follows from a start: the first poll, after a while."""
-    return Snooze(policy.first, state=ItemMemo(job=job, new=True, polls=0).state())
+    return Snooze(policy.poll_first, state=ItemMemo(job=job, new=True, polls=0).state())
 
 
 def put_off(memo: ItemMemo, *, unsure: bool = False) -> Snooze:
@@ -144,12 +120,12 @@ def put_off(memo: ItemMemo, *, unsure: bool = False) -> Snooze:
     return Snooze(0.0, state=kept.state() or None, evidence=False)
 
 
-def no_place(memo: ItemMemo, policy: PollingPolicy, *, unsure: bool = False) -> Snooze:
+def no_place(memo: ItemMemo, policy: BatchSettings, *, unsure: bool = False) -> Snooze:
     """Returns what becomes of an item that may not be started, since as many jobs run as may: when one has ended, it is
     made due; else it looks by itself after a while. ``unsure``: an earlier start of it may have come about."""
     why = "as many jobs are in flight as may be (BATCH_MAX_IN_FLIGHT, or the batch's own bound)"
     kept = replace(memo, stepped=False, flight=True, why=why, unsure=memo.unsure or unsure)
-    return Snooze(max(policy.later, 1.0), state=kept.state(), evidence=False)
+    return Snooze(max(policy.poll_later, 1.0), state=kept.state(), evidence=False)
 
 
 def interrupted(memo: ItemMemo) -> Snooze:
@@ -159,12 +135,12 @@ def interrupted(memo: ItemMemo) -> Snooze:
     return Snooze(0.0, state=kept.state(), evidence=False)
 
 
-def start_again(failed: FailedStart, policy: PollingPolicy) -> Snooze:
+def start_again(failed: FailedStart, policy: BatchSettings) -> Snooze:
     """Returns what follows from a start that failed, where the same call may succeed later: it is repeated with the
     same key, and uses up no attempt. One that fails again and again steps out of its chain."""
     error = failed.error
-    wait = _wish(error) or min(max(policy.first, 1.0) * 2.0 ** min(failed.memo.tries, 10), MOST_BACKOFF)
-    of = f" (attempt {failed.tries} of {policy.max_starts})" if failed.tries else ""
+    wait = _wish(error) or min(max(policy.poll_first, 1.0) * 2.0 ** min(failed.memo.tries, 10), MOST_BACKOFF)
+    of = f" (attempt {failed.tries} of {policy.max_start_attempts})" if failed.tries else ""
     left = ItemMemo(
         tries=failed.tries,
         since=failed.since,
@@ -174,10 +150,10 @@ def start_again(failed: FailedStart, policy: PollingPolicy) -> Snooze:
         why=f"it could not be started{of}: {error.message}"[:MOST_WORDS],
         unsure=failed.unsure,
     )
-    return Snooze(wait, state=left.state(), down=_down(error), down_for=max(failed.now - failed.since, 0.0))
+    return Snooze(wait, state=left.state(), down=_down(error), down_for=failed.took)
 
 
-def not_started(failed: FailedStart, policy: PollingPolicy, *, unknown: bool = False) -> Fail:
+def not_started(failed: FailedStart, policy: BatchSettings, *, unknown: bool = False) -> Fail:
     """Returns how an item ends whose start is not repeated, by what the provider calls it. ``unknown``: it may have
     come about all the same, and nobody can ask."""
     error = failed.error
@@ -185,7 +161,7 @@ def not_started(failed: FailedStart, policy: PollingPolicy, *, unknown: bool = F
     if not error.transient:
         code = provider_code(error.code, START_REFUSED)
         return Fail(code, error.message, failure_type=error.failure_type, state=state)
-    took = f"{failed.tries} attempts, {failed.now - failed.since:.0f} seconds"
+    took = f"{failed.tries} attempts, {failed.took:.0f} seconds"
     message = f"it could not be started ({took}): {error.message}"
     return Fail(provider_code(error.code, START_FAILED), message, failure_type=error.failure_type, state=state)
 
@@ -197,54 +173,54 @@ def shared(job: str | None, other: int) -> Fail:
     return Fail(JOB_SHARED, message, failure_type=FailureType.MODEL_ERROR)
 
 
-def polled(seen: Seen, found: Status | ProviderError | None, policy: PollingPolicy) -> Any:
+def polled(row: ItemRow, memo: ItemMemo, found: Status | ProviderError | None, policy: BatchSettings) -> Any:
     """Returns what follows from a poll: a result, or Snooze, Fail, Cancel. ``found`` is None where the provider does
     not know the job: that counts as a poll, and ends by their number."""
     if isinstance(found, ProviderError):
-        return _unseen(seen, found, policy)
+        return _unseen(row, memo, found, policy)
     if found is not None and found.state is JobState.SUCCEEDED:
-        return kept_result(seen.job, found.result)
+        return kept_result(str(row.job), found.result)
     if found is not None and found.state is JobState.FAILED:
         return _failed(found.failure or JobFailure("the provider does not say why"))
     if found is not None and found.state is JobState.CANCELLED:
         return Cancel(BY_PROVIDER)
-    return _goes_on(seen, found, policy)
+    return _goes_on(row, memo, found, policy)
 
 
-def _goes_on(seen: Seen, found: Status | None, policy: PollingPolicy) -> Snooze | Fail:
-    polls, progress = seen.polls + 1, None if found is None else found.progress
-    unknown = f"the provider does not know job {seen.job}: it has lost or removed it" if found is None else None
-    if polls >= policy.max_polls:
-        code = f"MAX_POLL_COUNT_REACHED:{policy.max_polls}"
-        message = unknown or f"job {seen.job} had not ended"
-        told = f"{message}, after {policy.max_polls} polls"
+def _goes_on(row: ItemRow, memo: ItemMemo, found: Status | None, policy: BatchSettings) -> Snooze | Fail:
+    polls, progress = row.polls + 1, None if found is None else found.progress
+    unknown = f"the provider does not know job {row.job}: it has lost or removed it" if found is None else None
+    if polls >= policy.max_poll_count:
+        code = f"MAX_POLL_COUNT_REACHED:{policy.max_poll_count}"
+        message = unknown or f"job {row.job} had not ended"
+        told = f"{message}, after {policy.max_poll_count} polls"
         return Fail(code, told, failure_type=FailureType.TIMEOUT, state=UNKNOWN)
-    if seen.age >= policy.max_seconds:
-        return _too_long(policy, unknown or f"job {seen.job} had not ended")
+    if row.age >= policy.max_item_seconds:
+        return _too_long(policy, unknown or f"job {row.job} had not ended")
     # At once when it is all done, but only the first time that this is said: a provider that says so and does not end
     # would use up all polls within a second.
-    done = progress is not None and progress >= ALL_DONE and (seen.progress is None or seen.progress < ALL_DONE)
+    done = progress is not None and progress >= ALL_DONE and (row.progress is None or row.progress < ALL_DONE)
     left = ItemMemo(
-        job=seen.job,
-        new=seen.new,
+        job=row.job,
+        new=row.pending,
         polls=polls,
         polled=True,
-        heard=seen.called,
+        heard=row.called,
         progress=progress,
-        asked=seen.asked,
-        why=None if unknown is None else f"{unknown} (poll {polls} of {policy.max_polls})",
+        asked=memo.asked,
+        why=None if unknown is None else f"{unknown} (poll {polls} of {policy.max_poll_count})",
     )
-    return Snooze(0.0 if done else policy.wait(polls), state=left.state())
+    return Snooze(0.0 if done else _wait(policy, polls), state=left.state())
 
 
-def _unseen(seen: Seen, error: ProviderError, policy: PollingPolicy) -> Snooze | Fail:
+def _unseen(row: ItemRow, memo: ItemMemo, error: ProviderError, policy: BatchSettings) -> Snooze | Fail:
     """A poll that failed says nothing about the job: it is not counted, and ends only what takes too long."""
-    if seen.age >= policy.max_seconds:
+    if row.age >= policy.max_item_seconds:
         return _too_long(policy, error.message)
-    why = f"job {seen.job} could not be looked at: {error.message}"[:MOST_WORDS]
-    since = seen.now if seen.since is None else seen.since
-    left = ItemMemo(job=seen.job, new=seen.new, polls=seen.polls, since=since, asked=seen.asked, why=why)
-    wait, down_for = max(_wish(error), policy.wait(seen.polls)), max(seen.now - since, 0.0)
+    why = f"job {row.job} could not be looked at: {error.message}"[:MOST_WORDS]
+    since = row.now if memo.since is None else memo.since
+    left = ItemMemo(job=row.job, new=row.pending, polls=row.polls, since=since, asked=memo.asked, why=why)
+    wait, down_for = max(_wish(error), _wait(policy, row.polls)), max(row.now - since, 0.0)
     return Snooze(wait, state=left.state(), down=_down(error), down_for=down_for)
 
 
@@ -258,8 +234,8 @@ def _failed(failure: JobFailure) -> Fail:
     return Fail(provider_code(failure.code, JOB_FAILED), failure.message, failure_type=failure.failure_type)
 
 
-def _too_long(policy: PollingPolicy, said: str) -> Fail:
-    message = f"it had not ended after {policy.max_seconds:g} seconds; last: {said}"
+def _too_long(policy: BatchSettings, said: str) -> Fail:
+    message = f"it had not ended after {policy.max_item_seconds:g} seconds; last: {said}"
     return Fail(TOO_LONG, message, failure_type=FailureType.TIMEOUT, state=UNKNOWN)
 
 

@@ -206,7 +206,7 @@ def _answer_commit(row: Row, word: str, status: Status | None) -> Commit:
     return Commit(rows=[asked, Rows(FEATURE, "item_late", ({**place, **said},))], audits=[audit])
 
 
-async def look_at_late_job(app: App, store: Store, place: Mapping[str, Any]) -> dict[str, Any]:
+async def look_at_late_job(app: App, store: Store, place: Mapping[str, Any], _: Any) -> dict[str, Any]:
     """Polls the job once, and records what is said. Raises what the provider raises: that is tried again."""
     rows = await store.sql.feature_rows(FEATURE, "item_at", place["batch"], place["n"])
     if not rows or rows[0]["round"] != place["round"] or rows[0]["job"] is None:

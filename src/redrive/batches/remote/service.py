@@ -1,213 +1,201 @@
-"""Remote batches as people with roles act on them: create, cancel, retry what failed, reconcile, charge for what ran
-all the same."""
+"""Remote batches as people with roles see them: one batch, its progress and its pace, its items. Besides, how they are
+made, and how providers are asked again about them."""
 
 from __future__ import annotations
 
-import difflib
+import builtins
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from redrive.batches.batch import BatchConflict
-from redrive.batches.names import FEATURE, ItemState, item_kind
-from redrive.batches.remote import commits
-from redrive.batches.remote.create_batch import MAX_META_BYTES, MOST_PRICE, Bounds, Draft, Payloads, Plan
-from redrive.batches.remote.model import NOTHING_TO_RETRY, RemoteBatch, count_items, items_to_retry
-from redrive.batches.remote.reads import RemoteBatchReads
-from redrive.batches.remote.reconcile import accept, reconcile_task
-from redrive.batches.settings import BatchSettings
-from redrive.batches.views import Reconciling
-from redrive.errors import Overdrawn, StoreError
-from redrive.feature import (
-    Audit,
-    Commit,
-    InvalidInput,
-    Land,
-    RedriveError,
-    Role,
-    Store,
-    encode,
+from redrive.batches.batch import BATCH, STRETCHES, BatchConflict, Reconciling, check_item_states, without_words
+from redrive.batches.batch_input import BatchRequest
+from redrive.batches.names import ENDED_ITEMS, FEATURE, ItemState, item_kind
+from redrive.batches.remote.create_batch import MOST_PRICE, Draft, Payloads
+from redrive.batches.remote.model import (
+    NOTHING_TO_RETRY,
+    BatchItem,
+    Counts,
+    RemoteBatch,
+    ToRetry,
+    count_items,
+    find_either,
+    find_remote,
+    item_of,
+    items_to_retry,
+    no_items,
 )
-from redrive.ids import new_id
-from redrive.kernel.failure_filter import FailureFilter
-from redrive.kernel.operation import TASKS_PER_PIECE, Forget, Operation
+from redrive.batches.remote.reconcile import accept, reconcile_task
+from redrive.batches.remote.wait_reasons import remote_waits_for
+from redrive.batches.settings import BatchSettings
+from redrive.feature import InvalidInput, Role, Service, Store
+from redrive.kernel.classify import FailureType
 from redrive.kernel.task import State, check_int, check_text
 from redrive.ledger.accounts import check_account, unknown
-from redrive.ledger.movements import explained
 from redrive.ledger.service import check_reason
-from redrive.ledger.settings import LedgerSettings
-from redrive.ledger.views import account_of
-from redrive.ops import actions
-from redrive.remote import ProviderUnknown
+from redrive.ops.inspect import parse_id
+from redrive.ops.why import Reason
+from redrive.remote.checked import unknown_provider
+from redrive.webhooks.address_guard import origin
 from redrive.webhooks.events import DEFAULT_ACCOUNT
 from redrive.webhooks.settings import WebhookSettings
 from redrive.webhooks.url_check import check_direct
 
-Change = Callable[[RemoteBatch], Awaitable[Commit]]
 MOST_IN_FLIGHT = 1_000_000
-MOST_CHARGED = 1_000  # items, at once
-TRIES = 5  # where somebody else changes the same batch
-LAST_FAILURE = 2**62  # all of them are meant: none of that round can fail again
+LATELY = 5  # stretches: the last sixth of its time says how fast it is now
+SHORTEST_S = 30.0  # of a round: before that there is no pace
+MOST_ITEMS = 1001  # a page of 1,000, and one more that says whether it goes on
 
 
-class RemoteBatchService(RemoteBatchReads):
-    """What everybody may look at, and what operators do."""
+@dataclass(slots=True, frozen=True)
+class History:
+    """Items that ended in each of thirty equal stretches of a round; ``failed`` by type."""
 
-    async def create(
-        self,
-        items: Payloads,
-        *,
-        provider: str,
-        account: str | None = None,
-        price: int = 0,
-        key: str | None = None,
-        name: str | None = None,
-        meta: Any = None,
-        scope: str | None = None,
-        webhook_url: str | None = None,
-        max_in_flight: int | None = None,
-    ) -> RemoteBatch:
-        """Makes a batch of all items, or of none; the same key with the same content is the same batch."""
-        who = self._session.may(Role.OPERATOR)
-        self._check_provider(provider)
-        await self._check_payer(account, price)
-        if webhook_url is not None:
-            own_account = account or DEFAULT_ACCOUNT
-            await check_direct(self._store, self._session.settings.of(WebhookSettings), own_account, webhook_url)
-        plan = Plan(
-            provider,
-            account,
-            price,
-            who,
-            check_text(key, "key"),
-            check_text(name, "name"),
-            None if meta is None else encode(meta, "meta", MAX_META_BYTES),
-            check_text(scope, "scope"),
-            webhook_url,
-            None if max_in_flight is None else check_int(max_in_flight, "max_in_flight", 1, MOST_IN_FLIGHT),
-        )
-        own = self._session.settings.of(BatchSettings)
-        made, _ = await Draft(self._store, plan, Bounds(own.max_items, own.max_bytes)).fill(items)
-        return made
+    seconds: float  # of all stretches
+    completed: list[int]
+    failed: Mapping[str, list[int]]
 
-    async def cancel(
-        self, batch: UUID | str, reason: str | None = None, *, by: str | None = None, land: Land | None = None
-    ) -> RemoteBatch:
-        """Cancels what was not started, and releases its money. What runs at the provider is cancelled there if it can,
-        polled to its end, and paid for if it succeeded. ``by``: who asked for it, where the caller agrees; ``land``
-        applies it together with more."""
-        agrees = self._session.may(Role.OPERATOR)
-        who = agrees if by is None else by
-        check_text(reason, "reason")
+    @property
+    def per_second(self) -> float:
+        """Returns how many items have ended in a second, lately."""
+        ended = [self.completed, *self.failed.values()]
+        return sum(sum(one[-LATELY:]) for one in ended) / (self.seconds * LATELY / STRETCHES)
 
-        async def change(found: RemoteBatch) -> Commit:
-            if found.settled or found.cancelled_at is not None:
-                state = found.state if found.settled else "being cancelled"
-                raise BatchConflict(f"batch {found.id} is {state}", hint="only one that has not ended is cancelled")
-            return commits.cancel(found, who, reason, await count_items(self._store, found))
+    def seconds_left(self, items: int) -> float | None:
+        """Returns how long so many items take at this pace; None where it is too early to say, or nothing ends."""
+        pace = self.per_second if self.seconds >= SHORTEST_S else 0.0
+        return items / pace if pace else None
 
-        return await self._change(batch, change, land)
 
-    async def retry_failed(
-        self, batch: UUID | str, reason: str | None = None, *, by: str | None = None, land: Land | None = None
-    ) -> RemoteBatch:
-        """Starts the failed items of a settled batch again, as a new charge; not where the account has too little, and
-        not those whose jobs ran all the same, or may (``ToRetry``)."""
-        agrees = self._session.may(Role.OPERATOR)
-        who = agrees if by is None else by
-        actions.check_reason(reason)
+async def item_history(store: Store, batch: RemoteBatch, now: datetime) -> History | None:
+    """Returns the history of the last round of a batch; None while it has not begun."""
+    if batch.dispatched_at is None:
+        return None
+    since = batch.dispatched_at.timestamp()
+    seconds = max((batch.settled_at or now).timestamp() - since, 1.0)
+    rows = await store.sql.feature_rows(FEATURE, "remote_ended", str(batch.id), since, seconds / STRETCHES)
+    completed, failed = [0] * STRETCHES, dict[str, list[int]]()
+    for row in rows:
+        counted = completed
+        if row["state"] == ItemState.FAILED:
+            counted = failed.setdefault(row["failure_type"] or "unknown", [0] * STRETCHES)
+        counted[min(max(int(row["stretch"]), 0), STRETCHES - 1)] += row["n"]
+    return History(seconds, completed, failed)
+
+
+@dataclass(slots=True, frozen=True)
+class Progress:
+    """A batch, how many of its items are in which state, and why some failed."""
+
+    batch: RemoteBatch
+    counts: Counts
+    by_type: dict[str, int]
+    by_code: dict[str, int]
+    unknown: int = 0  # items that ended without the provider's word
+    uncharged: int = 0  # items that ended here, and ran all the same
+    retry: ToRetry = NOTHING_TO_RETRY  # what a retry of the failed ones is about
+
+
+class RemoteBatchService(Service):
+    """What everybody may look at, without what may be secret or personal where they are no operators; and how batches
+    come about."""
+
+    async def show(self, batch: UUID | str) -> RemoteBatch:
+        self._session.may(Role.VIEWER)
+        return self._seen(await find_remote(self._store, parse_id(str(batch), BATCH)))
+
+    def _seen(self, batch: RemoteBatch) -> RemoteBatch:
+        """Returns what the caller may see of a batch: its name, key and meta are others' words, and the path of
+        its webhook may be a secret."""
+        if self._session.caller.role >= Role.OPERATOR:
+            return batch
+        return replace(without_words(batch), webhook_url=batch.webhook_url and origin(batch.webhook_url))
+
+    async def progress(self, batch: UUID | str) -> Progress:
+        """Returns a batch with the counts of its items."""
         found = await self.show(batch)
-        old = await put_away(self._store, found, who)
-        seen = NOTHING_TO_RETRY
+        types, codes = Counter[str](), Counter[str]()
+        for row in await self._store.sql.feature_rows(FEATURE, "remote_failures", str(found.id)):
+            types[row["failure_type"] or "unknown"] += row["n"]
+            codes[row["error_code"] or "unknown"] += row["n"]
+        shown = await find_either(self._store, found.id)
+        counts, part = await count_items(self._store, found), shown.remote
+        if found.pruned_at is not None:  # some items are gone: what was counted when it was settled stays
+            kept = {state: getattr(shown, state) for state in ENDED_ITEMS}
+            counts = replace(counts, states=no_items() | kept)
+        unknown, uncharged = (0, 0) if part is None else (part.unknown, part.uncharged)
+        return Progress(found, counts, types, codes, unknown, uncharged, await items_to_retry(self._store, found.id))
 
-        async def change(now: RemoteBatch) -> Commit:
-            nonlocal seen
-            now.check_kept()
-            if not now.settled or now.version != found.version:
-                raise BatchConflict(
-                    f"batch {now.id} is {now.state}", hint="failed items are started again when it is settled"
-                )
-            seen = await items_to_retry(self._store, now.id)
-            if not seen.failed:
-                raise BatchConflict(f"no item of batch {now.id} is failed", hint="there is nothing to retry")
-            if not seen.matched:
-                raise BatchConflict(
-                    f"no failed item of batch {now.id} can be started again", hint="; ".join(seen.notes(now.id))
-                )
-            return commits.retry(now, seen.matched, who, reason, old)
+    async def to_retry(self, batch: UUID) -> ToRetry:
+        """Returns what a retry of its failed items is about."""
+        self._session.may(Role.VIEWER)
+        return await items_to_retry(self._store, batch)
 
-        try:
-            return await self._change(batch, change, land)
-        except Overdrawn as error:
-            wanted = replace(found, round=found.round + 1, in_round=seen.matched)
-            raise await self._too_little(error, wanted) from error
+    async def unknown(self, batch: UUID | str) -> int:
+        """Returns how many of its items ended without the provider's word."""
+        self._session.may(Role.VIEWER)
+        [row] = await self._store.sql.feature_rows(FEATURE, "unknown_items", str(batch))
+        return int(row["n"])
 
-    async def charge(
+    async def waits_for(self, batch: UUID | str) -> builtins.list[Reason]:
+        """Returns what it waits for, and each of its items that has not ended."""
+        words = self._session.caller.role >= Role.OPERATOR
+        return await remote_waits_for(self._store, await self.show(batch), words=words)
+
+    async def history(self, batch: RemoteBatch) -> History | None:
+        """Returns how the items of its last round ended over time; None while that has not begun."""
+        self._session.may(Role.VIEWER)
+        return await item_history(self._store, batch, await self._store.now())
+
+    async def item_of_task(self, task: UUID) -> BatchItem | None:
+        """Returns the item that a task is for, without what is personal; None where it has another task since."""
+        self._session.may(Role.VIEWER)
+        rows = await self._store.sql.feature_rows(FEATURE, "item_of_task", str(task))
+        return item_of(rows[0]) if rows else None
+
+    async def items(
         self,
         batch: UUID | str,
-        reason: str,
-        items: Sequence[int] = (),
         *,
-        by: str | None = None,
-        land: Land | None = None,
-    ) -> int:
-        """Charges for items, or for all, that ended here and whose jobs ran all the same, as the provider said
-        afterwards: they are completed from then on, and the customer is told. Each is charged once; returns how many
-        were now."""
-        agrees = self._session.may(Role.OPERATOR)
-        who, why = agrees if by is None else by, check_reason(reason)
-        wanted = 0
-
-        async def change(found: RemoteBatch) -> Commit:
-            nonlocal wanted
-            ran = await self.ran(found.id, items)
-            wanted = len(ran)
-            if not ran:
-                return Commit()
-            return commits.charge(found, ran, who, why, await count_items(self._store, found))
-
-        try:
-            await self._change(batch, change, land)
-            return wanted
-        except Overdrawn as error:
-            found = await self.show(batch)
-            raise await self._too_little(error, replace(found, round=found.round + 1, in_round=wanted)) from error
-
-    async def ran(self, batch: UUID | str, items: Sequence[int] = ()) -> Sequence[Mapping[str, Any]]:
-        """Returns the items of a settled batch, or these of them, that a charge is about, at most a thousand: their
-        places, states and tasks. What was charged already is none of them; refused is one that never ran."""
+        states: Sequence[str] = (),
+        failure_type: str | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> builtins.list[BatchItem]:
+        """Returns items in the order in which they were given, those behind ``after``. Payloads and results may be
+        personal: operators see them, viewers do not."""
         found = await self.show(batch)
-        found.check_kept()
-        if not found.settled:
-            raise BatchConflict(
-                f"batch {found.id} is {found.state}", hint="what runs is paid for when it is settled, by itself"
-            )
-        if len(items) > MOST_CHARGED:
-            raise InvalidInput(f"{len(items)} items are more than {MOST_CHARGED:,} at once")
-        chosen = sorted({check_int(n, "item", 1, 2**31 - 1) for n in items})
-        places = json.dumps(chosen) if chosen else None
-        rows = await self._store.sql.feature_rows(FEATURE, "items_ran", str(found.id), MOST_CHARGED, places)
-        await self._check_charged(found, sorted(set(chosen) - {row["n"] for row in rows}))
-        return rows
+        check_int(limit, "limit", 1, MOST_ITEMS)
+        check_int(after, "after", 0, 2**31 - 1)
+        if failure_type is not None and failure_type not in list(FailureType):
+            raise InvalidInput(f"{failure_type!r} is no failure type", hint=f"one of: {', '.join(FailureType)}")
+        check_item_states(states)
+        wanted = json.dumps(list(states)) if states else None
+        rows = await self._store.sql.feature_rows(
+            FEATURE, "items_listed", str(found.id), after, wanted, failure_type, limit
+        )
+        shown = self._session.caller.role >= Role.OPERATOR
+        hidden = {} if shown else {"payload": None, "result": None, "error_message": None}
+        return [item_of({**row, **hidden}) for row in rows]
 
-    async def _check_charged(self, batch: RemoteBatch, places: Sequence[int]) -> None:
-        """Refuses to charge for items, unless they are paid for already."""
-        if not places:
-            return
-        rows = await self._store.sql.feature_rows(FEATURE, "items_ended", str(batch.id), json.dumps(places))
-        there = {row["n"]: row for row in rows}
-        for n in places:
-            if n not in there:
-                raise InvalidInput(f"batch {batch.id} has no item {n}", hint=f"its items are 1 to {batch.items}")
-            state, said = there[n]["state"], there[n]["said"]
-            if state != ItemState.COMPLETED:
-                told = "nobody has asked the provider" if said is None else f"the provider said: {said}"
-                raise BatchConflict(
-                    f"item {n} of batch {batch.id} is {state}, and no job of it is known to have run ({told})",
-                    hint=f"redrive batch reconcile {batch.id} asks about what ended without the provider's word",
-                )
+    async def create(self, items: Payloads, wanted: BatchRequest) -> RemoteBatch:
+        """Makes a batch of all items, or of none; the same key with the same content is the same batch."""
+        who = self._session.may(Role.OPERATOR)
+        price, settings = wanted.price or 0, self._session.settings
+        self._check_provider(str(wanted.provider))
+        await self._check_payer(wanted.account, price)
+        if wanted.webhook_url is not None:
+            own_account = wanted.account or DEFAULT_ACCOUNT
+            await check_direct(self._store, settings.of(WebhookSettings), own_account, wanted.webhook_url)
+        for text in ("key", "name", "scope"):
+            check_text(getattr(wanted, text), text)
+        if wanted.max_in_flight is not None:
+            check_int(wanted.max_in_flight, "max_in_flight", 1, MOST_IN_FLIGHT)
+        return await Draft(self._store, replace(wanted, price=price), who, settings.of(BatchSettings)).fill(items)
 
     async def reconcile(self, batch: UUID | str | None = None, reason: str | None = None) -> Reconciling:
         """Has a worker ask providers about the items of a batch, or of all, that ended without their word."""
@@ -242,40 +230,11 @@ class RemoteBatchService(RemoteBatchReads):
             raise InvalidInput(f"task {task} has not asked to the end", hint=f"redrive show {task} says why")
         return dict(found.result) if found.state is State.COMPLETED else None
 
-    async def _too_little(self, error: Overdrawn, wanted: RemoteBatch) -> RedriveError:
-        """Returns why a round is not begun, in words about the account that should pay for it."""
-        money = commits.freeze_price(wanted)
-        rows = await self._store.sql.feature_rows("ledger", "account", wanted.account)
-        if money is None or not rows:
-            return error
-        return explained(error, account_of(rows[0], self._session.settings.of(LedgerSettings).unit), money)
-
-    async def _change(self, batch: UUID | str, change: Change, land: Land | None) -> RemoteBatch:
-        """Applies a change to a batch as it is; where somebody else was quicker, to what it is then."""
-        for left in reversed(range(TRIES)):
-            found = await self.show(batch)
-            commit = await change(found)
-            try:
-                await (land or self._store.apply)(commit)
-                break
-            except RedriveError as error:
-                # A row that refuses it is another than was read: the batch, or an item, of which a provider's word
-                # changes no version, and which may be as it was by now.
-                refused = isinstance(error, StoreError)
-                if not left or (not refused and (await self.show(batch)).version == found.version):
-                    raise
-        return await self.show(batch)
-
     def _check_provider(self, provider: str) -> None:
         start = item_kind("")
         known = [kind.removeprefix(start).lower() for kind in self._session.registry.handlers if kind.startswith(start)]
-        if provider in known:
-            return
-        close = difflib.get_close_matches(str(provider), known, 1)
-        there = f"there are: {', '.join(known)}" if known else "say it in redrive.toml as [providers.NAME]"
-        raise ProviderUnknown(
-            f"there is no provider {provider!r}", hint=f"did you mean {close[0]}?" if close else there
-        )
+        if provider not in known:
+            raise unknown_provider(provider, known)
 
     async def _check_payer(self, account: str | None, price: int) -> None:
         check_int(price, "price", 0, MOST_PRICE)
@@ -283,19 +242,3 @@ class RemoteBatchService(RemoteBatchReads):
             raise InvalidInput("a price needs an account that pays", hint="name the account, or leave out the price")
         if account is not None and not await self._store.sql.feature_rows("ledger", "account", check_account(account)):
             raise unknown(account)
-
-
-async def put_away(store: Store, batch: RemoteBatch, who: str) -> Commit:
-    """Returns what puts the failed tasks of a batch's last round away; nothing where none is failed."""
-    if batch.join_id is None:
-        return Commit()
-    which = FailureFilter(join=str(batch.join_id))
-    first = await store.failed_ids(which, limit=TASKS_PER_PIECE)
-    if not first:
-        return Commit()
-    why = f"started again in round {batch.round + 1} of batch {batch.id}"
-    number = await store.count_failed(which)
-    made = Operation(str(new_id()), Forget(LAST_FAILURE), which, who, why, number)
-    piece = made.carry_out(first, None)
-    begun = Audit(who, "OPERATION_START", why, None, made.id, target=f"operation:{made.id}")
-    return Commit(transitions=piece.transitions, bulk=piece.bulk, puts=piece.puts, audits=[begun])

@@ -1,8 +1,10 @@
-"""Handlers of the steps of a remote batch, each of several batches at once: dispatch, release, settle."""
+"""Handlers of the steps of a remote batch, each of several batches at once: dispatch, release, settle; and of questions
+about jobs whose items have ended."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redrive.batches.batch import BatchUnknown
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
 
 Step = Callable[["Store", RemoteBatch, "Context"], Awaitable[Any]]
+Ask = Callable[["App", "Store", dict[str, Any], Any], Awaitable[Any]]
 TRIES = 5  # where somebody else changes the same batch
 AGAIN_S = 5.0  # until a settlement looks again at items that somebody retried at the last moment
 LOOKS = 2  # that did not end: where workers die or hang of asking the provider, a batch is settled without
@@ -40,45 +43,27 @@ class StepHandlers:
 
     def of(self, kind: str) -> Callable[[Bulk], Awaitable[None]]:
         """Returns the handler of a kind."""
-        return {
-            DISPATCH: self.dispatch,
-            SETTLE: self.settle,
-            RELEASE: self.release,
-            LATE: self.late,
-            RECONCILE: self.reconcile,
+        if kind == LATE:
+            return partial(self._ask, look_at_late_job)
+        if kind == RECONCILE:
+            return partial(self._ask, reconcile_page)
+        step: tuple[BatchState, Step, str] = {
+            DISPATCH: (BatchState.QUEUED, self._dispatch, "dispatched"),
+            SETTLE: (BatchState.PROCESSING, self._settle, "settled"),
+            RELEASE: (BatchState.PROCESSING, self._release, "released"),
         }[kind]
+        return partial(self._each, *step)
 
-    async def dispatch(self, bulk: Bulk) -> None:
-        """Freezes the money of batches and begins them; those whose account has too little fail."""
-        await self._each(bulk, BatchState.QUEUED, self._dispatch, "dispatched")
-
-    async def settle(self, bulk: Bulk) -> None:
-        """Settles batches all of whose items have ended."""
-        await self._each(bulk, BatchState.PROCESSING, self._settle, "settled")
-
-    async def release(self, bulk: Bulk) -> None:
-        """Gives back the price of cancelled items whose turn never came."""
-        await self._each(bulk, BatchState.PROCESSING, self._release, "released")
-
-    async def late(self, bulk: Bulk) -> None:
-        """Records what became of jobs whose items had ended before them."""
+    async def _ask(self, ask: Ask, bulk: Bulk) -> None:
+        """Asks providers what became of jobs whose items have ended without them."""
         for item in bulk:
             try:
                 store = await self._app.at(item.context.connection).store()
-                item.answer(await look_at_late_job(self._app, store, item.payload))
+                item.answer(await ask(self._app, store, item.payload, item.context.state))
             except Exception as error:
                 item.answer(error)
 
-    async def reconcile(self, bulk: Bulk) -> None:
-        """Asks providers about items that ended without their word, a page at a time."""
-        for item in bulk:
-            try:
-                store = await self._app.at(item.context.connection).store()
-                item.answer(await reconcile_page(self._app, store, item.payload, item.context.state))
-            except Exception as error:
-                item.answer(error)
-
-    async def _each(self, bulk: Bulk, state: BatchState, step: Step, done: str) -> None:
+    async def _each(self, state: BatchState, step: Step, done: str, bulk: Bulk) -> None:
         """Takes the step with each batch that is in this state and round; what is further already is done. What goes
         wrong with one is its own trouble. ``done``: what a bounded pass counts it as."""
         for item in bulk:
@@ -86,11 +71,8 @@ class StepHandlers:
                 store = await self._app.at(item.context.connection).store()
                 fits, answer = await _taken(store, item.payload, state, step, item.context)
                 item.answer(answer)
-                if (
-                    fits
-                    and not isinstance(answer, Snooze)
-                    and (own := self._passes.of(item.context.worker_id)) is not None
-                ):
+                own = self._passes.of(item.context.worker_id)
+                if own is not None and fits and not isinstance(answer, Snooze):
                     setattr(own, done, getattr(own, done) + 1)
             except BatchUnknown:
                 item.answer(None)  # its row is gone by retention or by hand: there is nothing to do
@@ -98,6 +80,7 @@ class StepHandlers:
                 item.answer(error)
 
     async def _dispatch(self, store: Store, batch: RemoteBatch, context: Context) -> dict[str, Any]:
+        """Freezes the money of a batch and begins it; one whose account has too little fails."""
         short = await self._too_little(store, batch)
         if short is None:
             try:
@@ -134,6 +117,7 @@ class StepHandlers:
         return {state.value: n for state, n in counts.states.items()}
 
     async def _release(self, store: Store, batch: RemoteBatch, context: Context) -> dict[str, Any]:
+        """Gives back the price of cancelled items whose turn never came."""
         # Also behind an open circuit, where their handler does not come to it.
         await cancel_unwanted(store, lambda: False, batch.id)
         counts = await count_items(store, batch)

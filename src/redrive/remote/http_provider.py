@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from redrive.kernel.classify import classify
 from redrive.kernel.placeholders import Missing, StraysFromPath, filled, filled_url
-from redrive.remote.http.client import Client, excerpt, job_id, needed, nonsense, optional, status_of
+from redrive.remote.http_client import Client, excerpt, job_id, needed, nonsense, optional, status_of
 from redrive.remote.provider import UNFIT_ITEM, Polled, ProviderError, RemoteItem, Status
 from redrive.settings.providers import HttpProviderSettings
 

@@ -113,7 +113,7 @@ def _failure(job: Any, call: PollCall, word: str) -> JobFailure:
     return JobFailure(
         f"the provider says {word}" if said is None or said == "" else error_text(said),
         _http_status(status),
-        str(code)[:100] if isinstance(code, str | int) and not isinstance(code, bool) else None,
+        code,
     )
 
 

@@ -1,23 +1,34 @@
 """What a batch is given: what it is to be, and tasks in every form that an application has them, in pieces, with a
-digest of all of them."""
+digest of all of them; and items of a file or a body, of which no more than one line is in memory."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+import shutil
+import sys
+import tempfile
+from codecs import BOM_UTF8
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar, cast
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, cast
 from uuid import UUID
 
+from redrive.batches.batch import BadItem
 from redrive.errors import InvalidInput
 from redrive.handlers.new_task import GivenTask, make_task
 from redrive.handlers.registry import Registry
 from redrive.ids import new_id
-from redrive.kernel.task import NewTask
+from redrive.kernel.payload import decode
+from redrive.kernel.task import MAX_PAYLOAD_BYTES, NewTask
 
 PIECE = 1000  # tasks in a transaction
 Given = NewTask | GivenTask
 Many = Iterable[Given] | AsyncIterable[Given]
+LONGEST_LINE = 2 * MAX_PAYLOAD_BYTES + 65_536  # a payload may be written with more characters than it is stored with
+HINT = "one JSON value a line; nothing was created"
+Named = tuple[str, Any]  # where it stands, and its value
 T = TypeVar("T", NewTask, NewTask | None)
 
 
@@ -156,15 +167,90 @@ class BatchRequest:
 
     def of_tasks(self) -> dict[str, Any]:
         """Returns the arguments for a batch of tasks."""
-        return {name: value for name, value in self._given().items() if name not in _OF_JOBS}
-
-    def of_jobs(self) -> dict[str, Any]:
-        """Returns the arguments for a batch of jobs."""
-        given = {name: value for name, value in self._given().items() if name not in _OF_TASKS}
-        return {**given, "price": self.price or 0}
-
-    def _given(self) -> dict[str, Any]:
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "called"}
+        names = (one.name for one in fields(self) if one.name not in (*_OF_JOBS, "called"))
+        return {name: getattr(self, name) for name in names}
 
 
 _SORTS = "a batch is of tasks, or of items that are jobs at a provider"
+
+
+async def lines_of(chunks: AsyncIterable[bytes]) -> AsyncIterator[Any]:
+    """Yields the value of each line of a body; empty lines are none."""
+    rest, number = b"", 0
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            number += 1
+            if line.strip():
+                yield _value_of(line, number)
+        if len(rest) > LONGEST_LINE:
+            raise BadItem(f"line {number + 1} is longer than {LONGEST_LINE} bytes", hint=HINT)
+    if rest.strip():
+        yield _value_of(rest, number + 1)
+
+
+def _value_of(line: bytes, number: int) -> Any:
+    """Returns the value of a line; one that is no JSON is named."""
+    try:
+        return decode((line.removeprefix(BOM_UTF8) if number == 1 else line).decode())
+    except ValueError as error:
+        raise BadItem(f"line {number} is no JSON: {error}", hint=HINT) from None
+
+
+def _is_array(file: BinaryIO, path: Path) -> bool:
+    """Returns whether a file is one JSON array; by its name ``.jsonl`` is not. It is read from its beginning then."""
+    if file.read(len(BOM_UTF8)) != BOM_UTF8:
+        file.seek(0)
+    start = file.read(1)
+    while start and start.isspace():
+        start = file.read(1)
+    file.seek(0)
+    return start == b"[" and path.suffix != ".jsonl"
+
+
+def _array_of(file: BinaryIO, path: Path) -> Iterator[Named]:
+    """Yields the values of a JSON array, each with its place."""
+    try:
+        found = decode(file.read().decode("utf-8-sig"))
+    except ValueError as error:
+        raise BadItem(
+            f"{path} is no JSON array: {error}", hint="one JSON value a line is read as well, from .jsonl"
+        ) from None
+    for number, value in enumerate(found, 1):
+        yield f"item {number}", value
+
+
+@contextmanager
+def read_items(path: Path) -> Iterator[Callable[[], Iterator[Named]]]:
+    """Yields what reads all items from the beginning, each with where it stands: JSON lines, or one JSON array.
+    Standard input is kept in a file meanwhile."""
+    try:
+        with tempfile.TemporaryFile() if str(path) == "-" else path.open("rb") as file:
+            if str(path) == "-":
+                shutil.copyfileobj(sys.stdin.buffer, file)
+
+            def items() -> Iterator[Named]:
+                file.seek(0)
+                return _array_of(file, path) if _is_array(file, path) else _lines(file)
+
+            yield items
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _lines(file: BinaryIO) -> Iterator[Named]:
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            yield f"line {number}", _value_of(line, number)
+
+
+def task_of(value: Any, where: str, kind: str | None) -> dict[str, Any]:
+    """Returns an item as enqueue's arguments: a payload of a kind, or a task that names its own."""
+    if kind is not None:
+        return {"kind": kind, "payload": value}
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+        raise InvalidInput(
+            f"{where} names no kind",
+            hint='{"kind": "SEND", "payload": {…}} a line, or --kind KIND and payloads; nothing was created',
+        )
+    return value

@@ -1,1 +1,0 @@
-"""A provider over HTTP that is configured instead of written."""
