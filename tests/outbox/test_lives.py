@@ -209,8 +209,8 @@ async def test_what_comes_late_after_an_erasure_brings_nothing_back(url: str, tm
 class Versions(Fts5):
     """A sink that does not say in which life its documents are."""
 
-    async def scan(self, index: str | None = None, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
-        async for one in super().scan(index, after, before):
+    async def scan(self, index: str | None = None, after: str = "") -> AsyncIterator[Stored]:
+        async for one in super().scan(index, after):
             yield Stored(one.key, one.version)
 
     async def find(self, keys: Sequence[str], index: str | None = None) -> Sequence[Stored]:

@@ -52,14 +52,6 @@ class Stored:
 
 
 @dataclass(slots=True, frozen=True)
-class Digest:
-    """How many documents a range of keys has, and a digest of their keys, versions and bases (see source.py)."""
-
-    count: int
-    digest: str
-
-
-@dataclass(slots=True, frozen=True)
 class Hit:
     """A document that was found by a search."""
 
@@ -102,9 +94,9 @@ class Rebuildable(Sink, Protocol):
         """Makes what was written visible to ``scan`` and searches."""
         ...
 
-    def scan(self, index: str | None = None, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
-        """Yields documents with after < key <= before, in the byte order of their keys, in constant memory; deleted
-        ones are left out."""
+    def scan(self, index: str | None = None, after: str = "") -> AsyncIterator[Stored]:
+        """Yields the documents behind a key, in the byte order of their keys, in constant memory; deleted ones are left
+        out."""
         ...
 
     async def find(self, keys: Sequence[str], index: str | None = None) -> Sequence[Stored]:
@@ -131,20 +123,6 @@ class Remembering(Protocol):
 
     async def deletions(self, keys: Sequence[str]) -> Sequence[Stored]:
         """Returns those of these documents that the live index remembers as deleted."""
-        ...
-
-
-@runtime_checkable
-class Divisible(Rebuildable, Protocol):
-    """A sink that computes digests (SQL): where the source does so, too, equal ranges of keys need not be read."""
-
-    async def bounds(self, pieces: int, least: int) -> Sequence[str]:
-        """Returns keys, in their order, that divide the documents into so many ranges of about the same size, or into
-        fewer that have ``least`` of them."""
-        ...
-
-    async def digests(self, bounds: Sequence[str]) -> Sequence[Digest]:
-        """Returns the digests of the ranges that keys make: up to the first, between two of them, behind the last."""
         ...
 
 

@@ -16,6 +16,7 @@ from redrive.errors import Conflict, InvalidInput, NotAllowed
 from redrive.kernel.operation import Status
 from redrive.ops import views
 from redrive.ops.access import Caller, Role
+from redrive.outbox import compare
 from redrive.outbox import rebuild as rebuild_module
 from redrive.outbox.index_job import REBUILD, Phase, job_of
 from redrive.outbox.rebuild import Rebuild, delete_of, event_of_record
@@ -32,6 +33,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_what_was_lost_is_there_afterwards(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuild_module, "PAGE", 4)
+    monkeypatch.setattr(compare, "PAGE", 4)
     asked: list[int] = []
     page = TableSource.page
 

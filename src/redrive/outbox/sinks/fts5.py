@@ -21,9 +21,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from redrive.errors import ConfigError
 from redrive.files import create_private
 from redrive.outbox.event import Event, Op
-from redrive.outbox.sink import Digest, Hit, NoSuchIndex
+from redrive.outbox.sink import Hit, NoSuchIndex
 from redrive.outbox.sinks.full_text import FullText, Query, indexed_text, pairs_of, query_of
-from redrive.outbox.source import digests_of
 from redrive.outbox.verdict import Done, Superseded, Verdict
 from redrive.stores.sql import statements
 
@@ -289,13 +288,6 @@ class Fts5(FullText):
 
     async def create(self, index: str) -> None:
         await self._file.run(lambda db: self._indexes.make(db, checked(index)))
-
-    async def digests(self, bounds: Sequence[str]) -> Sequence[Digest]:
-        def compute(db: sqlite3.Connection) -> list[Digest]:
-            rows = self._indexes.execute(db, "scan", None, "", None, -1)
-            return digests_of(rows, bounds)
-
-        return await self._file.run(compute)
 
     async def swap(self, index: str) -> None:
         await self._file.run(lambda db: self._indexes.switch(db, index))

@@ -66,7 +66,7 @@ insert into {text} ({text}, rowid, body) values ('delete', ?, ?)
 insert into {text} (rowid, body) select id, body from {docs} where key in (select value from json_each(?)) and not deleted
 
 -- scan: documents in the order of their keys
-select key, version, base from {docs} where key > ? and (?2 is null or key <= ?2) and not deleted order by key limit ?3
+select key, version, base from {docs} where key > ? and not deleted order by key limit ?
 
 -- deleted: versions of deleted documents, in the order of their keys
 select key, version, base from {docs} where key > ? and deleted order by key limit ?
@@ -76,11 +76,6 @@ select key, version, base from {docs} where key in (select value from json_each(
 
 -- find: documents by their keys
 select key, version, base from {docs} where key in (select value from json_each(?)) and not deleted
-
--- bounds: keys that divide them into so many ranges, of so many documents at least
-select key from (select key, row_number() over (order by key) as n from {docs} where not deleted),
-  (select max(count(*) / ?1, ?2) as size from {docs} where not deleted)
-where n % size = 0 order by key
 
 -- pairs: whether an index was made by a version that cuts runs of Chinese, Japanese and Korean: the text of its table says so
 select sql like '%runs of CJK as pairs%' from sqlite_master where type = 'table' and name = ?

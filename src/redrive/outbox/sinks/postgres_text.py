@@ -17,9 +17,8 @@ import asyncpg
 
 from redrive.errors import ConfigError
 from redrive.outbox.event import Event, Op
-from redrive.outbox.sink import Digest, Hit, NoSuchIndex, PerLoop, Unfit, find_refused
+from redrive.outbox.sink import Hit, NoSuchIndex, PerLoop, Unfit, find_refused
 from redrive.outbox.sinks.full_text import FullText, indexed_document, pairs_of, query_of
-from redrive.outbox.source import all_ranges, thresholds
 from redrive.outbox.verdict import Done, Superseded, Verdict
 from redrive.stores.sql import statements
 
@@ -29,7 +28,6 @@ _LANGUAGE = re.compile(r"[a-z_][a-z0-9_.]{0,60}")
 FIRST, MARK = "live", "redrive outbox "
 PAIRS = "runs of CJK as pairs"
 TIMEOUT_S = 60.0
-DIGESTS_S = 300.0  # all documents are read
 CONNECTIONS = 4
 
 
@@ -93,10 +91,6 @@ class PostgresText(FullText):
             await self._extend(connection, _checked(index))
             await self._create(connection, index)
 
-    async def digests(self, bounds: Sequence[str]) -> Sequence[Digest]:
-        rows = await self._rows("digests", None, thresholds(bounds))
-        return all_ranges(((row["place"], row["n"], int(row["total"])) for row in rows), len(bounds))
-
     async def swap(self, index: str) -> None:
         async with (await self._pool()).acquire() as connection, connection.transaction():
             await self._lock(connection)
@@ -135,8 +129,7 @@ class PostgresText(FullText):
 
     async def _rows(self, statement: str, index: str | None, *arguments: Any) -> Sequence[Any]:
         text = _sql(statement).format(table=await self._table(index))
-        seconds = DIGESTS_S if statement in ("bounds", "digests") else TIMEOUT_S
-        found: Sequence[Any] = await (await self._pool()).fetch(text, *arguments, timeout=seconds)
+        found: Sequence[Any] = await (await self._pool()).fetch(text, *arguments)
         return found
 
     async def _table(self, index: str | None) -> str:
