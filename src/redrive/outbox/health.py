@@ -14,7 +14,6 @@ from redrive.kernel.diagnosis import Dependency, Finding, Level
 from redrive.outbox.event import queue_of
 from redrive.outbox.index_watch import index_states
 from redrive.outbox.settings import OutboxSettings
-from redrive.outbox.sink import PAIRS_MISSING, PairIndex
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -144,7 +143,7 @@ ALERTS = (
 
 async def examine(store: Store, settings: Settings) -> list[Finding]:
     """Returns what is wrong: events that are stuck, that wait for too long, or that failed; indexes that were lost or
-    differ; sinks that cannot be reached from here, and those whose indexes an earlier version made."""
+    differ; sinks that cannot be reached from here."""
     from redrive.outbox.application import declared
 
     found: list[Finding] = []
@@ -178,23 +177,7 @@ async def examine(store: Store, settings: Settings) -> list[Finding]:
         if not answer.ok:
             text = f"the sink of projection {name} cannot be reached from here: {answer.detail or 'no answer'}"
             find(name, Level.WARNING, "outbox_sink_down", text, f"redrive outbox show {name}")
-        elif not await _finds_pairs(projection):
-            text = f"projection {name}: {PAIRS_MISSING}"
-            find(name, Level.NOTE, "outbox_index_old", text, f"redrive outbox rebuild {name}")
     return found
-
-
-async def _finds_pairs(projection: Projection) -> bool:
-    """Returns whether what a full-text index holds is found in Chinese, Japanese and Korean; also where nobody can
-    say."""
-    sink = projection.sink_to_look_at()
-    if not isinstance(sink, PairIndex):
-        return True
-    try:
-        async with asyncio.timeout(SINK_PATIENCE_S):
-            return await sink.finds_pairs()
-    except Exception:  # whatever its client raises: the next look at it says what is wrong with it
-        return True
 
 
 async def dependencies(store: Store, settings: Settings) -> list[Dependency]:

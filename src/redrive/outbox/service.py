@@ -6,7 +6,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -32,9 +32,8 @@ from redrive.outbox.index_watch import index_state, index_states
 from redrive.outbox.operations import begin_rebuild, begin_verify
 from redrive.outbox.projection import Projection
 from redrive.outbox.settings import OutboxSettings
-from redrive.outbox.sink import PAIRS_MISSING, PairIndex, Rebuildable, Searchable
+from redrive.outbox.sink import Rebuildable, Searchable
 from redrive.outbox.sinks import sink_words
-from redrive.outbox.sinks.full_text import query_of
 from redrive.outbox.triggers import postgres, sqlite
 from redrive.outbox.triggers.table_mapping import SEQUENCE, map_table, shape_of
 
@@ -190,7 +189,7 @@ class Hits:
     """What a search has found, the best first."""
 
     items: Annotated[list[HitView], Open()]
-    warnings: Annotated[list[str], Open("What the search leaves out, and the command that brings it.")]
+    warnings: Annotated[list[str], Open("What the search leaves out.")] = field(default_factory=list)
 
 
 @dataclass(slots=True, frozen=True)
@@ -276,10 +275,7 @@ class OutboxService(Service):
                 "else ask the sink itself",
             )
         found = await sink.search(text, limit)
-        hits = [HitView(hit.key, round(hit.score, 6), hit.document) for hit in found]
-        # An index from before Chinese, Japanese and Korean were found has them only in what was written since.
-        gap = query_of(text).runs and isinstance(sink, PairIndex) and not await sink.finds_pairs()
-        return Hits(hits, [f"{PAIRS_MISSING}; for all of it: redrive outbox rebuild {one.name}"] if gap else [])
+        return Hits([HitView(hit.key, round(hit.score, 6), hit.document) for hit in found])
 
     def only(self) -> str:
         """Returns the name of the only projection; refused where there are several."""

@@ -145,20 +145,6 @@ class Searchable(Protocol):
         ...
 
 
-PAIRS_MISSING = (
-    "this index was made by an earlier version: it finds Chinese, Japanese and Korean only in what was written since"
-)
-
-
-@runtime_checkable
-class PairIndex(Protocol):
-    """A sink that finds Chinese, Japanese and Korean by pairs of characters, which earlier versions did not write."""
-
-    async def finds_pairs(self) -> bool:
-        """Returns whether the live index was made by a version that writes them; else a rebuild brings them."""
-        ...
-
-
 @runtime_checkable
 class Pruned(Protocol):
     """A sink that keeps versions of what was deleted, and does not have to for ever."""

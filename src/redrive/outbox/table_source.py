@@ -25,7 +25,6 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _UNLIMITED = {"character": "bpchar", "bit": "bit varying"}
 # SQLite writes 15 digits of a number into JSON, and no bytes.
 _EXACTLY = "case typeof({key}) when 'real' then printf('%!.17g', {key}) when 'blob' then hex({key}) else {key} end"
-_TYPED = re.compile(r'\["(integer|real|text|blob)", ')
 _AFFINE = re.compile("int|char|clob|text")  # SQLite compares these with text by their own type
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -156,8 +155,6 @@ class TableSource:
         if self._on_postgres:
             kind = self.mapping.id_type
             return f"{text(after)}::{_UNLIMITED.get(kind, kind)}"
-        if not _TYPED.match(after):  # of a rebuild that was begun when places were plain
-            return after if _INTEGER.fullmatch(after) else text(after)
         kind, value = json.loads(after)
         if kind in ("integer", "real"):
             return repr(int(value) if kind == "integer" else float(value))

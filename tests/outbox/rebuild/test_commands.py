@@ -218,17 +218,3 @@ def test_what_cannot_be_done_exits_with_2(redrive: Callable[..., Said], command:
     said = redrive(command, "bare", "--json")
     assert said.code == 2 and json.loads(said.err)["error"]["message"]
     assert redrive("operations", "--json").document["items"] == []
-
-
-def test_a_search_says_what_an_index_of_an_earlier_version_leaves_out(redrive: Callable[..., Said]) -> None:
-    with closing(sqlite3.connect("search.db")) as file, file:
-        file.execute("pragma writable_schema = on")
-        file.execute("update sqlite_master set sql = replace(sql, '-- runs of CJK as pairs', '')")
-    assert redrive("outbox", "search", "-p", "notes", "one").err == ""
-    said = redrive("outbox", "search", "-p", "notes", "失败")
-    assert "redrive outbox rebuild notes" in said.err and "nothing found" in said.out
-    execute("update notes set title = '失败管理', version = version + 1 where id = 2")
-    with worker():
-        assert redrive("rebuild", "notes").code == 0
-    said = redrive("outbox", "search", "-p", "notes", "失败")
-    assert said.err == "" and "notes:2" in said.out

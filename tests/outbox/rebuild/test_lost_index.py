@@ -36,7 +36,7 @@ async def lose(notes: Notes) -> None:
             file.unlink()
     else:
         notes.run("drop view search_notes", "drop table search_notes_live")
-        notes.app.outbox.projections["notes"].sink()._current.clear()  # type: ignore[attr-defined]
+        notes.app.outbox.projections["notes"].sink()._has_live = False  # type: ignore[attr-defined]
 
 
 async def look(notes: Notes, **settings: Any) -> IndexState:

@@ -93,7 +93,6 @@ async def test_chinese_japanese_and_korean_are_found_by_any_part_of_a_run(sink: 
     assert found == {text: {LANGUAGES[key] for key in keys.split()} for text, keys in asked.items()}
     await sink.write([upsert("zh", 2, {"title": "重试"}), delete("ko", 2)])
     assert await sink.search("失败") == [] and await sink.search("작업") == [] and len(await sink.search("重试")) == 1
-    assert await sink.finds_pairs()
 
 
 async def test_a_run_is_found_behind_the_last_position_that_an_index_counts(sink: Any) -> None:

@@ -176,19 +176,8 @@ class Fts5Indexes:
         with transaction(db):
             db.execute(self._sql("docs", index))
             db.execute(self._sql("text", index))
-            columns = [name for (name,) in db.execute(_sql("columns", ""), (f"{self._name}_{index}_docs",))]
-            if "deleted_at" not in columns:
-                db.execute(self._sql("add_deleted_at", index))
-                db.execute(self._sql("date_deleted", index))
-            if "base" not in columns:
-                db.execute(self._sql("add_base", index))
             db.execute(self._sql("deleted_index", index))
         self._made.add(index)
-
-    def has_pairs(self, db: sqlite3.Connection) -> bool:
-        """Returns whether all that the live index has was written as pairs of characters."""
-        row = db.execute(_sql("pairs", ""), (f"{self._name}_{self.live(db)}_docs",)).fetchone()
-        return row is not None and bool(row[0])
 
     def execute(self, db: sqlite3.Connection, statement: str, index: str | None, *args: Any) -> sqlite3.Cursor:
         """Runs a statement about an index; None: the live one."""
@@ -303,9 +292,6 @@ class Fts5(FullText):
 
         rows = await self._rows("search", None, asked, limit)
         return [Hit(key, score, json.loads(document)) for key, score, document in rows]
-
-    async def finds_pairs(self) -> bool:
-        return not self._file.is_there() or await self._file.run(self._indexes.has_pairs)
 
     async def _rows(self, statement: str, index: str | None, *arguments: Any) -> Sequence[Any]:
         return await self._file.run(lambda db: self._indexes.execute(db, statement, index, *arguments).fetchall())

@@ -16,18 +16,6 @@ create table if not exists {docs} (
   base        integer not null default 0
 )
 
--- columns: what a table has, by its name
-select name from pragma_table_info(?)
-
--- add_deleted_at: to files from before it was kept
-alter table {docs} add column deleted_at integer
-
--- add_base: to files from before lives of a key were told apart
-alter table {docs} add column base integer not null default 0
-
--- date_deleted: what was deleted before that counts from now on
-update {docs} set deleted_at = cast(strftime('%s', 'now') as integer) where deleted and deleted_at is null
-
 -- deleted_index: by which old deletions are found
 create index if not exists {docs}_deleted on {docs} (deleted_at) where deleted
 
@@ -76,9 +64,6 @@ select key, version, base from {docs} where key in (select value from json_each(
 
 -- find: documents by their keys
 select key, version, base from {docs} where key in (select value from json_each(?)) and not deleted
-
--- pairs: whether an index was made by a version that cuts runs of Chinese, Japanese and Korean: the text of its table says so
-select sql like '%runs of CJK as pairs%' from sqlite_master where type = 'table' and name = ?
 
 -- there: whether an index was made
 select 1 from sqlite_master where type = 'table' and name = ?

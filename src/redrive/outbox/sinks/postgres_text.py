@@ -26,7 +26,6 @@ _NAME = re.compile(r"(?:[a-z_][a-z0-9_]{0,30}\.)?[a-z_][a-z0-9_]{0,30}")
 _INDEX = re.compile(r"[a-z0-9_]{1,25}")
 _LANGUAGE = re.compile(r"[a-z_][a-z0-9_.]{0,60}")
 FIRST, MARK = "live", "redrive outbox "
-PAIRS = "runs of CJK as pairs"
 TIMEOUT_S = 60.0
 CONNECTIONS = 4
 
@@ -59,7 +58,7 @@ class PostgresText(FullText):
             raise ConfigError(f"there is no language {language!r}", hint="a text search configuration: english, simple")
         self._name, self._language = table, language
         self._pools: PerLoop[Any] = PerLoop(lambda: _new_pool(url))
-        self._current: set[str | None] = set()  # tables that are known to be as this version makes them
+        self._has_live = False
 
     async def write(self, events: Sequence[Event], index: str | None = None) -> Sequence[Verdict]:
         table = await self._table(index)
@@ -88,8 +87,7 @@ class PostgresText(FullText):
     async def create(self, index: str) -> None:
         async with (await self._pool()).acquire() as connection, connection.transaction():
             await self._lock(connection)
-            await self._extend(connection, _checked(index))
-            await self._create(connection, index)
+            await self._create(connection, _checked(index))
 
     async def swap(self, index: str) -> None:
         async with (await self._pool()).acquire() as connection, connection.transaction():
@@ -98,7 +96,6 @@ class PostgresText(FullText):
             if old != index:
                 if await connection.fetchval("select to_regclass($1)::text", self._of(_checked(index))) is None:
                     raise NoSuchIndex(index)
-                await self._extend(connection, index)
                 await self._switch(connection, _checked(index))
                 if old is not None:
                     await connection.execute(_sql("drop").format(table=self._of(old)))
@@ -117,11 +114,6 @@ class PostgresText(FullText):
         rows = await self._rows("search", None, query.text, self._language, limit, anywhere, in_order, query.runs)
         return [Hit(row["key"], row["score"], json.loads(row["document"])) for row in rows]
 
-    async def finds_pairs(self) -> bool:
-        async with (await self._pool()).acquire() as connection:
-            live = await self._live(connection)
-            return live is None or await connection.fetchval(_sql("live"), self._of(live)) == PAIRS
-
     # -- its tables ------------------------------------------------------------------------------------------------
 
     async def _pool(self) -> Any:
@@ -134,30 +126,16 @@ class PostgresText(FullText):
 
     async def _table(self, index: str | None) -> str:
         """Returns what is written to and read: the view of the live index, which is made when somebody asks for it."""
-        if index not in self._current:
+        if index is not None:
+            return self._of(_checked(index))
+        if not self._has_live:
             async with (await self._pool()).acquire() as connection, connection.transaction():
                 await self._lock(connection)
-                if index is None:
-                    await self._prepare_live(connection)
-                else:
-                    await self._extend(connection, _checked(index))
-            self._current.add(index)
-        return self._name if index is None else self._of(_checked(index))
-
-    async def _prepare_live(self, connection: Any) -> None:
-        live = await self._live(connection)
-        if live is None:
-            await self._create(connection, FIRST)
-        if live is None or await self._extend(connection, live):
-            await self._switch(connection, live or FIRST)
-
-    async def _extend(self, connection: Any, index: str) -> bool:
-        """Brings a table up to date that an earlier version has made; returns whether it was one."""
-        if await connection.fetchval(_sql("is_current"), self._of(index)) is not False:
-            return False
-        await connection.execute(_sql("extend").format(table=self._of(index)))
-        await self._create(connection, index)
-        return True
+                if await self._live(connection) is None:
+                    await self._create(connection, FIRST)
+                    await self._switch(connection, FIRST)
+            self._has_live = True
+        return self._name
 
     async def _write(self, events: Sequence[Event], table: str) -> Sequence[Verdict]:
         rows = [
@@ -191,9 +169,7 @@ class PostgresText(FullText):
 
     async def _create(self, connection: Any, index: str) -> None:
         table = self._of(index)
-        if await connection.fetchval("select to_regclass($1)::text", table) is None:
-            await connection.execute(_sql("table").format(table=table))
-            await connection.execute(_sql("cut").format(table=table, mark=f"'{PAIRS}'"))
+        await connection.execute(_sql("table").format(table=table))
         for statement, ending in (("words", "words"), ("deleted_index", "deletions")):
             name = f"{table.rpartition('.')[2]}_{ending}"
             await connection.execute(_sql(statement).format(table=table, index=name))

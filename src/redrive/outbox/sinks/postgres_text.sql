@@ -24,13 +24,6 @@ create table if not exists {table} (
   base        bigint not null default 0
 )
 
--- is_current: whether a table has the columns that were added last, if it is there
-select exists (select from pg_attribute where attrelid = c.oid and attname = 'base') from pg_class c where c.oid = to_regclass($1)
-
--- extend: a table from before: its rows were written now, in the first life of their keys
-alter table {table} add column if not exists written_at timestamptz not null default now(),
-  add column if not exists base bigint not null default 0
-
 -- deleted_index: by which old deletions are found
 create index if not exists {index} on {table} (written_at) where deleted
 
@@ -42,9 +35,6 @@ create or replace view {live} as select key, version, deleted, routing, document
 
 -- mark: says which it is
 comment on view {live} is {mark}
-
--- cut: says that runs of Chinese, Japanese and Korean are kept as pairs; a table from before does not say so
-comment on table {table} is {mark}
 
 -- drop: an index that is not live
 drop table if exists {table}
