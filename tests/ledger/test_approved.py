@@ -31,10 +31,9 @@ pytestmark = pytest.mark.anyio
 ANN, BOB = Caller("ann", Role.ADMIN), Caller("bob", Role.ADMIN)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[App]:
-    lite = request.param == "sqlite"
-    url = f"sqlite:///{tmp_path}/redrive.db" if lite else request.getfixturevalue("postgres_url")
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    url = f"sqlite:///{tmp_path}/redrive.db"
     own = load_settings(url=url, log_format="off").holding(LedgerSettings(approvals_above=100))
     made = App(settings=own)
     await made.migrate()

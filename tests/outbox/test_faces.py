@@ -23,12 +23,13 @@ from redrive.outbox.metrics import LAST, fleet, process
 from redrive.outbox.service import OutboxService
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.verdict import Verdict
-from tests.outbox.conftest import World, make_app
+from tests.outbox.conftest import BOTH_STORES, World, make_app
 from tests.outbox.faulty import Faulty
 
 pytestmark = pytest.mark.anyio
 
 
+@BOTH_STORES
 async def test_figures_follow_events(world: World) -> None:
     app, store = world.app, await world.app.store()
     assert await event_counts(store, app.settings) == [] and await oldest_age(store, app.settings) is None
@@ -55,6 +56,7 @@ async def test_figures_follow_events(world: World) -> None:
     assert (await stuck(store, app.settings), await failed(store, app.settings)) == (0.0, 1.0)
 
 
+@BOTH_STORES
 async def test_what_is_behind_and_stuck_is_told(url: str, world: World) -> None:
     store = await world.app.store()
     await world.publish(1, "upsert", 1, {})

@@ -135,9 +135,14 @@ class Notes:
         assert await self.documents() == {key: payload for key, (_, payload) in kept.items()}
 
 
-@pytest.fixture(params=["sqlite-fts5", "postgres-postgres", pytest.param("sqlite-search", marks=pytest.mark.thorough)])
+_SINKS = ["sqlite-fts5", "postgres-postgres", pytest.param("sqlite-search", marks=pytest.mark.thorough)]
+EVERY_SINK = pytest.mark.parametrize("notes", _SINKS, indirect=True)
+
+
+@pytest.fixture
 async def notes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Notes]:
-    store, _, kind = request.param.partition("-")
+    """Full text on SQLite, unless a test names others."""
+    store, _, kind = getattr(request, "param", "sqlite-fts5").partition("-")
     url = f"sqlite:///{tmp_path}/redrive.db" if store == "sqlite" else str(request.getfixturevalue("postgres_url"))
     if kind == "search":
         with server_of_run("opensearch") as server:

@@ -23,7 +23,7 @@ from redrive.outbox.event import Event, Op, split_key
 from redrive.outbox.service import OutboxService
 from tests.effort import tries
 from tests.outbox.conftest import erase_scope
-from tests.outbox.rebuild.conftest import Notes
+from tests.outbox.rebuild.conftest import EVERY_SINK, Notes
 from tests.outbox.rebuild.test_verify import result_of
 
 pytestmark = pytest.mark.anyio
@@ -48,6 +48,7 @@ async def begin(notes: Notes) -> None:
     await notes.work()
 
 
+@EVERY_SINK
 async def test_a_row_that_is_there_again_is_projected_and_rebuilt(notes: Notes) -> None:
     await begin(notes)
     notes.run("insert into items values (1, 'again', 1)")
@@ -73,6 +74,7 @@ async def lose(notes: Notes) -> None:
     notes.run(f"delete from {task} where queue = 'outbox:notes'", f"delete from {life}")
 
 
+@EVERY_SINK
 async def test_repair_brings_back_what_nobody_said_was_created(notes: Notes) -> None:
     await begin(notes)
     await lose(notes)
@@ -146,6 +148,7 @@ async def test_an_index_from_an_earlier_life_is_found_and_repaired(
     assert not count_of_differences(result_of(await notes.work(await notes.verify())))
 
 
+@EVERY_SINK
 async def test_an_index_of_a_life_that_the_store_does_not_know_is_repaired(notes: Notes) -> None:
     """As after a restore of the store: what is published now would be older than what the index has."""
     await begin(notes)
@@ -164,6 +167,7 @@ async def test_an_index_of_a_life_that_the_store_does_not_know_is_repaired(notes
     await notes.check_same()
 
 
+@EVERY_SINK
 async def test_repair_after_an_erasure_ends_without_differences(notes: Notes) -> None:
     """Of a key that lives on, of one that is deleted, and of one whose index is from before."""
     await begin(notes)

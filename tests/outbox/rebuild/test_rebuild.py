@@ -25,12 +25,13 @@ from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.source import Page, Record
 from redrive.outbox.table_source import TableSource
 from tests.outbox.conftest import World, make_app
-from tests.outbox.rebuild.conftest import Notes
+from tests.outbox.rebuild.conftest import EVERY_SINK, Notes
 from tests.worker.conftest import until
 
 pytestmark = pytest.mark.anyio
 
 
+@EVERY_SINK
 async def test_what_was_lost_is_there_afterwards(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuild_module, "PAGE", 4)
     monkeypatch.setattr(compare, "PAGE", 4)
@@ -60,6 +61,7 @@ async def test_what_was_lost_is_there_afterwards(notes: Notes, monkeypatch: pyte
     assert [row.action for row in rows if row.bulk_id == begun.id] == ["OUTBOX_REBUILD_SUMMARY", "OPERATION_START"]
 
 
+@EVERY_SINK
 async def test_changes_during_a_rebuild(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random creates, updates and deletes between the pages, whose events arrive before and after their pages."""
     monkeypatch.setattr(rebuild_module, "PAGE", 7)
@@ -127,6 +129,7 @@ async def test_pause_and_resume(notes: Notes) -> None:
     assert (await notes.job()).operation is None
 
 
+@EVERY_SINK
 async def test_a_cancelled_rebuild_leaves_nothing(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     notes.add(1, 5)
     await notes.work()
@@ -310,6 +313,7 @@ async def test_a_clock_that_is_set_back_keeps_nobody_waiting(notes: Notes, monke
     assert await driver.waits(theirs, record) == 0.0
 
 
+@EVERY_SINK
 async def test_two_drivers_switch_once(notes: Notes) -> None:
     """A driver that comes late to each step does nothing that another has not done."""
     notes.add(1, 4)

@@ -24,7 +24,7 @@ from redrive.outbox.rebuild import delete_of, event_of_record
 from redrive.outbox.sink import Remembering
 from redrive.outbox.sinks import full_text, search_index
 from redrive.outbox.source import Record
-from tests.outbox.rebuild.conftest import Notes
+from tests.outbox.rebuild.conftest import EVERY_SINK, Notes
 
 pytestmark = pytest.mark.anyio
 
@@ -52,6 +52,7 @@ async def plant(notes: Notes) -> None:
     await notes.sink.swap("planted")
 
 
+@EVERY_SINK
 async def test_planted_differences_are_found_and_mended(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "PAGE", 3)
     notes.add(1, 20)
@@ -78,6 +79,7 @@ async def test_planted_differences_are_found_and_mended(notes: Notes, monkeypatc
     assert not count_of_differences(result_of(await notes.work(await notes.verify())))
 
 
+@EVERY_SINK
 async def test_events_on_their_way_are_no_differences(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_module, "PATIENCE_S", 0.0)
     notes.add(1, 6)
@@ -131,6 +133,7 @@ async def test_more_keys_that_are_mended_than_are_remembered(notes: Notes, monke
     assert over is not None and over.work is not None and over.work.state == {"repair": True}
 
 
+@EVERY_SINK
 async def test_what_cannot_be_mended_is_said(notes: Notes) -> None:
     notes.add(1, 3)
     await notes.work()
@@ -208,7 +211,6 @@ async def test_no_more_than_a_page_is_in_memory(notes: Notes, monkeypatch: pytes
     assert len(most) >= 5 and max(most) == 5
 
 
-@pytest.mark.parametrize("notes", ["sqlite-fts5", "postgres-postgres"], indirect=True)
 async def test_one_begins_while_a_worker_clears_a_cancelled_one_away(
     notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
