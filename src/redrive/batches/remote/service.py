@@ -41,9 +41,9 @@ from redrive.ledger.settings import LedgerSettings
 from redrive.ledger.views import account_of
 from redrive.ops import actions
 from redrive.remote import ProviderUnknown
+from redrive.webhooks.address_guard import check_direct
 from redrive.webhooks.events import DEFAULT_ACCOUNT
 from redrive.webhooks.settings import WebhookSettings
-from redrive.webhooks.url_check import check_direct
 
 Change = Callable[[RemoteBatch], Awaitable[Commit]]
 MOST_IN_FLIGHT = 1_000_000
