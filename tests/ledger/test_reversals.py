@@ -151,17 +151,3 @@ async def test_over_http(app: App, own: Ledger) -> None:
         assert (missing.status_code, missing.json()["code"]) == (404, "LEDGER_MOVEMENT_UNKNOWN")
         lines = (await client.get("/api/ledger/accounts/acme/statement")).json()["items"]
         assert [one["movement"] for one in lines] == ["reverse:credit:invoice-1", "credit:invoice-1"]
-
-
-def test_on_the_command_line(redrive: Any) -> None:  # noqa: F811
-    redrive("migrate")
-    redrive("ledger", "open", "acme")
-    redrive("ledger", "credit", "acme", 40, "--reason", "paid", "--key", "invoice-1")
-    assert "credit:invoice-1" in redrive("ledger", "statement", "acme").out
-    done = redrive("ledger", "reverse", "credit:invoice-1", "--reason", "wrong customer", "--by", "ann")
-    assert done.out == "account acme: 0 credits available, 0 frozen\n"
-    again = redrive("ledger", "reverse", "credit:invoice-1", "--reason", "wrong customer", "--json")
-    assert again.code == 1 and "reversed already" in str(again.error)
-    names = [one["movement"] for one in redrive("ledger", "statement", "acme", "--json").json["items"]]
-    assert names == ["reverse:credit:invoice-1", "credit:invoice-1"]
-    assert redrive("ledger", "verify").code == 0

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from redrive.ids import new_id
 from redrive.kernel.operation import Operation, Status
 from redrive.ops.access import Caller, Role
+from redrive.outbox import compare
 from redrive.outbox import rebuild as rebuild_module
-from redrive.outbox import verify as verify_module
 from redrive.outbox.compare import count_of_differences
 from redrive.outbox.event import Event, Op, split_key
 from redrive.outbox.service import OutboxService
@@ -126,7 +126,7 @@ async def test_an_index_from_an_earlier_life_is_found_and_repaired(
     notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its document has the same version as the new life's: order is by life and version."""
-    monkeypatch.setattr(verify_module, "LEAST_IN_A_PIECE", 2)
+    monkeypatch.setattr(compare, "PAGE", 2)
     await begin(notes)
     notes.run("insert into items values (1, 'again', 1)")
     notes.run("update items set title = 'first life', version = 2 where id = 2")
