@@ -4,7 +4,7 @@ whether this process is ready."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -53,22 +53,23 @@ async def event_counts(store: Store, settings: Settings) -> list[EventCounts]:
     return [EventCounts(**row) for row in await store.sql.feature_rows("outbox", "event_counts", longest)]
 
 
-async def stuck(store: Store, settings: Settings) -> float | None:
-    """Returns how many events are stuck in processing."""
-    found = await event_counts(store, settings)
-    return float(sum(one.stuck for one in found)) if found else None
+def _events(figure: str) -> Callable[[Store, Settings], Awaitable[float | None]]:
+    """Returns what looks how many events are so, of all projections."""
+
+    async def look(store: Store, settings: Settings) -> float | None:
+        found = await event_counts(store, settings)
+        return float(sum(getattr(one, figure) for one in found)) if found else None
+
+    return look
+
+
+stuck, failed = _events("stuck"), _events("failed")
 
 
 async def oldest_age(store: Store, settings: Settings) -> float | None:
     """Returns the age of the oldest event that is not done."""
     found = await event_counts(store, settings)
     return max((one.oldest_age or 0.0 for one in found), default=None)
-
-
-async def failed(store: Store, settings: Settings) -> float | None:
-    """Returns how many events are failed."""
-    found = await event_counts(store, settings)
-    return float(sum(one.failed for one in found)) if found else None
 
 
 async def lost(store: Store, settings: Settings) -> float | None:
