@@ -201,7 +201,7 @@ async def test_repair_after_an_erasure_ends_without_differences(notes: Notes) ->
 
 
 STEPS = ("turn", "turn", "turn", "update", "work", "rebuild", "repair")  # a turn deletes a row, or inserts it again
-programs = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 1)), min_size=12, max_size=30)
+programs = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 1)), min_size=8, max_size=20)
 
 
 @pytest.mark.timeout(900)
@@ -212,7 +212,7 @@ async def test_any_run_of_lives_ends_as_the_table_is(notes: Notes) -> None:
     number = itertools.count(1)
 
     @settings(
-        max_examples=tries(2, 6, 40),
+        max_examples=tries(2, 5, 40),
         deadline=None,
         database=None,
         suppress_health_check=[HealthCheck.too_slow],

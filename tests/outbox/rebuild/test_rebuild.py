@@ -16,7 +16,7 @@ from redrive.errors import Conflict, InvalidInput, NotAllowed
 from redrive.kernel.operation import Status
 from redrive.ops import views
 from redrive.ops.access import Caller, Role
-from redrive.outbox import compare, operations
+from redrive.outbox import compare
 from redrive.outbox import rebuild as rebuild_module
 from redrive.outbox.index_job import REBUILD, Phase, job_of
 from redrive.outbox.rebuild import Rebuild, delete_of, event_of_record
@@ -245,10 +245,7 @@ async def _shown(app: Any, operation_id: str, role: Role) -> dict[str, Any]:
     return dict(view["work"]["result"])
 
 
-async def test_what_an_error_of_the_source_quotes_is_for_those_who_may_act(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(operations, "LONGEST_WAIT_S", 0.1)
+async def test_what_an_error_of_the_source_quotes_is_for_those_who_may_act(tmp_path: Path) -> None:
     app, broken = make_app(f"sqlite:///{tmp_path}/redrive.db"), True
     app.outbox.projection("notes", sink=f"fts5:///{tmp_path}/search.db")
 

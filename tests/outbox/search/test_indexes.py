@@ -15,7 +15,11 @@ from redrive.outbox.sinks.search_index import SearchIndex
 from redrive.outbox.verdict import Done, Retry, Superseded
 from tests.outbox.search.events import delete, stored, upsert
 
-pytestmark = pytest.mark.anyio
+# What is common to both servers, by one of the clients; ``test_write.py`` and ``test_trouble.py`` are about both.
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize("search_server", ["opensearch"], indirect=True, scope="module"),
+]
 
 
 async def ask(sink: SearchIndex, method: str, path: str, body: Any = None) -> Any:
