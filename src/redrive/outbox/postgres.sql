@@ -32,7 +32,7 @@ where l.changes = excluded.changes - 1
 select count(*) as n from redrive.outbox_life l where l.key = $1::jsonb ->> 'scope'
 
 -- erase: the same, so many at once. Indexes stay as new as they were, so a life goes on under a digest of its key: in it what is
--- published later counts from there (outbox/relay/lives.py). Erased again, it counts from what has come since
+-- published later counts from there (outbox/lives.py). Erased again, it counts from what has come since
 with gone as (
   delete from redrive.outbox_life l where (l.projection, l.key) in (
     select x.projection, x.key from redrive.outbox_life x where x.key = $1::jsonb ->> 'scope' limit ($1::jsonb ->> 'limit')::bigint)

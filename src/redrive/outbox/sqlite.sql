@@ -31,7 +31,7 @@ where changes = excluded.changes - 1
 select count(*) as n from redrive_outbox_life l where l.key = ?1 ->> 'scope'
 
 -- erase: the same, so many at once. Indexes stay as new as they were, so a life goes on under a digest of its key: in it what is
--- published later counts from there (outbox/relay/lives.py). Erased again, it counts from what has come since
+-- published later counts from there (outbox/lives.py). Erased again, it counts from what has come since
 update or replace redrive_outbox_life as l set key = 'erased ' || (?1 ->> 'digest'), changed_at = unixepoch() * 1000000,
   (base, deleted, changes) = (
     select min(l.base + coalesce(e.base + case when l.deleted is null then coalesce(e.deleted + 1, 0) else 0 end, 0), 4611686018427387904),
