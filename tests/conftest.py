@@ -37,11 +37,9 @@ ALSO_ON_POSTGRES = {
     "batches_remote": ("test_books.py", "test_flow.py", "test_in_flight.py", "test_killed.py", "test_plans.py"),
     "console": ("test_filters.py",),
     "features": ("test_orders.py", "test_reserved.py", "test_broken.py"),
-    "ledger": ("test_money.py", "test_concurrent.py", "test_waiting_money.py"),
     "metrics": ("test_fleet.py",),
     "ops": ("test_operator.py", "test_audit_chain.py", "test_erase_everywhere.py"),
     "tracing": ("test_ways_in.py",),
-    "webhooks": ("test_deliveries.py", "test_crash.py"),
     "worker": ("test_outcomes.py", "test_transaction_errors.py", "test_transaction_block.py", "test_bad_rows.py"),
 }
 # In CI, too: statements of PostgreSQL were wrong that nothing else showed.
@@ -53,9 +51,7 @@ IN_CI_ON_POSTGRES = {
         *("test_unknown.py", "test_unstuck.py"),
     ),
     "features": ("test_erase.py",),
-    "ledger": ("test_accounts.py", "test_reversals.py", "test_bounds.py"),
     "ops": ("test_erase.py", "test_causes.py", "test_retention.py", "test_retry_log.py"),
-    "webhooks": ("test_endpoints.py", "test_together.py"),
 }
 FAULTS_IN_CI_ON_SQLITE = {
     "batches_remote": ("test_killed.py",),

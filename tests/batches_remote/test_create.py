@@ -16,9 +16,8 @@ from redrive.kernel.reads import Query
 from redrive.ledger.accounts import AccountUnknown
 from redrive.ops.access import Caller, Role
 from redrive.remote import ProviderUnknown
-from redrive.webhooks.address_guard import AddressRefused
+from redrive.webhooks.address_guard import AddressRefused, NoSecret
 from redrive.webhooks.service import Endpoints
-from redrive.webhooks.url_check import NoSecret
 from tests.batches_remote.conftest import ANN, Scripted, counts, listed, made, make_app, rich, rows_left, service
 
 

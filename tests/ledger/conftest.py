@@ -1,4 +1,4 @@
-"""An application on both stores, and the ledger as each role sees it."""
+"""An application, and the ledger as each role sees it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from redrive.ledger.service import Ledger
 from redrive.ops.access import Caller, Role
 from redrive.settings import load_settings
 
+BOTH_STORES = pytest.mark.parametrize("app", ["sqlite", "postgres"], indirect=True)
 
-@pytest.fixture(params=["sqlite", "postgres"])
+
+@pytest.fixture
 async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[App]:
-    sqlite = request.param == "sqlite"
+    """On the store that a test names, else on SQLite: what is about statements runs on both (``BOTH_STORES``)."""
+    sqlite = getattr(request, "param", "sqlite") == "sqlite"
     url = f"sqlite:///{tmp_path}/redrive.db" if sqlite else request.getfixturevalue("postgres_url")
     app = App(settings=load_settings(url=url, log_format="off"))
     await app.migrate()

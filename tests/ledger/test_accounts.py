@@ -10,7 +10,7 @@ from redrive.ledger.accounts import AccountExists, AccountUnknown
 from redrive.ledger.service import Ledger
 from redrive.ops.access import Role
 from redrive.ops.operator.declared import declared_by
-from tests.ledger.conftest import ledger_of
+from tests.ledger.conftest import BOTH_STORES, ledger_of
 
 pytestmark = pytest.mark.anyio
 
@@ -23,6 +23,7 @@ async def test_one_from_its_opening_to_its_first_money(app: App) -> None:
     assert (await ledger.credit("acme", 100, "invoice 1", "k1")).available == 100, "once by its key"
 
 
+@BOTH_STORES
 async def test_listed_by_name_in_pages(app: App) -> None:
     ledger = await ledger_of(app)
     for name in ("b", "c", "a", "Ab"):
@@ -49,6 +50,7 @@ async def test_one_that_is_not_there(app: App) -> None:
         assert refused.value.hint == "open it: redrive ledger open nobody"
 
 
+@BOTH_STORES
 @pytest.mark.parametrize("amount", [0, -1, 1.5, True, 2**62])
 async def test_amounts_are_whole_and_above_zero(app: App, amount: int) -> None:
     ledger = await ledger_of(app)

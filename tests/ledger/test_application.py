@@ -14,7 +14,7 @@ from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.ledger.accounts import AccountUnknown, NotFrozen, TooLittle
 from redrive.ledger.reversals import NotReversible
-from tests.ledger.conftest import ledger_of
+from tests.ledger.conftest import BOTH_STORES, ledger_of
 
 pytestmark = pytest.mark.anyio
 
@@ -42,6 +42,7 @@ async def transaction(app: App) -> AsyncIterator[Any]:
         own.close()
 
 
+@BOTH_STORES
 async def test_open_and_use_in_one_transaction(app: App) -> None:
     async with transaction(app) as own:
         await app.ledger.open("acme", connection=own)
@@ -52,6 +53,7 @@ async def test_open_and_use_in_one_transaction(app: App) -> None:
     assert (await (await ledger_of(app)).verify()).ok
 
 
+@BOTH_STORES
 async def test_a_credit_is_undone_once_in_a_transaction_or_without(app: App) -> None:
     await app.ledger.open("acme")
     await app.ledger.credit("acme", 10, "a", reason="paid")
@@ -90,6 +92,7 @@ async def test_too_little_is_refused_there_too(app: App) -> None:
     assert await app.ledger.balance("acme") == {"available": 5, "frozen": 0}
 
 
+@BOTH_STORES
 async def test_no_more_is_settled_than_is_frozen(app: App) -> None:
     await app.ledger.open("acme")
     await app.ledger.credit("acme", 50, "c", reason="a gift")

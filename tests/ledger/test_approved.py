@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -24,17 +22,15 @@ from redrive.ledger.settings import LedgerSettings
 from redrive.ops import approvals
 from redrive.ops.access import Caller, Role
 from redrive.settings import load_settings
-from tests.commands import redrive
 from tests.console.conftest import console, done, page, text_of
 
 pytestmark = pytest.mark.anyio
 ANN, BOB = Caller("ann", Role.ADMIN), Caller("bob", Role.ADMIN)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[App]:
-    lite = request.param == "sqlite"
-    url = f"sqlite:///{tmp_path}/redrive.db" if lite else request.getfixturevalue("postgres_url")
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    url = f"sqlite:///{tmp_path}/redrive.db"
     own = load_settings(url=url, log_format="off").holding(LedgerSettings(approvals_above=100))
     made = App(settings=own)
     await made.migrate()
@@ -153,28 +149,6 @@ async def test_over_http_and_in_the_console(app: App) -> None:
         assert "It waits for a second person" in text_of(await done(browser, "/act/ledger.credit", form))
         shown = text_of(await page(browser, "/approvals"))
         assert "wants to adjust acme by -400 credits" in shown and "account acme loses 400 credits" in shown
-
-
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return redrive(*words, cwd=folder)
-
-
-def test_on_the_command_line(tmp_path: Path) -> None:
-    (tmp_path / "redrive.toml").write_text("[ledger]\napprovals_above = 100\n")
-    for words in (["migrate", "--create"], ["ledger", "open", "acme"]):
-        assert run(tmp_path, *words).returncode == 0
-    asked = run(tmp_path, "ledger", "adjust", "acme", "500", "--reason", "r", "--by", "ann")
-    assert asked.returncode == 0 and "waits for a second operator" in asked.stdout, asked
-    more = run(tmp_path, "ledger", "credit", "acme", "600", "--reason", "r", "--by", "ann")
-    assert more.returncode == 0 and "waits for a second operator" in more.stdout, more
-    listed = run(tmp_path, "approvals")
-    assert "adjust acme by +500 credits" in listed.stdout
-    items = json.loads(run(tmp_path, "approvals", "--json").stdout)["items"]
-    [waiting] = [one for one in items if one["title"].startswith("adjust")]
-    assert "waits for approval to adjust acme by +500 credits" in run(tmp_path, "doctor").stdout
-    agreed = run(tmp_path, "approvals", "approve", waiting["id"], "--by", "bob")
-    assert "approved: adjust acme by +500 credits: done" in agreed.stdout, agreed
-    assert "500 " in run(tmp_path, "ledger", "show", "acme").stdout
 
 
 async def test_a_large_reversal_waits_for_a_second_person(app: App) -> None:

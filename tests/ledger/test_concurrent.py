@@ -11,12 +11,13 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.ledger import Posting
 from redrive.ledger import movements
 from redrive.ledger.accounts import TooLittle
-from tests.ledger.conftest import ledger_of
+from tests.ledger.conftest import BOTH_STORES, ledger_of
 
 pytestmark = pytest.mark.anyio
 AT_ONCE = 12
 
 
+@BOTH_STORES
 async def test_freezes_of_one_account_are_exact(app: App) -> None:
     """Three times as many as there is money for: exactly a third gets some."""
     others = [App(app.connections.main.url) for _ in range(3)]  # connections of their own
@@ -45,6 +46,7 @@ async def test_freezes_of_one_account_are_exact(app: App) -> None:
             await one.close()
 
 
+@BOTH_STORES
 async def test_two_accounts_in_opposite_orders_do_not_deadlock(app: App) -> None:
     others = [App(app.connections.main.url) for _ in range(2)]
     try:

@@ -107,18 +107,7 @@ def run(url: str, steps: list[tuple[Any, ...]]) -> None:
     asyncio.run(main())
 
 
-@settings(max_examples=tries(12, 30, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tries(8, 15, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_sqlite(tmp_path: Path, steps: list[tuple[Any, ...]]) -> None:
     run("sqlite:///:memory:", steps)
-
-
-@pytest.mark.repeats
-def test_postgres(databases: Any) -> None:
-    @settings(max_examples=30, deadline=None)
-    @given(steps=STEPS)
-    def check(steps: list[tuple[Any, ...]]) -> None:
-        with databases.emptied() as name:
-            run(databases.url(name), steps)
-
-    check()

@@ -13,7 +13,7 @@ from redrive.errors import InvalidInput, RedriveError
 from redrive.ledger import statement
 from redrive.ledger.accounts import AccountUnknown, NotFrozen, TooLittle
 from redrive.ops.access import Role
-from tests.ledger.conftest import ledger_of, run_sql
+from tests.ledger.conftest import BOTH_STORES, ledger_of, run_sql
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +28,7 @@ async def sides(app: App) -> tuple[int, int]:
     return found["available"], found["frozen"]
 
 
+@BOTH_STORES
 async def test_from_freeze_to_settlement(app: App) -> None:
     await an_account(app)
     for _ in range(2):  # what is sent again lands once
@@ -61,6 +62,7 @@ async def test_too_little_freezes_nothing(app: App) -> None:
     assert (await (await ledger_of(app)).freezes("acme")).items == []
 
 
+@BOTH_STORES
 async def test_no_more_is_settled_than_was_frozen_for_it(app: App) -> None:
     """Also where the account has more frozen for something else."""
     await an_account(app)
@@ -116,6 +118,7 @@ async def test_what_is_asked_again_is_audited_once(app: App) -> None:
     ]
 
 
+@BOTH_STORES
 async def test_in_ones_own_transaction_as_well(app: App) -> None:
     await an_account(app)
     before = len(await audit(app))
@@ -154,6 +157,7 @@ async def test_an_account_that_nobody_opened_is_told_how(app: App) -> None:
         assert refused.value.hint == "open it: redrive ledger open nobody"
 
 
+@BOTH_STORES
 async def test_what_it_had_then(app: App) -> None:
     store = await app.store()
     before = await store.now()
@@ -169,6 +173,7 @@ async def test_what_it_had_then(app: App) -> None:
         await ledger.show("acme", "yesterday")
 
 
+@BOTH_STORES
 async def test_a_statement_in_pages_is_that_of_one_page(app: App) -> None:
     await an_account(app)
     for n in range(7):
@@ -215,6 +220,7 @@ BROKEN = {
 }
 
 
+@BOTH_STORES
 @pytest.mark.parametrize("kind", BROKEN)
 async def test_books_that_somebody_changed_are_found_out(app: App, kind: str) -> None:
     await an_account(app)
@@ -234,6 +240,7 @@ async def test_books_that_somebody_changed_are_found_out(app: App, kind: str) ->
     assert expected[kind] in found
 
 
+@BOTH_STORES
 async def test_money_at_risk_until_its_work_moves(app: App) -> None:
     await an_account(app)
     await app.ledger.freeze("acme", 30, "batch:1", "1")
@@ -270,6 +277,7 @@ async def test_viewers_see_no_words_of_movements(app: App) -> None:
         assert pages[0].items[0].kind == "freeze" and "batch:1" in text
 
 
+@BOTH_STORES
 async def test_movements_for_one_thing(app: App) -> None:
     await an_account(app)
     await app.ledger.freeze("acme", 30, "batch:1", "one")

@@ -17,6 +17,7 @@ from redrive.ledger.service import Ledger
 from redrive.ops.access import Caller, Role
 from tests.api.conftest import served
 from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
+from tests.ledger.conftest import BOTH_STORES
 
 pytestmark = pytest.mark.anyio
 
@@ -32,6 +33,7 @@ async def own(app: App) -> Ledger:
     return await reversals(app)
 
 
+@BOTH_STORES
 async def test_a_credit_is_undone_once(app: App, own: Ledger) -> None:
     done = await own.reverse("credit:invoice-1", "wrong customer")
     assert (done.available, done.approval) == (0, None)
@@ -64,6 +66,7 @@ async def test_an_adjustment_is_undone_in_both_directions(app: App, own: Ledger)
     assert (await own.verify()).ok
 
 
+@BOTH_STORES
 async def test_of_two_at_the_same_moment_one_lands(own: Ledger) -> None:
     await own.credit("acme", 1000, "more")
     asked = [own.reverse("credit:invoice-1", f"by {name}") for name in ("ann", "bob", "eve")]
@@ -73,6 +76,7 @@ async def test_of_two_at_the_same_moment_one_lands(own: Ledger) -> None:
     assert (await own.verify()).ok
 
 
+@BOTH_STORES
 async def test_one_that_overtakes_the_look_is_refused_by_the_books(
     app: App, own: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,17 +151,3 @@ async def test_over_http(app: App, own: Ledger) -> None:
         assert (missing.status_code, missing.json()["code"]) == (404, "LEDGER_MOVEMENT_UNKNOWN")
         lines = (await client.get("/api/ledger/accounts/acme/statement")).json()["items"]
         assert [one["movement"] for one in lines] == ["reverse:credit:invoice-1", "credit:invoice-1"]
-
-
-def test_on_the_command_line(redrive: Any) -> None:  # noqa: F811
-    redrive("migrate")
-    redrive("ledger", "open", "acme")
-    redrive("ledger", "credit", "acme", 40, "--reason", "paid", "--key", "invoice-1")
-    assert "credit:invoice-1" in redrive("ledger", "statement", "acme").out
-    done = redrive("ledger", "reverse", "credit:invoice-1", "--reason", "wrong customer", "--by", "ann")
-    assert done.out == "account acme: 0 credits available, 0 frozen\n"
-    again = redrive("ledger", "reverse", "credit:invoice-1", "--reason", "wrong customer", "--json")
-    assert again.code == 1 and "reversed already" in str(again.error)
-    names = [one["movement"] for one in redrive("ledger", "statement", "acme", "--json").json["items"]]
-    assert names == ["reverse:credit:invoice-1", "credit:invoice-1"]
-    assert redrive("ledger", "verify").code == 0

@@ -67,16 +67,12 @@ async def erase_scope(app: App, scope: str) -> None:
 BOTH_STORES = pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 
 
-def url_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Returns the store that a test names, else SQLite: for files whose tests see a store through its port alone, where
-    a few run on both (``BOTH_STORES``)."""
+@pytest.fixture
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The store that a test names, else SQLite: most see a store through its port alone. What is about statements runs
+    on both (``BOTH_STORES``)."""
     postgres = getattr(request, "param", "sqlite") == "postgres"
     return str(request.getfixturevalue("postgres_url")) if postgres else f"sqlite:///{tmp_path}/redrive.db"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return url_of(request, tmp_path)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from psycopg import conninfo
 
-from tests.outbox.conftest import World
+from tests.outbox.conftest import BOTH_STORES, World
 
 pytestmark = pytest.mark.anyio
 SCRIPT = Path(__file__).parent / "django_notes.py"
@@ -27,6 +27,7 @@ def database(url: str) -> dict[str, Any]:
     return {"ENGINE": "django.db.backends.postgresql", **found}
 
 
+@BOTH_STORES
 async def test_saves_and_deletes_are_published(world: World, url: str, tmp_path: Path) -> None:
     environment = {**os.environ, "DATABASE": json.dumps(database(url))}
     done = subprocess.run([sys.executable, SCRIPT], env=environment, cwd=tmp_path, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Events as they are published and read, and digests of them."""
+"""Events as they are published and read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from redrive.errors import InvalidInput
 from redrive.outbox.event import Op, UnfitEvent, event_of, event_task, key_of, split_key
-from redrive.outbox.source import digests_of
 
 DOCUMENT = {"entity_type": "note", "entity_id": "1", "op": "update", "version": 3, "payload": {"a": 1}}
 
@@ -51,12 +50,6 @@ def test_what_is_published_is_checked() -> None:
     for name in ("a b", "", "n" * 101):
         with pytest.raises(InvalidInput):
             event_task(name, "note", 1, "upsert", 1)
-
-
-def test_a_digest_does_not_depend_on_the_order() -> None:
-    one, other = ("note:1", 1), ("note:2", 2)
-    assert digests_of([one, other]) == digests_of([other, one]) != digests_of([one, ("note:2", 3)])
-    assert [part.count for part in digests_of([])] == [0]
 
 
 def test_a_key_is_parted_at_its_first_colon() -> None:

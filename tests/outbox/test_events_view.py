@@ -210,27 +210,27 @@ async def test_an_event_is_inserted_as_in_the_earlier_system(events: Events) -> 
     assert queues == {"outbox:search_index_to_elastic": 1, "outbox:notes": 1}
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ("update {view} set op = 'delete'", "read-only|is a view"),
-        ("delete from {view}", "read-only|is a view"),
-        (
-            "insert into {view} (entity_type, entity_id, op, event_version, status) values ('a', '1', 'x', 1, 'done')",
-            "as pending",
-        ),
-        (
-            "insert into {view} (entity_type, entity_id, op, event_version, error) values ('a', '1', 'x', 1, 'e')",
-            "as pending",
-        ),
-        ("insert into {view} (entity_type, entity_id, op) values ('a', '1', 'x')", "version of an event"),
-        ("insert into {view} (entity_id, op, event_version) values ('1', 'x', 1)", "entity type"),
-    ],
-)
-async def test_other_changes_of_the_view_are_refused(events: Events, change: str, said: str) -> None:
+REFUSED = [
+    ("update {view} set op = 'delete'", "read-only|is a view"),
+    ("delete from {view}", "read-only|is a view"),
+    (
+        "insert into {view} (entity_type, entity_id, op, event_version, status) values ('a', '1', 'x', 1, 'done')",
+        "as pending",
+    ),
+    (
+        "insert into {view} (entity_type, entity_id, op, event_version, error) values ('a', '1', 'x', 1, 'e')",
+        "as pending",
+    ),
+    ("insert into {view} (entity_type, entity_id, op) values ('a', '1', 'x')", "version of an event"),
+    ("insert into {view} (entity_id, op, event_version) values ('1', 'x', 1)", "entity type"),
+]
+
+
+async def test_other_changes_of_the_view_are_refused(events: Events) -> None:
     await events.publish("1")
-    with pytest.raises(Exception, match=said):
-        await events.ask(change)
+    for change, said in REFUSED:
+        with pytest.raises(Exception, match=said):
+            await events.ask(change)
     assert await events.ask("select op, status from {view}") == [("upsert", "pending")]
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +23,13 @@ from redrive.outbox.metrics import LAST, fleet, process
 from redrive.outbox.service import OutboxService
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive.outbox.verdict import Verdict
-from tests.outbox.conftest import World, make_app
+from tests.outbox.conftest import BOTH_STORES, World, make_app
 from tests.outbox.faulty import Faulty
-from tests.outbox.sinks.test_fts5_file import OLD_TABLE
 
 pytestmark = pytest.mark.anyio
 
 
+@BOTH_STORES
 async def test_figures_follow_events(world: World) -> None:
     app, store = world.app, await world.app.store()
     assert await event_counts(store, app.settings) == [] and await oldest_age(store, app.settings) is None
@@ -58,6 +56,7 @@ async def test_figures_follow_events(world: World) -> None:
     assert (await stuck(store, app.settings), await failed(store, app.settings)) == (0.0, 1.0)
 
 
+@BOTH_STORES
 async def test_what_is_behind_and_stuck_is_told(url: str, world: World) -> None:
     store = await world.app.store()
     await world.publish(1, "upsert", 1, {})
@@ -234,28 +233,3 @@ def test_a_worker_of_the_outbox_names_its_settings_where_they_belong(capsys: pyt
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "(else OUTBOX_WORKER_ID, else TASK_WORKER_ID, else generated)" in said
     assert "(else REDRIVE_METRICS_PORT, else OUTBOX_METRICS_PORT, else 9108)" in said
-
-
-def test_an_index_of_an_earlier_version_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What it held is not found in Chinese: who searches, with --json too, and doctor say what brings it."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REDRIVE_LOG", "off")
-    monkeypatch.setenv("REDRIVE_URL", "sqlite:///tasks.db")
-    (tmp_path / "redrive.toml").write_text('[outbox.projections.notes]\nsink = "fts5:///search.db"\n')
-    with closing(sqlite3.connect(tmp_path / "search.db")) as file, file:
-        file.execute(OLD_TABLE)
-        file.execute("insert into documents_live_docs (key, version, document) values ('note:a', 5, '{}')")
-
-    def say(*arguments: str) -> Any:
-        capsys.readouterr()
-        run([*arguments, "--json"])
-        return json.loads(capsys.readouterr().out)
-
-    run(["migrate"])
-    assert say("outbox", "search", "plain", "-p", "notes")["warnings"] == []
-    [gap] = say("outbox", "search", "失败", "-p", "notes")["warnings"]
-    assert "Chinese" in gap and gap.endswith("redrive outbox rebuild notes")
-    notes = [one for one in say("doctor")["findings"] if one["code"] == "outbox_index_old"]
-    assert [(one["level"], one["fix"]) for one in notes] == [("note", "redrive outbox rebuild notes")]

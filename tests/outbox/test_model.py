@@ -63,13 +63,13 @@ def fault_of(name: str, fts: Fts5, sink: Faulty) -> Any:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", [Fts5, ForgetfulFts5])
+@pytest.mark.parametrize(("url", "kind"), [("sqlite", Fts5), ("postgres", ForgetfulFts5)], indirect=["url"])
 def test_the_sink_ends_equal_to_the_source(url: str, tmp_path: Path, kind: type[Fts5]) -> None:
     asyncio.run(make_app(url).migrate())
     number = iter(range(1_000_000))
 
     @settings(
-        max_examples=tries(4, 20, 100),
+        max_examples=tries(3, 8, 60),
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
         database=None,

@@ -19,7 +19,7 @@ from redrive.errors import InvalidInput
 from redrive.outbox.sinks.fts5 import Fts5
 from redrive_kit.examples.notes_table import notes_of
 from tests import commands
-from tests.outbox.conftest import make_app
+from tests.outbox.conftest import BOTH_STORES, make_app
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 NOTES = "search_index_to_elastic"
@@ -82,6 +82,7 @@ def test_the_tour(url: str, tmp_path: Path) -> None:
         assert all(one.json()["error"] for one in refused)
 
 
+@BOTH_STORES
 async def test_row_and_event_are_one_transaction(url: str, tmp_path: Path) -> None:
     """An event that cannot be published takes the row with it."""
     app = make_app(url)

@@ -20,16 +20,11 @@ from redrive.outbox.event import Event
 from redrive.outbox.source import Record
 from redrive.outbox.verdict import Failed, Verdict
 from tests.console.conftest import HOME, console, done, page, send, text_of
-from tests.outbox.conftest import BOTH_STORES, World, make_app, url_of
+from tests.outbox.conftest import BOTH_STORES, World, make_app
 
 pytestmark = pytest.mark.anyio
 PAGE = "/outbox/notes"
 VERIFY, NOTES = "/act/outbox.verify", {"projection": "notes"}
-
-
-@pytest.fixture
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return url_of(request, tmp_path)
 
 
 def figures(html: str) -> dict[str, str]:

@@ -12,9 +12,9 @@ from redrive.outbox.service import OutboxService
 from redrive_kit.conformance.harness import Cost
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
-from tests.outbox.conftest import World
+from tests.outbox.conftest import BOTH_STORES, World
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, BOTH_STORES]
 MANY = 4000  # more than are looked at of any state
 STATEMENTS: dict[str, list[Any]] = {
     "event_counts": [600.0],

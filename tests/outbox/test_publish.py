@@ -14,7 +14,7 @@ from sqlalchemy import create_engine
 
 from redrive import outbox
 from redrive.errors import InvalidInput
-from tests.outbox.conftest import World
+from tests.outbox.conftest import BOTH_STORES, World
 
 pytestmark = pytest.mark.anyio
 EVENT = ("notes", "note", 17, "upsert", 3, {"title": "hello"})
@@ -30,6 +30,7 @@ def blocking(url: str) -> Iterator[Any]:
         opened.close()
 
 
+@BOTH_STORES
 async def test_it_lands_with_the_transaction_or_not_at_all(url: str, world: World) -> None:
     with blocking(url) as connection:
         outbox.publish(connection, *EVENT)
@@ -68,6 +69,7 @@ async def test_sessions_of_sqlalchemy(url: str, world: World) -> None:
     assert len(await world.tasks()) == 1
 
 
+@BOTH_STORES
 async def test_asynchronous_connections(url: str, world: World) -> None:
     if url.startswith("sqlite"):
         import aiosqlite

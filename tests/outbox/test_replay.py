@@ -15,15 +15,10 @@ from redrive.errors import ApprovalNeeded, InvalidInput, NotAllowed
 from redrive.ops.access import Caller, Role
 from redrive.outbox.service import OutboxService
 from redrive.outbox.verdict import Failed
-from tests.outbox.conftest import BOTH_STORES, World, url_of
+from tests.outbox.conftest import BOTH_STORES, World
 
 pytestmark = pytest.mark.anyio
 REFUSED = Failed("http_4xx", "no such field")
-
-
-@pytest.fixture
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return url_of(request, tmp_path)
 
 
 async def failed_world(world: World, number: int) -> None:

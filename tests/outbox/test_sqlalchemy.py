@@ -14,7 +14,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sess
 
 from redrive.errors import ConfigError, InvalidInput
 from redrive.outbox.integrations.sqlalchemy import Rule, projects
-from tests.outbox.conftest import World
+from tests.outbox.conftest import BOTH_STORES, World
 
 pytestmark = pytest.mark.anyio
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -74,6 +74,7 @@ async def events(world: World) -> list[tuple[str, str, int]]:
     return [(task.scope or "", task.payload["op"], task.payload["version"]) for task in tasks]
 
 
+@BOTH_STORES
 async def test_what_a_flush_changes_is_published(world: World, sessions: Callable[[], Session]) -> None:
     with sessions() as session:
         session.add(note := Note(id=1, title="milk", price=Decimal("1.50"), at=NOON))

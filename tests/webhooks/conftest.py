@@ -1,4 +1,4 @@
-"""Webhooks on both stores, with a customer's server."""
+"""Webhooks, with a customer's server."""
 
 from __future__ import annotations
 
@@ -32,9 +32,13 @@ def receiver() -> Iterator[Receiver]:
         yield own
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+BOTH_STORES = pytest.mark.parametrize("app_url", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture
 def app_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
+    """The store that a test names, else SQLite: what is about statements runs on both (``BOTH_STORES``)."""
+    if getattr(request, "param", "sqlite") == "sqlite":
         return f"sqlite:///{tmp_path}/redrive.db"
     return str(request.getfixturevalue("postgres_url"))
 

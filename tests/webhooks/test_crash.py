@@ -14,7 +14,7 @@ from redrive import App
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Query
 from redrive.webhooks import event_task
-from tests.webhooks.conftest import added, deliveries, ended, run_all
+from tests.webhooks.conftest import BOTH_STORES, added, deliveries, ended, run_all
 from tests.webhooks.receiver import Receiver
 from tests.worker.conftest import until
 
@@ -45,7 +45,9 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("point", ["before_log", "before_settling"])
+@pytest.mark.parametrize(
+    ("app_url", "point"), [("sqlite", "before_log"), ("postgres", "before_settling")], indirect=["app_url"]
+)
 async def test_it_is_delivered_again_with_the_same_id(app: App, receiver: Receiver, app_url: str, point: str) -> None:
     endpoint = await added(app, receiver)
     sent = await app.webhooks.send("invoice.paid", {"n": 1}, account="acme")
@@ -67,6 +69,7 @@ async def test_it_is_delivered_again_with_the_same_id(app: App, receiver: Receiv
     Webhook(endpoint.secret).verify(second.body, dict(second.headers))
 
 
+@BOTH_STORES
 async def test_an_event_that_dies_between_its_deliveries_and_its_end_becomes_each_once(
     app: App, receiver: Receiver, app_url: str
 ) -> None:

@@ -12,12 +12,13 @@ from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.webhooks.deliveries import DeliveryNotPossible
 from redrive.webhooks.delivery_tasks import event_task, wait_after
-from tests.webhooks.conftest import added, deliveries, ended, endpoints, make_app, only, run_all
+from tests.webhooks.conftest import BOTH_STORES, added, deliveries, ended, endpoints, make_app, only, run_all
 from tests.webhooks.receiver import Receiver, Reply
 
 pytestmark = pytest.mark.anyio
 
 
+@BOTH_STORES
 async def test_an_event_reaches_those_who_want_it_and_is_verified_by_them(app: App, receiver: Receiver) -> None:
     wanted = await added(app, receiver, "invoice.*")
     await added(app, receiver, "batch.completed")
@@ -53,6 +54,7 @@ async def test_a_retry_has_the_same_id_and_body_and_a_signature_of_its_own(app: 
     Webhook(endpoint.secret).verify(third.body, dict(third.headers))
 
 
+@BOTH_STORES
 async def test_what_does_not_arrive_is_a_dead_letter_and_can_be_redelivered(app_url: str, receiver: Receiver) -> None:
     app = make_app(app_url, retries=0)
     await app.migrate()
@@ -80,6 +82,7 @@ async def test_what_does_not_arrive_is_a_dead_letter_and_can_be_redelivered(app_
     await app.close()
 
 
+@BOTH_STORES
 async def test_gone_disables_the_endpoint_and_is_told(app: App, receiver: Receiver) -> None:
     endpoint = await added(app, receiver)
     receiver.answers = [Reply(410)]
@@ -118,6 +121,7 @@ async def drain_one_by_one(app: App) -> None:
     await drain(app, queues=("webhooks",), concurrency=1)
 
 
+@BOTH_STORES
 async def test_an_event_that_is_sent_twice_by_its_id_arrives_once(app: App, receiver: Receiver) -> None:
     await added(app, receiver)
     first = await app.webhooks.send("invoice.paid", {"n": 1}, account="acme", event_id="paid-1")
@@ -139,6 +143,7 @@ async def test_an_event_as_a_task_becomes_deliveries_once(app: App, receiver: Re
     assert got.headers["webhook-id"] == "batch:b1:completed"
 
 
+@BOTH_STORES
 async def test_a_url_of_one_call(app: App, receiver: Receiver) -> None:
     await added(app, receiver)
     secret = "a secret of this batch"
@@ -158,6 +163,7 @@ async def test_a_url_of_one_call(app: App, receiver: Receiver) -> None:
         await app.webhooks.send("batch.completed", {}, account="acme", secret=secret)
 
 
+@BOTH_STORES
 async def test_in_the_callers_own_transaction(app: App, receiver: Receiver, app_url: str) -> None:
     import sqlite3
 

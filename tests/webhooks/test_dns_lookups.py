@@ -114,9 +114,9 @@ async def test_waiting_for_a_thread_is_not_the_receivers_time(
     receiver: Receiver, servers: NameServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one place is taken by a silent name for longer than the receiver would have been given."""
-    own = Lookups(room=asyncio.Semaphore(1), give_up_s=4.0)
+    own = Lookups(room=asyncio.Semaphore(1), give_up_s=1.5)
     monkeypatch.setattr("redrive.webhooks.delivery_attempt.lookups", lambda: own)
-    settings = WebhookSettings(allow_networks=["127.0.0.0/8", "::1/128"], timeout_ms=3000)
+    settings = WebhookSettings(allow_networks=["127.0.0.0/8", "::1/128"], timeout_ms=1000)
     bad = asyncio.create_task(post("http://a.silent/", b"{}", {}, settings))
     await until(lambda: _begun(servers))
     good = await post(receiver.url(host="localhost"), b"{}", {}, settings)

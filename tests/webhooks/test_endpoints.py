@@ -29,7 +29,7 @@ from redrive.webhooks.metrics import fleet
 from redrive.webhooks.service import Endpoints
 from redrive.webhooks.settings import WebhookSettings
 from redrive.webhooks.signing import check_keys, check_secret, shown_secret
-from tests.webhooks.conftest import added, deliveries, endpoints, make_app, run_all
+from tests.webhooks.conftest import BOTH_STORES, added, deliveries, endpoints, make_app, run_all
 from tests.webhooks.receiver import Receiver, Reply
 
 pytestmark = pytest.mark.anyio
@@ -42,6 +42,7 @@ async def actions(app: App) -> list[str]:
     return [row.action.removeprefix("WEBHOOK_") for row in rows][::-1]
 
 
+@BOTH_STORES
 async def test_the_life_of_an_endpoint_is_in_the_audit_log(app: App, receiver: Receiver) -> None:
     own = await endpoints(app)
     made = await added(app, receiver, "batch.*", "invoice.paid", description="their ERP")
@@ -86,6 +87,7 @@ async def test_while_a_secret_is_replaced_requests_are_signed_with_both(app: App
             Webhook(secret).verify(last.body, dict(last.headers))
 
 
+@BOTH_STORES
 async def test_secrets_are_encrypted_where_a_key_is_set(app_url: str, receiver: Receiver) -> None:
     """Those from before too, on demand; keys change one after the other, and deliveries are signed all the time."""
     root, old, new = Caller("root", Role.ADMIN), *(base64.urlsafe_b64encode(bytes([n]) * 32).decode() for n in (1, 2))
@@ -146,6 +148,7 @@ def test_what_is_no_key_is_refused_and_not_repeated(keys: Any) -> None:
         check_secret("fernet:0123456789abcdef")
 
 
+@BOTH_STORES
 async def test_secrets_of_an_account_and_of_the_settings(app: App, receiver: Receiver) -> None:
     own = await endpoints(app)
     with pytest.raises(InvalidInput, match="no secret to share"):
@@ -237,6 +240,7 @@ async def test_a_form_that_is_sent_twice_adds_one(memory: App, receiver: Receive
     assert len((await (await endpoints(memory)).list()).items) == 1
 
 
+@BOTH_STORES
 async def test_lists_come_by_pages(app: App, receiver: Receiver) -> None:
     own = await endpoints(app)
     for account in ("b", "a", "a", "c"):
@@ -256,6 +260,7 @@ async def test_lists_come_by_pages(app: App, receiver: Receiver) -> None:
     assert (await sent.list(state="failed")).items == []
 
 
+@BOTH_STORES
 async def test_endpoints_that_only_fail_are_told_and_then_disabled(app_url: str, receiver: Receiver) -> None:
     app = make_app(app_url, retries=0, failing_hours=0, disable_days=0.0)
     await app.migrate()
@@ -280,6 +285,7 @@ async def test_endpoints_that_only_fail_are_told_and_then_disabled(app_url: str,
     await app.close()
 
 
+@BOTH_STORES
 async def test_what_is_old_is_removed(app_url: str, receiver: Receiver) -> None:
     app = make_app(app_url, keep_days=1e-9)
     await app.migrate()

@@ -11,7 +11,7 @@ from redrive import App
 from redrive.kernel.commit import Commit
 from redrive.kernel.reactions import Rows
 from tests.commands import redrive
-from tests.webhooks.conftest import added, deliveries, endpoints, make_app, run_all
+from tests.webhooks.conftest import BOTH_STORES, added, deliveries, endpoints, make_app, run_all
 from tests.webhooks.receiver import Receiver, Reply
 from tests.worker.conftest import until
 
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.anyio
 ENDPOINTS, ROUNDS = 6, 25
 
 
+@BOTH_STORES
 async def test_nobody_waits_for_who_waits_for_them(app: App, app_url: str, receiver: Receiver) -> None:
     """Settlements name endpoints in any order, people change them meanwhile: all of it lands, none as a deadlock."""
     names = [(await added(app, receiver, account=f"a{n}")).id for n in range(ENDPOINTS)]

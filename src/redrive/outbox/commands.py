@@ -1,10 +1,10 @@
-"""``redrive outbox``: ``list`` is derived of what the service declares; the others are written by hand."""
+"""``redrive outbox``: what the service declares. By hand: what asks, waits for operations, or runs a worker."""
 
 from __future__ import annotations
 
 import json as json_format
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -32,20 +32,15 @@ from redrive.outbox.service import (
     DEFAULT_REPLAY,
     MOST_HITS,
     MOST_REPLAYED,
-    EventsByReason,
-    EventView,
     OutboxService,
     ProjectionOperation,
-    ProjectionView,
     ReplayPlan,
-    age,
 )
 from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.triggers.table_mapping import SEQUENCE
 
-cli = group_of(OutboxService, without=("show", "search", "replay", "rebuild", "verify"))
-FIGURES = ("lag", "pending", "processing", "inflight", "retries", "stuck", "failed", "done", "workers")
-LONGEST_WHY, LONGEST_DOCUMENT = 60, 120
+cli = group_of(OutboxService, without=("search", "replay", "rebuild", "verify"))
+LONGEST_DOCUMENT = 120
 DIFFERENT = 1  # the exit code of a comparison
 DEFAULT_METRICS_PORT = 9108
 WORKERS_OPTIONS = ("concurrency", "sleep", "tries", "max_time", "max_jobs", "once", "stop_when_empty")
@@ -53,69 +48,6 @@ WORKERS_OPTIONS = ("concurrency", "sleep", "tries", "max_time", "max_jobs", "onc
 Name = Annotated[str, typer.Argument(metavar="PROJECTION", help="Its name, as redrive outbox lists it.")]
 Names = Annotated[list[str] | None, typer.Argument(metavar="PROJECTION", help="Which ones; else all.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Do not wait for its end; redrive operations shows it.")]
-
-
-@cli.command("show")
-def show(projection: Name, url: Url = None, app: AppName = None, json: Json = False) -> None:
-    """One projection: figures, its sink, failures by reason, and the events that wait or fail longest."""
-
-    async def look(own: Operator) -> tuple[ProjectionView, Any]:
-        found = await own.of(OutboxService).show(projection)
-        return found, document(found, own.sight)
-
-    found, seen = operate(url, app, look)
-    if json:
-        output.emit(seen)
-        return
-    for name, text in _facts(found):
-        output.say(f"{name:<12} {text}")
-    if found.events:
-        output.say("")
-        output.table(
-            ["event", "status", "entity", "op", "version", "attempts", "published", "why"],
-            [_event(one) for one in found.events],
-        )
-    elif found.rebuildable:
-        past = "→ what was written past the outbox has no event:"
-        output.say(output.suggest(f"{past} redrive outbox verify {projection} finds it"))
-
-
-def _facts(one: ProjectionView) -> Iterator[tuple[str, str]]:
-    detail = f" ({one.sink_detail})" if one.sink_detail else ""
-    yield "projection", one.projection
-    yield "sink", f"{one.sink or 'not declared here'}: {one.sink_state}{detail}"
-    if one.paused is not None:
-        yield "paused", f"by {one.paused.by}: {one.paused.reason or 'no reason given'}"
-    if one.circuit is not None:
-        yield "circuit", one.circuit.told
-    for name in FIGURES:
-        yield name, str(getattr(one, name))
-    yield "oldest", age(one)
-    for title, found in (("failed by", one.failures), ("retried for", one.retried)):
-        if found:
-            yield title, _reasons(found)
-
-
-def _reasons(found: Iterable[EventsByReason]) -> str:
-    return ", ".join(f"{one.reason or 'unknown'} {one.events:,}" for one in found)
-
-
-def _event(one: EventView) -> tuple[str, ...]:
-    why = one.error or one.error_reason or ""
-    return (
-        one.id,
-        one.status,
-        one.entity or "-",
-        one.op or "-",
-        "-" if one.version is None else str(one.version),
-        f"{one.attempts}/{one.max_attempts}",
-        output.when(one.created_at),
-        _short(why, LONGEST_WHY),
-    )
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}…"
 
 
 @cli.command("search")
@@ -131,24 +63,22 @@ def search(
 ) -> None:
     """Search the documents of a projection, where its sink can: full text and search servers."""
 
-    async def look(own: Operator) -> tuple[list[dict[str, Any]], list[str]]:
+    async def look(own: Operator) -> list[dict[str, Any]]:
         service = own.of(OutboxService)
-        found = await service.search(projection or service.only(), text, limit)
-        return document(found.items, own.sight), found.warnings
+        hits: list[dict[str, Any]] = document(
+            (await service.search(projection or service.only(), text, limit)).items, own.sight
+        )
+        return hits
 
-    hits, warnings = operate(url, app, look)
+    hits = operate(url, app, look)
     if json:
-        output.emit_list(hits, warnings=warnings)
+        output.emit_list(hits, warnings=[])
         return
-    for gap in warnings:
-        output.warn(gap)
     if not hits:
         output.say("nothing found")
         return
-    texts = [json_format.dumps(hit["document"], ensure_ascii=False) for hit in hits]
-    rows = [
-        (hit["key"], f"{hit['score']:.3f}", _short(one, LONGEST_DOCUMENT)) for hit, one in zip(hits, texts, strict=True)
-    ]
+    texts = [output.shorten(json_format.dumps(hit["document"], ensure_ascii=False), LONGEST_DOCUMENT) for hit in hits]
+    rows = [(hit["key"], f"{hit['score']:.3f}", one) for hit, one in zip(hits, texts, strict=True)]
     output.table(["document", "score", "text"], rows)
     if len(hits) == limit:
         output.say(f"the first {limit}; --limit N shows more")

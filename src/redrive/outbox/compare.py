@@ -1,101 +1,24 @@
-"""Compares keys of a source and of an index, which both come in the same order, and says what differs; a difference
-that lasts is one, and not an event on its way."""
+"""Compares a source with an index, a page at a time: what the source has is looked up in the index by its keys, then
+what the index has in the source. What differs is looked at again: a difference that lasts is one, and not an event on
+its way."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from redrive.outbox.lives import NONE, Life, later_lives, lives_of
+from redrive.outbox.lives import NONE, Life, lives_of
 from redrive.outbox.sink import Rebuildable, Stored
-from redrive.outbox.source import WHOLE, Range, Record, Source
+from redrive.outbox.source import Record, Source
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
     from redrive.outbox.projection import Projection
 
-LIVES_AT_ONCE = 1000
-FETCHED_AT_ONCE = 500
-
-
-@dataclass(slots=True)
-class Merged:
-    """What was compared at once: keys that differ, how many were looked at, and the last of them. ``end``: there are no
-    more in the range."""
-
-    differing: list[str] = field(default_factory=list)
-    keys: int = 0
-    last: str = ""
-    end: bool = False
-
-
-async def merge_keys(
-    source: AsyncIterator[Stored], sink: AsyncIterator[Stored], most_keys: int, most_differing: int
-) -> Merged:
-    """Merges documents of both sides, each in the byte order of its keys, until there are enough."""
-    found = Merged()
-    ours, theirs = await anext(source, None), await anext(sink, None)
-    while ours is not None or theirs is not None:
-        if found.keys >= most_keys or len(found.differing) >= most_differing:
-            return found
-        left, right = _first(ours, theirs)
-        found.keys, found.last = found.keys + 1, (left or right or Stored("", 0)).key
-        if left is None or right is None or left.differs(right):
-            found.differing.append(found.last)
-        ours = ours if left is None else await anext(source, None)
-        theirs = theirs if right is None else await anext(sink, None)
-    found.end = True
-    return found
-
-
-async def with_bases(store: Store, projection: str, documents: AsyncIterator[Stored]) -> AsyncIterator[Stored]:
-    """Yields the documents of a source with the bases that they have in an index."""
-    try:
-        later = await later_lives(store, projection, WHOLE)
-        while some := await _take(documents, LIVES_AT_ONCE):
-            lives = await lives_of(store, projection, [one.key for one in some]) if later else {}
-            for one in some:
-                yield Stored(one.key, one.version, lives.get(one.key, NONE).start)
-    finally:
-        await close_all(documents)
-
-
-async def _take(documents: AsyncIterator[Stored], most: int) -> list[Stored]:
-    found = list[Stored]()
-    while len(found) < most and (one := await anext(documents, None)) is not None:
-        found.append(one)
-    return found
-
-
-def behind(place: str, ranges: Sequence[Range]) -> list[Range]:
-    """Returns what is left of ranges, which are in their order, behind a key."""
-    key = place.encode()
-    left = [one for one in ranges if one[1] is None or one[1].encode() > key]
-    return [(place, left[0][1]), *left[1:]] if left and left[0][0].encode() < key else left
-
-
-async def scan_ranges(sink: Rebuildable, ranges: Sequence[Range]) -> AsyncIterator[Stored]:
-    """Yields the documents of these ranges, in their order."""
-    for after, before in ranges:
-        async for one in sink.scan(None, after, before):
-            yield one
-
-
-async def close_all(*iterators: AsyncIterator[Stored]) -> None:
-    """Ends what was not read to its end."""
-    for one in iterators:
-        if isinstance(one, AsyncGenerator):
-            await one.aclose()
-
-
-def _first(ours: Stored | None, theirs: Stored | None) -> tuple[Stored | None, Stored | None]:
-    """Returns the documents of the next key: of both sides, or of the one that has it."""
-    if ours is None or theirs is None or ours.key == theirs.key:
-        return ours, theirs
-    return (ours, None) if ours.key.encode() < theirs.key.encode() else (None, theirs)
+PAGE = 1000
 
 
 class Kind(StrEnum):
@@ -118,6 +41,16 @@ class Difference:
     life: Life = NONE
 
 
+@dataclass(slots=True, frozen=True)
+class Compared:
+    """A page that was compared: keys that seem to differ, how many documents were looked at, and the place behind them;
+    None at the end."""
+
+    differing: Sequence[str]
+    documents: int
+    next: str | None
+
+
 @dataclass(slots=True)
 class Looked:
     """Keys that were looked at again: those that differ, and those with events on their way."""
@@ -126,59 +59,74 @@ class Looked:
     moving: list[str] = field(default_factory=list)
 
 
-async def look_again(
-    store: Store,
-    projection: Projection,
-    source: Source,
-    sink: Rebuildable,
-    keys: Sequence[str],
-    index: str | None = None,
-) -> Looked:
-    """Looks at keys that differ once more, such that what is on its way is no difference: lives and the source are read
-    first, and an event lands with what it is about. So where no event of an entity is under way after that, the sink
-    has what the source had then, or something newer; unless something was lost."""
-    found = Looked()
-    for at in range(0, len(keys), FETCHED_AT_ONCE):
-        await _look(found, store, projection, source, sink, keys[at : at + FETCHED_AT_ONCE], index)
-    return found
+@dataclass(slots=True, frozen=True)
+class Comparison:
+    """Of one projection: its ``source``, the same without documents (``versions``), and an index of its sink; None: the
+    live one."""
 
+    store: Store
+    projection: Projection
+    source: Source
+    versions: Source
+    sink: Rebuildable
+    index: str | None = None
 
-async def _look(
-    found: Looked,
-    store: Store,
-    projection: Projection,
-    source: Source,
-    sink: Rebuildable,
-    keys: Sequence[str],
-    index: str | None,
-) -> None:
-    lives = await lives_of(store, projection.name, keys)
-    records = await _fetched(source, keys)
-    rows = await store.sql.feature_rows("outbox", "under_way", projection.queue, json.dumps(list(keys)))
-    moving = {str(row["scope"]) for row in rows}
-    await sink.refresh(index)
-    stored = {one.key: one for one in await sink.find(keys, index)}
-    differing = [
-        one
-        for key in keys
-        if key not in moving
-        and (one := _difference(key, records.get(key), stored.get(key), lives.get(key, NONE))) is not None
-    ]
-    if differing:  # changed since: its event may have come and gone
-        some = [one.key for one in differing]
-        now, lives = await _fetched(source, some), await lives_of(store, projection.name, some)
-        changed = {
-            one.key
-            for one in differing
-            if _version(now.get(one.key)) != _version(one.record) or lives.get(one.key, NONE) != one.life
-        }
-        found.differences += [one for one in differing if one.key not in changed]
-        moving |= changed
-    found.moving += sorted(moving)
+    async def of_source(self, after: str | None) -> Compared:
+        """Looks up the next entities of the source in the index."""
+        page = await self.versions.page(after, PAGE)
+        keys = [one.key for one in page.records]
+        lives, stored = await lives_of(self.store, self.projection.name, keys), await self._stored(keys)
+        pairs = [(one, stored.get(one.key), lives.get(one.key, NONE)) for one in page.records]
+        differing = [one.key for one, found, life in pairs if _difference(one.key, one, found, life) is not None]
+        return Compared(differing, len(keys), page.next)
 
+    async def of_index(self, after: str | None) -> Compared:
+        """Looks up the next documents of the index in the source; those that it has are compared by ``of_source``."""
+        keys = list[str]()
+        async for one in self.sink.scan(self.index, after or ""):
+            keys.append(one.key)
+            if len(keys) == PAGE:
+                break
+        there = {one.key for one in await self.versions.fetch(keys)} if keys else set()
+        extra = [key for key in keys if key not in there]
+        return Compared(extra, len(extra), keys[-1] if len(keys) == PAGE else None)
 
-async def _fetched(source: Source, keys: Sequence[str]) -> dict[str, Record]:
-    return {one.key: one for one in await source.fetch(keys)}
+    async def again(self, keys: Sequence[str]) -> Looked:
+        """Looks at keys that differ once more, such that what is on its way is no difference: lives and the source are
+        read first, and an event lands with what it is about. So where no event of an entity is under way after that,
+        the sink has what the source had then, or something newer; unless something was lost."""
+        found = Looked()
+        for at in range(0, len(keys), PAGE):
+            await self._again(found, keys[at : at + PAGE])
+        return found
+
+    async def _again(self, found: Looked, keys: Sequence[str]) -> None:
+        lives, records = await self._lives_and_records(keys)
+        queue = self.projection.queue
+        rows = await self.store.sql.feature_rows("outbox", "under_way", queue, json.dumps(list(keys)))
+        moving = {str(row["scope"]) for row in rows}
+        await self.sink.refresh(self.index)
+        stored = await self._stored(keys)
+        still = [key for key in keys if key not in moving]
+        looked = [_difference(key, records.get(key), stored.get(key), lives.get(key, NONE)) for key in still]
+        differing = [one for one in looked if one is not None]
+        if differing:  # changed since: its event may have come and gone
+            lives, records = await self._lives_and_records([one.key for one in differing])
+            changed = {
+                one.key
+                for one in differing
+                if _version(records.get(one.key)) != _version(one.record) or lives.get(one.key, NONE) != one.life
+            }
+            found.differences += [one for one in differing if one.key not in changed]
+            moving |= changed
+        found.moving += sorted(moving)
+
+    async def _lives_and_records(self, keys: Sequence[str]) -> tuple[Mapping[str, Life], dict[str, Record]]:
+        lives = await lives_of(self.store, self.projection.name, keys)
+        return lives, {one.key: one for one in await self.source.fetch(keys)}
+
+    async def _stored(self, keys: Sequence[str]) -> dict[str, Stored]:
+        return {one.key: one for one in await self.sink.find(keys, self.index)}
 
 
 def _version(record: Record | None) -> int | None:
@@ -200,10 +148,8 @@ def _difference(key: str, record: Record | None, stored: Stored | None, life: Li
 
 def result_words(result: dict[str, Any]) -> str:
     """Returns what a comparison has found, in words; empty: nothing."""
-    words = [f"{result[kind.value]:,} {kind.value}" for kind in Kind if result.get(kind.value)]
-    more = ("repaired", "left", "on_their_way")
-    words += [f"{result[name]:,} {name.replace('_', ' ')}" for name in more if result.get(name)]
-    return ", ".join(words)
+    names = (*(kind.value for kind in Kind), "repaired", "left", "on_their_way")
+    return ", ".join(f"{result[name]:,} {name.replace('_', ' ')}" for name in names if result.get(name))
 
 
 def count_of_differences(result: dict[str, Any]) -> int:

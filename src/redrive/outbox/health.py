@@ -4,7 +4,7 @@ whether this process is ready."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ from redrive.kernel.diagnosis import Dependency, Finding, Level
 from redrive.outbox.event import queue_of
 from redrive.outbox.index_watch import index_states
 from redrive.outbox.settings import OutboxSettings
-from redrive.outbox.sink import PAIRS_MISSING, PairIndex
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -54,22 +53,23 @@ async def event_counts(store: Store, settings: Settings) -> list[EventCounts]:
     return [EventCounts(**row) for row in await store.sql.feature_rows("outbox", "event_counts", longest)]
 
 
-async def stuck(store: Store, settings: Settings) -> float | None:
-    """Returns how many events are stuck in processing."""
-    found = await event_counts(store, settings)
-    return float(sum(one.stuck for one in found)) if found else None
+def _events(figure: str) -> Callable[[Store, Settings], Awaitable[float | None]]:
+    """Returns what looks how many events are so, of all projections."""
+
+    async def look(store: Store, settings: Settings) -> float | None:
+        found = await event_counts(store, settings)
+        return float(sum(getattr(one, figure) for one in found)) if found else None
+
+    return look
+
+
+stuck, failed = _events("stuck"), _events("failed")
 
 
 async def oldest_age(store: Store, settings: Settings) -> float | None:
     """Returns the age of the oldest event that is not done."""
     found = await event_counts(store, settings)
     return max((one.oldest_age or 0.0 for one in found), default=None)
-
-
-async def failed(store: Store, settings: Settings) -> float | None:
-    """Returns how many events are failed."""
-    found = await event_counts(store, settings)
-    return float(sum(one.failed for one in found)) if found else None
 
 
 async def lost(store: Store, settings: Settings) -> float | None:
@@ -144,7 +144,7 @@ ALERTS = (
 
 async def examine(store: Store, settings: Settings) -> list[Finding]:
     """Returns what is wrong: events that are stuck, that wait for too long, or that failed; indexes that were lost or
-    differ; sinks that cannot be reached from here, and those whose indexes an earlier version made."""
+    differ; sinks that cannot be reached from here."""
     from redrive.outbox.application import declared
 
     found: list[Finding] = []
@@ -178,23 +178,7 @@ async def examine(store: Store, settings: Settings) -> list[Finding]:
         if not answer.ok:
             text = f"the sink of projection {name} cannot be reached from here: {answer.detail or 'no answer'}"
             find(name, Level.WARNING, "outbox_sink_down", text, f"redrive outbox show {name}")
-        elif not await _finds_pairs(projection):
-            text = f"projection {name}: {PAIRS_MISSING}"
-            find(name, Level.NOTE, "outbox_index_old", text, f"redrive outbox rebuild {name}")
     return found
-
-
-async def _finds_pairs(projection: Projection) -> bool:
-    """Returns whether what a full-text index holds is found in Chinese, Japanese and Korean; also where nobody can
-    say."""
-    sink = projection.sink_to_look_at()
-    if not isinstance(sink, PairIndex):
-        return True
-    try:
-        async with asyncio.timeout(SINK_PATIENCE_S):
-            return await sink.finds_pairs()
-    except Exception:  # whatever its client raises: the next look at it says what is wrong with it
-        return True
 
 
 async def dependencies(store: Store, settings: Settings) -> list[Dependency]:

@@ -84,16 +84,5 @@ async def job_of(store: Store, kind: str, projection: str) -> IndexJob:
     record = await store.record(COLLECTION, f"{kind}:{projection}")
     if record is None:
         return IndexJob(kind, projection)
-    body: Mapping[str, Any] = record.body
-    phase = Phase(body["phase"])
-    return IndexJob(
-        kind,
-        projection,
-        body["operation"],
-        body["index"],
-        phase,
-        dropped=body["dropped"],
-        refused=body.get("refused", {}),
-        refused_more=body.get("refused_more", 0),
-        version=record.version,
-    )
+    body = {**record.body, "phase": Phase(record.body["phase"])}
+    return IndexJob(kind, projection, version=record.version, **body)

@@ -20,7 +20,7 @@ from redrive.kernel.erase import digest_of
 from redrive.kernel.reactions import Rows
 from redrive.outbox.event import MOST_VERSION, Event, Op
 from redrive.outbox.sink import Remembering, Sink
-from redrive.outbox.source import Range, Record, Source
+from redrive.outbox.source import Record, Source
 
 if TYPE_CHECKING:
     from redrive.kernel.ports.store import Store
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 # What the erased key of a life is replaced by, before a digest of it; keys of entities have a colon.
 ERASED = "erased "
-ERASED_KEYS: Range = (ERASED, "erased!")
 MOST_BASE = MOST_VERSION // 2  # there is no room for another life behind this
 TRIES = 3  # a key for which somebody publishes all the time is left to those events
 
@@ -109,13 +108,6 @@ def erased_name(key: str) -> str:
 async def _rows(store: Store, projection: str, names: Sequence[str]) -> dict[str, Life]:
     rows = await store.sql.feature_rows("outbox", "lives", projection, json.dumps(names)) if names else ()
     return {str(row["key"]): Life(row["base"], row["deleted"], row["changes"]) for row in rows}
-
-
-async def later_lives(store: Store, projection: str, ranges: Sequence[Range]) -> set[int]:
-    """Returns the numbers of those of these ranges in which a key lives in a later life than its first. Where those of
-    erased keys lie nobody can say: ``ERASED_KEYS`` has them."""
-    rows = await store.sql.feature_rows("outbox", "later_lives", projection, json.dumps(ranges))
-    return {int(row["n"]) for row in rows}
 
 
 def event_of_record(projection: Projection, record: Record, base: int = 0) -> Event:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,9 +24,9 @@ from redrive.kernel.task import check_int, check_text
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import UNRESTRICTED
 from redrive.ops.operations import lifecycle
-from redrive.outbox.compare import Looked, Merged, close_all, look_again, merge_keys, with_bases
+from redrive.outbox.compare import Comparison
 from redrive.outbox.index_job import REBUILD, VERIFY, IndexJob, Phase, job_of
-from redrive.outbox.sink import Rebuildable, Stored
+from redrive.outbox.sink import Rebuildable
 from redrive.outbox.table_source import source_for
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from redrive.kernel.task import NewTask
     from redrive.outbox.projection import Projection
     from redrive.outbox.settings import OutboxSettings
-    from redrive.outbox.source import Range, Source
+    from redrive.outbox.source import Source
 
 logger = logging.getLogger("redrive.outbox")
 DRIVER_GONE_AFTER_S = 5.0  # another driver that has not moved for so long is gone, or busy with a slow sink
@@ -66,6 +66,7 @@ class Driver:
         self.worker = worker
         self.stopping = stopping
         self._source: Source | None = None
+        self._versions: Source | None = None  # the same without documents
 
     async def drive(self) -> None:
         """Takes one step after the other for a while."""
@@ -184,21 +185,11 @@ class Driver:
         count: Any = getattr(await self.source(), "count", None)
         return 0 if count is None else int(await count())
 
-    async def compare_keys(
-        self, ranges: Sequence[Range], theirs: AsyncIterator[Stored], most_keys: int, most_differing: int
-    ) -> Merged:
-        """Compares the keys of the source in these ranges with documents of an index, until there are enough."""
-        ours = with_bases(self.store, self.projection.name, (await self.source()).versions(ranges))
-        try:
-            return await merge_keys(ours, theirs, most_keys, most_differing)
-        finally:
-            await close_all(ours, theirs)
-
-    async def look_again(self, keys: Sequence[str], index: str | None = None) -> Looked:
-        """Looks at keys that differ once more, such that what is on its way is no difference."""
-        if not keys:
-            return Looked()
-        return await look_again(self.store, self.projection, await self.source(), self.sink(), keys, index)
+    async def comparison(self, index: str | None = None) -> Comparison:
+        """Returns what compares the source with an index; None: the live one."""
+        if self._versions is None:
+            self._versions = await source_for(self.store, self.projection, documents=False)
+        return Comparison(self.store, self.projection, await self.source(), self._versions, self.sink(), index)
 
 
 def rebuildable(projection: Projection) -> Rebuildable:

@@ -21,11 +21,6 @@ delete from redrive.outbox_life where (projection, key) in (
 select l.key, l.base, l.deleted, l.changes from redrive.outbox_life l
 where l.projection = $1 and l.key = any (array(select jsonb_array_elements_text($2::jsonb)))
 
--- later_lives: the numbers of those of these ranges (keys behind one, up to and with another) in which a key lives in a later life
-select r.n - 1 as n from jsonb_array_elements($2::jsonb) with ordinality r(keys, n) cross join lateral (
-  select l.key from redrive.outbox_life l where l.projection = $1 and l.base > 0 and l.key > (r.keys ->> 0) order by l.key limit 1) f
-where r.keys ->> 1 is null or f.key <= (r.keys ->> 1)
-
 -- begin_lives: of keys that were deleted, and are there again; only where nothing was published since somebody looked (-1: nothing ever)
 insert into redrive.outbox_life as l (projection, key, base, changes)
 select x.projection, x.key, x.base, x.changes + 1 from jsonb_to_recordset($1) x(projection text, key text, base bigint, changes bigint)
@@ -37,7 +32,7 @@ where l.changes = excluded.changes - 1
 select count(*) as n from redrive.outbox_life l where l.key = $1::jsonb ->> 'scope'
 
 -- erase: the same, so many at once. Indexes stay as new as they were, so a life goes on under a digest of its key: in it what is
--- published later counts from there (outbox/relay/lives.py). Erased again, it counts from what has come since
+-- published later counts from there (outbox/lives.py). Erased again, it counts from what has come since
 with gone as (
   delete from redrive.outbox_life l where (l.projection, l.key) in (
     select x.projection, x.key from redrive.outbox_life x where x.key = $1::jsonb ->> 'scope' limit ($1::jsonb ->> 'limit')::bigint)

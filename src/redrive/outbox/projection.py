@@ -43,11 +43,6 @@ class LoopSinks:
         found = self._open.known()
         return None if found is None else found.sink
 
-    async def close(self) -> None:
-        """Closes the sink of the running event loop."""
-        if (found := self._open.take()) is not None:
-            await found.end.aclose()
-
 
 class _OpenSink:
     """A sink, and a generator that closes it at the end of the loop: open generators get their end first."""
@@ -195,10 +190,6 @@ class Projection:
         """Returns the sink of the running event loop, to write to: from now on this process depends on it."""
         return self._written.get()
 
-    def sink_in_use(self) -> Sink | None:
-        """Returns the sink that the running event loop writes to, if it does by now."""
-        return self._written.known()
-
     def sink_to_look_at(self) -> Sink:
         """Returns a sink to search and to ask how it is. A process that only looks does not depend on it: one that
         serves the console is ready while a sink is down, when it is needed most."""
@@ -236,8 +227,3 @@ class Projection:
         if self._size is None:
             self._size = RequestSize(self.batch, settings.batch_bytes, settings.batch_seconds)
         return self._size
-
-    async def close(self) -> None:
-        """Closes the sinks of the running event loop."""
-        await self._written.close()
-        await self._looked_at.close()

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("redrive.outbox")
 BEGIN, FENCE, DELETED, SCAN, COMPARE, SWITCH = "begin", "fence", "deleted", "scan", "compare", "switch"
 PAGE = 500
-KEYS_AT_ONCE = 20_000
-DIFFERING_AT_ONCE = 500
 MOST_REMEMBERED = 1000
 PATIENCE_S = 60.0  # for events that are on their way when everything else was compared
 LOOK_AGAIN_S = 0.2
@@ -172,7 +170,7 @@ class Rebuild(Driver):
             done=written,
             skipped=len(refused),
             step=COMPARE if page.next is None else SCAN,
-            place="" if page.next is None else page.next,
+            place=page.next or "",
         )
 
     async def _write(self, job: IndexJob, records: Sequence[Record]) -> tuple[int, list[str]]:
@@ -185,14 +183,12 @@ class Rebuild(Driver):
 
     async def _compare(self, operation: Operation, job: IndexJob) -> None:
         """Compares what the new index has with the source, a part at a time; then what was on its way meanwhile."""
-        state, sink = state_of(operation), self.sink()
+        state = state_of(operation)
         moving = list(state.get("moving", ()))
         if state["place"] is not None:
-            await sink.refresh(job.index)
-            place = str(state["place"])
-            theirs = sink.scan(job.index, place)
-            found = await self.compare_keys([(place, None)], theirs, KEYS_AT_ONCE, DIFFERING_AT_ONCE)
-            keys, place_after = found.differing, None if found.end else found.last
+            await self.sink().refresh(job.index)
+            found = await (await self.comparison(job.index)).of_source(state["place"] or None)
+            keys, place_after = found.differing, found.next
             since = moment(await self.store.now())
         else:
             keys, moving, place_after, since = moving, [], None, state["since"]
@@ -212,7 +208,7 @@ class Rebuild(Driver):
 
     async def _differences(self, job: IndexJob, keys: Sequence[str]) -> Looked:
         """Returns what is missing or stale of these keys; what is newer than in the source came by events."""
-        found = await self.look_again(keys, job.index)
+        found = await (await self.comparison(job.index)).again(keys)
         found.differences = [one for one in found.differences if one.kind in (Kind.MISSING, Kind.STALE)]
         return found
 

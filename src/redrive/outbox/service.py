@@ -6,7 +6,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -32,9 +32,8 @@ from redrive.outbox.index_watch import index_state, index_states
 from redrive.outbox.operations import begin_rebuild, begin_verify
 from redrive.outbox.projection import Projection
 from redrive.outbox.settings import OutboxSettings
-from redrive.outbox.sink import PAIRS_MISSING, PairIndex, Rebuildable, Searchable
+from redrive.outbox.sink import Rebuildable, Searchable
 from redrive.outbox.sinks import sink_words
-from redrive.outbox.sinks.full_text import query_of
 from redrive.outbox.triggers import postgres, sqlite
 from redrive.outbox.triggers.table_mapping import SEQUENCE, map_table, shape_of
 
@@ -90,9 +89,26 @@ Repair = Annotated[
 ]
 
 
-def age(one: ProjectionLine, _: datetime | None = None) -> str:
+FIGURES = ("lag", "pending", "processing", "inflight", "retries", "stuck", "failed", "done", "workers")
+LONGEST_WHY = 60
+
+
+def _age(one: ProjectionLine, _: datetime | None = None) -> str:
     """Returns how long the oldest event that is not done has waited."""
     return "-" if one.oldest_age is None else f"{one.oldest_age:.0f} s"
+
+
+def _reasons(found: Sequence[EventsByReason]) -> str:
+    return ", ".join(f"{one.reason or 'unknown'} {one.events:,}" for one in found)
+
+
+def _tries(one: EventView, _: datetime) -> str:
+    return f"{one.attempts}/{one.max_attempts}"
+
+
+def _why(one: EventView, _: datetime) -> str:
+    why = one.error or one.error_reason or ""
+    return why if len(why) <= LONGEST_WHY else f"{why[:LONGEST_WHY]}…"
 
 
 @dataclass(slots=True, frozen=True)
@@ -114,7 +130,7 @@ class ProjectionLine:
     failed: Annotated[int, Open(column="failed")]
     stuck: Annotated[int, Open("Processing, and the lease is over, or it takes too long.", column="stuck")]
     oldest_age: Annotated[
-        float | None, Open("Seconds since the oldest that is not done was published.", column="oldest", cell=age)
+        float | None, Open("Seconds since the oldest that is not done was published.", column="oldest", cell=_age)
     ]
     sink: Annotated[str | None, Open("Without a password; null where another application declares it.", column="sink")]
     queue: Annotated[str, Open()]
@@ -142,20 +158,23 @@ class CircuitOfProjection:
 class EventView:
     """An event that waits or failed."""
 
-    id: Annotated[str, Open()]
-    status: Annotated[str, Open()]
-    entity: Annotated[str | None, Open()]
-    op: Annotated[str | None, Open()]
-    version: Annotated[int | None, Open()]
-    attempts: Annotated[int, Open()]
+    id: Annotated[str, Open(column="event")]
+    status: Annotated[str, Open(column="status")]
+    entity: Annotated[str | None, Open(column="entity")]
+    op: Annotated[str | None, Open(column="op")]
+    version: Annotated[int | None, Open(column="version")]
+    attempts: Annotated[int, Open(column="attempts", cell=_tries)]
     max_attempts: Annotated[int, Open()]
     replay_count: Annotated[int, Open()]
-    created_at: Annotated[datetime | None, Open()]
+    created_at: Annotated[datetime | None, Open(column="published")]
     failed_at: Annotated[datetime | None, Open()]
     next_retry_at: Annotated[datetime | None, Open()]
     lease_until: Annotated[datetime | None, Open()]
     error_reason: Annotated[str | None, Open()]
-    error: Annotated[str | None, Closed("What the error says, which may quote the document; for operators.")]
+    error: Annotated[
+        str | None,
+        Closed("What the error says, which may quote the document; for operators.", column="why", cell=_why),
+    ]
 
 
 @dataclass(slots=True, frozen=True)
@@ -177,6 +196,22 @@ class ProjectionView(ProjectionLine):
     events: Annotated[list[EventView], Open("Some of each state, those that wait or failed first.")]
     settings: Annotated[dict[str, Any] | None, Closed("Those in force, as this process has them; for operators.")]
 
+    @property
+    def sentence(self) -> str:
+        facts = {"projection": self.projection, "sink": f"{self.sink or 'not declared here'}: {self.sink_state}"}
+        if self.sink_detail:
+            facts["sink"] += f" ({self.sink_detail})"
+        if self.paused is not None:
+            facts["paused"] = f"by {self.paused.by}: {self.paused.reason or 'no reason given'}"
+        if self.circuit is not None:
+            facts["circuit"] = self.circuit.told
+        facts |= {name: str(getattr(self, name)) for name in FIGURES} | {"oldest": _age(self)}
+        facts |= {"failed by": _reasons(self.failures), "retried for": _reasons(self.retried)}
+        lines = [f"{name:<12} {text}" for name, text in facts.items() if text]
+        if self.rebuildable and not self.events:
+            lines.append(f"what was written past the outbox is found by: redrive outbox verify {self.projection}")
+        return "\n".join(lines)
+
 
 @dataclass(slots=True, frozen=True)
 class HitView:
@@ -190,7 +225,7 @@ class Hits:
     """What a search has found, the best first."""
 
     items: Annotated[list[HitView], Open()]
-    warnings: Annotated[list[str], Open("What the search leaves out, and the command that brings it.")]
+    warnings: Annotated[list[str], Open("What the search leaves out.")] = field(default_factory=list)
 
 
 @dataclass(slots=True, frozen=True)
@@ -239,7 +274,7 @@ class OutboxService(Service):
         lines = [ProjectionLine(**_line(name, known.get(name), counts.get(name), seen)) for name in names]
         return Page(lines, None)
 
-    @look("GET /api/outbox/{projection}")
+    @look("GET /api/outbox/{projection}", said="{done.sentence}")
     async def show(self, projection: Name) -> ProjectionView:
         """One projection: figures, its sink, failures by reason, and the events that wait or fail longest."""
         store, known = self._store, projections_of(self._session.registry).get(projection)
@@ -276,10 +311,7 @@ class OutboxService(Service):
                 "else ask the sink itself",
             )
         found = await sink.search(text, limit)
-        hits = [HitView(hit.key, round(hit.score, 6), hit.document) for hit in found]
-        # An index from before Chinese, Japanese and Korean were found has them only in what was written since.
-        gap = query_of(text).runs and isinstance(sink, PairIndex) and not await sink.finds_pairs()
-        return Hits(hits, [f"{PAIRS_MISSING}; for all of it: redrive outbox rebuild {one.name}"] if gap else [])
+        return Hits([HitView(hit.key, round(hit.score, 6), hit.document) for hit in found])
 
     def only(self) -> str:
         """Returns the name of the only projection; refused where there are several."""

@@ -52,14 +52,6 @@ class Stored:
 
 
 @dataclass(slots=True, frozen=True)
-class Digest:
-    """How many documents a range of keys has, and a digest of their keys, versions and bases (see source.py)."""
-
-    count: int
-    digest: str
-
-
-@dataclass(slots=True, frozen=True)
 class Hit:
     """A document that was found by a search."""
 
@@ -102,9 +94,9 @@ class Rebuildable(Sink, Protocol):
         """Makes what was written visible to ``scan`` and searches."""
         ...
 
-    def scan(self, index: str | None = None, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
-        """Yields documents with after < key <= before, in the byte order of their keys, in constant memory; deleted
-        ones are left out."""
+    def scan(self, index: str | None = None, after: str = "") -> AsyncIterator[Stored]:
+        """Yields the documents behind a key, in the byte order of their keys, in constant memory; deleted ones are left
+        out."""
         ...
 
     async def find(self, keys: Sequence[str], index: str | None = None) -> Sequence[Stored]:
@@ -135,20 +127,6 @@ class Remembering(Protocol):
 
 
 @runtime_checkable
-class Divisible(Rebuildable, Protocol):
-    """A sink that computes digests (SQL): where the source does so, too, equal ranges of keys need not be read."""
-
-    async def bounds(self, pieces: int, least: int) -> Sequence[str]:
-        """Returns keys, in their order, that divide the documents into so many ranges of about the same size, or into
-        fewer that have ``least`` of them."""
-        ...
-
-    async def digests(self, bounds: Sequence[str]) -> Sequence[Digest]:
-        """Returns the digests of the ranges that keys make: up to the first, between two of them, behind the last."""
-        ...
-
-
-@runtime_checkable
 class Identified(Protocol):
     """A sink whose index can be told from another in its place: one that was lost, and made anew, is not quiet."""
 
@@ -164,20 +142,6 @@ class Searchable(Protocol):
 
     async def search(self, text: str, limit: int = 10) -> list[Hit]:
         """Returns the documents that fit best, the best first."""
-        ...
-
-
-PAIRS_MISSING = (
-    "this index was made by an earlier version: it finds Chinese, Japanese and Korean only in what was written since"
-)
-
-
-@runtime_checkable
-class PairIndex(Protocol):
-    """A sink that finds Chinese, Japanese and Korean by pairs of characters, which earlier versions did not write."""
-
-    async def finds_pairs(self) -> bool:
-        """Returns whether the live index was made by a version that writes them; else a rebuild brings them."""
         ...
 
 

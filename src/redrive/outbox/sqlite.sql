@@ -21,11 +21,6 @@ delete from redrive_outbox_life where (projection, key) in (
 select l.key, l.base, l.deleted, l.changes from redrive_outbox_life l
 where l.projection = ?1 and l.key in (select value from json_each(?2))
 
--- later_lives: the numbers of those of these ranges (keys behind one, up to and with another) in which a key lives in a later life
-select r.key as n from json_each(?2) r where (
-  select l.key <= coalesce(r.value ->> 1, l.key) from redrive_outbox_life l
-  where l.projection = ?1 and l.base > 0 and l.key > (r.value ->> 0) order by l.key limit 1)
-
 -- begin_lives: of keys that were deleted, and are there again; only where nothing was published since somebody looked (-1: nothing ever)
 insert into redrive_outbox_life (projection, key, base, changes)
 select v.value ->> 'projection', v.value ->> 'key', v.value ->> 'base', (v.value ->> 'changes') + 1 from json_each(?) v where true
@@ -36,7 +31,7 @@ where changes = excluded.changes - 1
 select count(*) as n from redrive_outbox_life l where l.key = ?1 ->> 'scope'
 
 -- erase: the same, so many at once. Indexes stay as new as they were, so a life goes on under a digest of its key: in it what is
--- published later counts from there (outbox/relay/lives.py). Erased again, it counts from what has come since
+-- published later counts from there (outbox/lives.py). Erased again, it counts from what has come since
 update or replace redrive_outbox_life as l set key = 'erased ' || (?1 ->> 'digest'), changed_at = unixepoch() * 1000000,
   (base, deleted, changes) = (
     select min(l.base + coalesce(e.base + case when l.deleted is null then coalesce(e.deleted + 1, 0) else 0 end, 0), 4611686018427387904),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redrive.errors import InvalidInput
-from redrive.outbox.event import key_of, split_key
-from redrive.outbox.sink import Digest, Stored
-from redrive.outbox.source import WHOLE, Page, Range, Record, Source, Together, all_ranges, source_of, thresholds
+from redrive.outbox.event import split_key
+from redrive.outbox.source import Page, Record, Source, Together, source_of
 from redrive.outbox.triggers import postgres, sqlite
 from redrive.outbox.triggers.table_mapping import SEQUENCE, TableMapping, map_table, name, shape_of, text
 
@@ -20,14 +19,12 @@ if TYPE_CHECKING:
     from redrive.outbox.projection import Projection
 
 SECONDS = 300.0  # a query may take: it sorts a large table
-VERSIONS_AT_ONCE = 20_000
 _MARK = re.compile(r"redrive outbox (\{.*?\})(?: \*/|$)", re.DOTALL)
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 # Without a length these types have one of 1, which would cut a key to its first character.
 _UNLIMITED = {"character": "bpchar", "bit": "bit varying"}
 # SQLite writes 15 digits of a number into JSON, and no bytes.
 _EXACTLY = "case typeof({key}) when 'real' then printf('%!.17g', {key}) when 'blob' then hex({key}) else {key} end"
-_TYPED = re.compile(r'\["(integer|real|text|blob)", ')
 _AFFINE = re.compile("int|char|clob|text")  # SQLite compares these with text by their own type
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -44,7 +41,7 @@ class Table:
     columns: Sequence[str] | None = None
 
 
-async def table_source(store: Store, projection: str, table: Table) -> TableSource:
+async def table_source(store: Store, projection: str, table: Table, *, documents: bool = True) -> TableSource:
     """Returns a table as the source of a projection."""
     if table.version == SEQUENCE:
         raise InvalidInput(
@@ -53,14 +50,16 @@ async def table_source(store: Store, projection: str, table: Table) -> TableSour
         )
     shape = await shape_of(store, table.table)
     options: dict[str, Any] = {"entity_type": table.entity_type, "id": table.id, "columns": table.columns}
-    return TableSource(store, map_table(shape, projection, version=table.version, **options))
+    return TableSource(store, map_table(shape, projection, version=table.version, **options), documents=documents)
 
 
-async def triggers_source(store: Store, projection: str) -> Source | None:
+async def triggers_source(store: Store, projection: str, *, documents: bool) -> Source | None:
     """Returns the tables whose triggers feed a projection, as its source; None where there are none."""
     rows = await store.sql.feature_rows("outbox", "trigger_marks")
     found = [TableMapping.of(json.loads(mark[1])) for row in rows if (mark := _MARK.search(row["mark"]))]
-    own: dict[str, Source] = {one.entity_type: TableSource(store, one) for one in found if one.projection == projection}
+    own: dict[str, Source] = {
+        one.entity_type: TableSource(store, one, documents=documents) for one in found if one.projection == projection
+    }
     if not own:
         return None
     return next(iter(own.values())) if len(own) == 1 else Together(own)
@@ -69,13 +68,13 @@ async def triggers_source(store: Store, projection: str) -> Source | None:
 class TableSource:
     """One table. What it reads comes as one JSON text of a page, whatever the types of its columns."""
 
-    def __init__(self, store: Store, mapping: TableMapping) -> None:
+    def __init__(self, store: Store, mapping: TableMapping, *, documents: bool) -> None:
         self.mapping = mapping
+        self._documents = documents
         self._store = store
         self._on_postgres = bool(mapping.schema)
         self._key = f"t.{name(mapping.id)}"
         self._as_text = f"{self._key}::text" if self._on_postgres else f"cast({self._key} as text)"
-        self._sorted = f'({self._as_text} collate "C")' if self._on_postgres else self._as_text
 
     async def page(self, after: str | None, limit: int) -> Page:
         where = "true" if after is None else f"{self._key} > {self._place(after)}"
@@ -93,33 +92,9 @@ class TableSource:
         where = self._among(ids)
         return [self._record(row) for row in await self._records(f"where {where}")] if where else []
 
-    async def versions(self, ranges: Sequence[Range] = WHOLE) -> AsyncIterator[Stored]:
-        after = ""
-        while where := self._ranges(ranges, after):
-            order = f"where {where} order by {self._sorted} limit {VERSIONS_AT_ONCE}"
-            rows = await self._rows(f"{self._as_text} as a, {self._version} as b", "a, b", order)
-            for found, version in rows:
-                yield Stored(key_of(self.mapping.entity_type, found), version)
-            if len(rows) < VERSIONS_AT_ONCE:
-                return
-            after = key_of(self.mapping.entity_type, rows[-1][0])
-
     async def count(self) -> int:
         """Returns how many entities there are."""
         return int(await self._store.sql.answer(f"select count(*) {self._from}", SECONDS))
-
-    async def digests(self, bounds: Sequence[str]) -> Sequence[Digest] | None:
-        """The table is read once, whatever the number of ranges."""
-        if not self._on_postgres:  # SQLite has no function for it
-            return None
-        key = f"({text(self.mapping.entity_type + ':')} || {self._as_text})"
-        number = f"('x' || substr(md5({key} || E'\\n' || {self._version}), 1, 16))::bit(64)::bigint::numeric"
-        limits = f"array[{', '.join(text(one) for one in thresholds(bounds))}]::text[]"
-        place = f'width_bucket({key} collate "C", {limits})' if bounds else "0"
-        inner = f"select {place} as a, count(*) as b, sum({number})::text as c {self._from} group by 1"
-        query = f"select coalesce(json_agg(json_build_array(a, b, c)), '[]')::text from ({inner}) r"  # noqa: S608
-        found = json.loads(await self._store.sql.answer(query, SECONDS))
-        return all_ranges(((at, count, int(total)) for at, count, total in found), len(bounds))
 
     # -- its statements --------------------------------------------------------------------------------------------
 
@@ -142,6 +117,8 @@ class TableSource:
 
     @property
     def _document(self) -> str:
+        if not self._documents:
+            return "null"
         if self._on_postgres:
             return postgres.document_of(self.mapping, "t")
         return f"json({sqlite.document_of(self.mapping, 't', list(self.mapping.columns or ()))})"
@@ -178,8 +155,6 @@ class TableSource:
         if self._on_postgres:
             kind = self.mapping.id_type
             return f"{text(after)}::{_UNLIMITED.get(kind, kind)}"
-        if not _TYPED.match(after):  # of a rebuild that was begun when places were plain
-            return after if _INTEGER.fullmatch(after) else text(after)
         kind, value = json.loads(after)
         if kind in ("integer", "real"):
             return repr(int(value) if kind == "integer" else float(value))
@@ -201,37 +176,17 @@ class TableSource:
             values, subject = [f"{text(one)}::uuid" for one in ids if _UUID.fullmatch(one)], self._key
         return f"{subject} in ({', '.join(values)})" if values else ""
 
-    def _ranges(self, ranges: Sequence[Range], after: str) -> str | None:
-        """Returns the condition for keys of these ranges that lie behind one; None where the table can have none."""
-        behind = self._range(after, None)
-        known = [one for each in ranges if (one := self._range(*each)) is not None]
-        return f"{behind} and (({') or ('.join(known)}))" if known and behind is not None else None
 
-    def _range(self, after: str, before: str | None) -> str | None:
-        """Returns the condition for keys behind one and up to another; None where the table can have none."""
-        prefix = f"{self.mapping.entity_type}:"
-        conditions = ["true"]
-        if after.startswith(prefix):
-            conditions.append(f"{self._sorted} > {text(after.removeprefix(prefix))}")
-        elif after.encode() > prefix.encode():
-            return None
-        if before is not None:
-            if before.startswith(prefix):
-                conditions.append(f"{self._sorted} <= {text(before.removeprefix(prefix))}")
-            elif before.encode() < prefix.encode():
-                return None
-        return " and ".join(conditions)
-
-
-async def source_for(store: Store, projection: Projection) -> Source:
-    """Returns the source of a projection: the declared one, or the tables whose triggers feed it."""
+async def source_for(store: Store, projection: Projection, *, documents: bool = True) -> Source:
+    """Returns the source of a projection: the declared one, or the tables whose triggers feed it. Without ``documents``
+    keys and versions of tables are read alone."""
     declared = projection.source
     if isinstance(declared, str | Table):
         table = Table(declared) if isinstance(declared, str) else declared
-        return await table_source(store, projection.name, table)
+        return await table_source(store, projection.name, table, documents=documents)
     if declared is not None:
         return source_of(declared)
-    found = await triggers_source(store, projection.name)
+    found = await triggers_source(store, projection.name, documents=documents)
     if found is None:
         raise InvalidInput(
             f"the projection {projection.name} has no source to read from",

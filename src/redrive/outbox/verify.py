@@ -1,13 +1,11 @@
 """The steps of a comparison: a projection's index is compared with its source, and what differs is repaired.
 
-The keys are divided into a thousand ranges or so, whose digests are compared, where both sides have them: each side is
-read once for that, and ranges that are equal are done with. A source knows nothing of lives (see ``lives.py``),
-so ranges in which a key lives in a later life than its first are not. Of these, or of everything where there are no
-digests, keys, versions and lives are read in their order and merged. What differs is looked at again, so that events on
-their way are no differences. Repair publishes what the source has, and for what is extra a delete with the version
-behind that of the sink, the least that wins. Where the sink is ahead of the source a new life begins behind that.
+Page by page, what the source has is looked up in the index by its keys, then what the index has in the source. What
+differs is looked at again, so that events on their way are no differences. Repair publishes what the source has, and
+for what is extra a delete with the version behind that of the sink, the least that wins. Where the sink is ahead of the
+source a new life begins behind that.
 
-When many keys are on their way, or were mended, they are waited for before the comparison goes on.
+When many keys are on their way, or were repaired, they are waited for before the comparison goes on.
 """
 
 from __future__ import annotations
@@ -15,36 +13,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from redrive.kernel.operation import Operation, Status, moment
-from redrive.outbox.compare import (
-    Difference,
-    Kind,
-    Looked,
-    behind,
-    count_of_differences,
-    result_words,
-    scan_ranges,
-)
+from redrive.outbox.compare import Difference, Kind, Looked, count_of_differences, result_words
 from redrive.outbox.event import MOST_VERSION, event_task, split_key
 from redrive.outbox.index_job import VERIFY, IndexJob
 from redrive.outbox.index_watch import note_verified
-from redrive.outbox.lives import ERASED_KEYS, later_lives, with_lives
+from redrive.outbox.lives import with_lives
 from redrive.outbox.operations import Driver, state_of
-from redrive.outbox.sink import Divisible
-from redrive.outbox.source import WHOLE, Range
 
 if TYPE_CHECKING:
     from redrive.kernel.task import NewTask
 
-BEGIN, DIGESTS, COMPARE, AGAIN, MENDED = "begin", "digests", "compare", "again", "mended"
-PIECES = 1024  # ranges that have digests
-LEAST_IN_A_PIECE = 1000
-RANGES_AT_ONCE = 100  # that are read in one statement
-KEYS_AT_ONCE = 20_000
-DIFFERING_AT_ONCE = 2000
+BEGIN, SOURCE, INDEX, AGAIN, MENDED = "begin", "source", "index", "again", "mended"
 MOST_REMEMBERED = 1000  # keys that are looked at again together
 MOST_SHOWN = 10
 PATIENCE_S = 60.0  # for events that are on their way
@@ -63,56 +45,28 @@ class Verify(Driver):
         step = state_of(operation).get("step", BEGIN)
         if step == BEGIN:
             await self.sink().refresh()
-            await self.save(replace(operation, total=await self.count()), step=DIGESTS)
-        elif step == DIGESTS:
-            ranges, same = await self._differing_ranges()
-            await self.save(operation, done=same, step=COMPARE, ranges=ranges)
-        elif step == COMPARE:
-            await self._compare(operation)
+            await self.save(replace(operation, total=await self.count()), step=SOURCE, place=None)
+        elif step in (SOURCE, INDEX):
+            await self._compare(operation, step)
         elif step == AGAIN:
             return await self._again(operation)
         else:
             return await self._mended(operation, job)
         return 0.0
 
-    # -- ranges ----------------------------------------------------------------------------------------------------
-
-    async def _differing_ranges(self) -> tuple[Sequence[Range], int]:
-        """Returns the ranges whose digests differ, and how many documents the others have; everything, where source or
-        sink have no digests."""
-        source, sink = await self.source(), self.sink()
-        if not isinstance(sink, Divisible):
-            return WHOLE, 0
-        bounds = await sink.bounds(PIECES, LEAST_IN_A_PIECE)
-        ours = await source.digests(bounds)
-        if ours is None:
-            return WHOLE, 0
-        theirs, ranges = await sink.digests(bounds), cast("list[Range]", list(pairwise(["", *bounds, None])))
-        later = await later_lives(self.store, self.projection.name, [*ranges, ERASED_KEYS])
-        if len(ranges) in later:
-            return WHOLE, 0
-        same = [at not in later and one == other for at, (one, other) in enumerate(zip(ours, theirs, strict=True))]
-        differing = [between for between, equal in zip(ranges, same, strict=True) if not equal]
-        return differing, sum(one.count for one, equal in zip(ours, same, strict=True) if equal)
-
-    async def _compare(self, operation: Operation) -> None:
-        """Compares the keys of the next ranges, or of a part of them."""
-        ranges: list[Range] = [(after, before) for after, before in state_of(operation)["ranges"]]
-        if not ranges:
-            await self.save(operation, step=AGAIN, since=moment(await self.store.now()))
-            return
-        some = ranges[:RANGES_AT_ONCE]
-        found = await self.compare_keys(some, scan_ranges(self.sink(), some), KEYS_AT_ONCE, DIFFERING_AT_ONCE)
-        left = ranges[RANGES_AT_ONCE:] if found.end else behind(found.last, ranges)
-        await self._judge(operation, found.differing, done=found.keys, ranges=left)
-
-    # -- what differs ----------------------------------------------------------------------------------------------
-
-    async def _judge(self, operation: Operation, keys: Sequence[str], *, done: int, ranges: Sequence[Range]) -> None:
-        """Looks at what differs again, counts what does so still, and mends it where that is wanted."""
-        looked = await self.look_again(keys)
-        moving = [*state_of(operation).get("moving", ()), *looked.moving]
-        await self._count_and_mend(operation, looked, done, {"moving": moving, "ranges": ranges})
+    async def _compare(self, operation: Operation, step: str) -> None:
+        """Compares the next page, and looks at what differs again: counts what does so still, and repairs it where that
+        is wanted."""
+        comparison, state = await self.comparison(), state_of(operation)
+        found = await (comparison.of_source if step == SOURCE else comparison.of_index)(state["place"])
+        looked = await comparison.again(found.differing)
+        moving = [*state.get("moving", ()), *looked.moving]
+        mended = len(state.get("mended", ())) + len(looked.differences) if state.get("repair") else 0
+        following = step if found.next is not None else INDEX if step == SOURCE else None
+        after: dict[str, Any] = {"moving": moving, "place": found.next, "step": following}
+        if following is None or max(len(moving), mended) >= MOST_REMEMBERED:
+            after |= {"step": AGAIN, "then": following, "since": moment(await self.store.now())}
+        await self._count_and_mend(operation, looked, found.documents, after)
 
     async def _count_and_mend(self, operation: Operation, looked: Looked, done: int, after: dict[str, Any]) -> None:
         assert operation.work is not None
@@ -126,8 +80,6 @@ class Verify(Driver):
             shown = [one.key for one in looked.differences if one.kind.value == kind]
             result[kind] = int(result.get(kind) or 0) + number
             result[f"{kind}_keys"] = [*result.get(f"{kind}_keys", ()), *shown][:MOST_SHOWN]
-        if any(len(after.get(name, ())) >= MOST_REMEMBERED for name in ("moving", "mended")):
-            after = {"step": AGAIN, "since": moment(await self.store.now()), **after}
         await self.save(operation, done=done, note=result_words(result) or None, result=result, events=events, **after)
 
     async def _events(self, differences: Sequence[Difference]) -> list[NewTask]:
@@ -155,10 +107,10 @@ class Verify(Driver):
     async def _again(self, operation: Operation) -> float:
         """Looks at what was on its way until it has arrived, or patience is at its end."""
         state = state_of(operation)
-        looked = await self.look_again(list(state.get("moving", ())))
+        looked = await (await self.comparison()).again(list(state.get("moving", ())))
         if looked.moving and await self._has_patience(state):
             if looked.differences:
-                await self._count_and_mend(operation, looked, 0, {"moving": looked.moving, **_still(state)})
+                await self._count_and_mend(operation, looked, 0, {"moving": looked.moving})
             return LOOK_AGAIN_S
         after = {"moving": [], "step": MENDED, "since": moment(await self.store.now())}
         await self._count_and_mend(operation, looked, 0, {**after, **_given_up(state, looked)})
@@ -168,15 +120,15 @@ class Verify(Driver):
         """Goes on, or ends it, after what was mended has arrived; counts what did not."""
         assert operation.work is not None
         state, result = state_of(operation), dict(operation.work.result)
-        looked = await self.look_again(list(state.get("mended", ())))
+        looked = await (await self.comparison()).again(list(state.get("mended", ())))
         if looked.moving and await self._has_patience(state):
             return LOOK_AGAIN_S
         if state.get("repair"):
             result["left"] = int(result.get("left") or 0) + len(looked.differences)
             result["left_keys"] = [*result.get("left_keys", ()), *(one.key for one in looked.differences)][:MOST_SHOWN]
         after = _given_up(state, looked)
-        if state["ranges"]:
-            await self.save(operation, result=result, step=COMPARE, mended=[], **after)
+        if state["then"] is not None:
+            await self.save(operation, result=result, step=state["then"], mended=[], **after)
             return 0.0
         result["on_their_way"] = after["on_their_way"]
         kept = {"repair": state["repair"]} if "repair" in state else {}
@@ -190,11 +142,6 @@ class Verify(Driver):
         """Returns whether events on their way are waited for: a minute, and once it was too short, never again."""
         waited = (moment(await self.store.now()) - int(state["since"])) / 1_000_000
         return waited < PATIENCE_S and not state.get("on_their_way")
-
-
-def _still(state: dict[str, Any]) -> dict[str, Any]:
-    """Returns the step that an operation is in, and since when, so that it stays there."""
-    return {"step": state["step"], "since": state["since"]}
 
 
 def _given_up(state: dict[str, Any], looked: Looked) -> dict[str, Any]:

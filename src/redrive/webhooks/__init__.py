@@ -7,9 +7,8 @@ of a settlement.
 from redrive.kernel.alerts.own import AlertRule
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.feature import Feature
-from redrive.webhooks.delivery_tasks import event_task, kinds
+from redrive.webhooks.delivery_tasks import belongs, event_task, kinds, react
 from redrive.webhooks.doctor import dependencies, duties, examine
-from redrive.webhooks.reaction import belongs, react
 from redrive.webhooks.settings import WebhookSettings, retention
 
 ALERTS = (

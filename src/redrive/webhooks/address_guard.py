@@ -7,12 +7,19 @@ connected to.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from redrive.errors import InvalidInput
+from redrive.webhooks.events import FEATURE, UNSIGNED, direct_endpoint
+from redrive.webhooks.settings import WebhookSettings
+
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -20,6 +27,7 @@ LONGEST_URL = 2000
 LONGEST_NAME = 253
 USUAL_PORTS = (80, 443)
 LAST_SYSTEM_PORT = 1023
+PATIENCE_S = 2.0  # with name servers, while somebody names a URL
 # What is not meant for the public, or not for one receiver; written out, since what Python counts as global changes.
 _REFUSED: dict[str, tuple[Network, ...]] = {
     "of no host": (ip_network("0.0.0.0/8"), ip_network("::/128")),
@@ -187,3 +195,45 @@ def allowed_addresses(
     if any(why_refused(one) is None for one in good):
         check_port(port, ports)
     return [str(one) for one in good]
+
+
+async def judge_url(url: str, settings: WebhookSettings) -> None:
+    """Refuses a URL whose host is where nothing is sent; one that cannot be found yet is taken. It is judged again each
+    time something is sent: a name may lead elsewhere by then."""
+    from redrive.webhooks.dns_lookups import lookups
+
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            lookup = await lookups().begin(parts.hostname or "")
+            allowed_addresses(lookup.host, await lookup.addresses(), port, settings.allow_networks, settings.ports)
+    except (OSError, UnicodeError):  # a timeout is one, too
+        return
+
+
+class NoSecret(InvalidInput):
+    """There is nothing to sign a delivery with."""
+
+    code = UNSIGNED
+
+
+async def check_direct(store: Store, settings: WebhookSettings, account: str, url: str) -> None:
+    """Refuses a URL that nothing would be sent to, and one of an account that has no secret to sign with."""
+    check_url(url, https_only=settings.https_only)
+    await judge_url(url, settings)
+    await check_signed(store, settings, account, url)
+
+
+async def check_signed(store: Store, settings: WebhookSettings, account: str, url: str) -> None:
+    """Refuses what is no URL, and one for which there is nothing to sign with: no secret of its own, of its account,
+    of the settings."""
+    check_url(url, https_only=settings.https_only)
+    endpoint = direct_endpoint(account, url, None)["id"]
+    if settings.secret or await store.sql.feature_rows(FEATURE, "signers", endpoint, account):
+        return
+    raise NoSecret(
+        f"there is no secret to sign for {origin(url)} with",
+        hint=f"redrive webhooks rotate --account {account},"
+        " or ENTERPRISE_WEBHOOK_SECRET for this process and for the workers",
+    )

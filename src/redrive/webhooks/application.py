@@ -10,11 +10,11 @@ from redrive.kernel.task import NewTask
 from redrive.ops.access import Caller, Role
 from redrive.ops.operator.declared import document
 from redrive.ops.views import Sight
+from redrive.webhooks.address_guard import check_signed
 from redrive.webhooks.delivery_tasks import event_result, event_task, fan_out
 from redrive.webhooks.events import DEFAULT_ACCOUNT, Event
 from redrive.webhooks.service import Endpoints
 from redrive.webhooks.settings import WebhookSettings
-from redrive.webhooks.url_check import check_signed
 
 THE_APPLICATION = Caller("app", Role.ADMIN)
 

@@ -19,6 +19,7 @@ from redrive.ops.inspect import parse_id
 from redrive.ops.operator.declared import Given, Limit, Page, Reason, action, look
 from redrive.ops.operator.session import Service
 from redrive.ops.operator.tasks import TaskService
+from redrive.webhooks.address_guard import check_signed
 from redrive.webhooks.delivery_tasks import body_of, deliveries, event_result, fan_out, moment_of
 from redrive.webhooks.documents import (
     DeliveryDetail,
@@ -31,7 +32,6 @@ from redrive.webhooks.documents import (
 )
 from redrive.webhooks.events import DEFAULT_ACCOUNT, FEATURE, Event
 from redrive.webhooks.settings import WebhookSettings
-from redrive.webhooks.url_check import check_signed
 
 STATES = ("pending", "completed", "failed", "cancelled")
 
@@ -47,7 +47,25 @@ class DeliveryNotPossible(Conflict):
     code = "WEBHOOK_DELIVERY_NOT_POSSIBLE"
 
 
-class Deliveries(Service):
+class WebhookService(Service):
+    """What the services of webhooks have in common."""
+
+    @property
+    def _own(self) -> WebhookSettings:
+        return self._session.settings.of(WebhookSettings)
+
+    async def _rows(self, statement: str, *args: Any) -> builtins.list[dict[str, Any]]:
+        return await self._store.sql.feature_rows(FEATURE, statement, *args)
+
+    async def _endpoint(self, endpoint: str) -> dict[str, Any]:
+        rows = await self._rows("endpoint", endpoint)
+        if not rows:
+            hint = "redrive webhooks endpoints lists them"
+            raise EndpointUnknown(f"there is no webhook endpoint {endpoint!r}", hint=hint)
+        return rows[0]
+
+
+class Deliveries(WebhookService):
     """Deliveries, with each request and answer; and sending events."""
 
     @look("GET /api/webhooks/deliveries", command="deliveries", empty="no such delivery")
@@ -146,25 +164,12 @@ class Deliveries(Service):
         found = event_result(event, endpoints, await self._store.apply(commit))
         return Sent(**{**found, "deliveries": [SentTo(**one) for one in found["deliveries"]]})
 
-    @property
-    def _own(self) -> WebhookSettings:
-        return self._session.settings.of(WebhookSettings)
-
-    async def _rows(self, statement: str, *args: Any) -> builtins.list[dict[str, Any]]:
-        return await self._store.sql.feature_rows(FEATURE, statement, *args)
-
     async def _row(self, delivery_id: str) -> dict[str, Any]:
         rows = await self._rows("delivery", str(parse_id(delivery_id)))
         if not rows:
             raise DeliveryUnknown(
                 f"there is no delivery {delivery_id}", hint="redrive webhooks deliveries lists the latest"
             )
-        return rows[0]
-
-    async def _endpoint(self, endpoint: str) -> dict[str, Any]:
-        rows = await self._rows("endpoint", endpoint)
-        if not rows:
-            raise EndpointUnknown(f"there is no webhook endpoint {endpoint!r}", hint="redrive webhooks endpoints")
         return rows[0]
 
     async def _task(self, delivery_id: str) -> Task | None:

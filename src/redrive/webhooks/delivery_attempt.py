@@ -35,6 +35,7 @@ from redrive.observe.feature_metrics import count
 from redrive.version import __version__
 from redrive.webhooks.address_guard import AddressRefused, allowed_addresses
 from redrive.webhooks.dns_lookups import Lookup, LookupHangs, lookups
+from redrive.webhooks.events import UNSIGNED
 from redrive.webhooks.metrics import ATTEMPTS
 from redrive.webhooks.settings import WebhookSettings
 from redrive.webhooks.signing import (
@@ -57,7 +58,6 @@ READ_AHEAD = 1024  # of an answer, beyond what is kept: secrets are covered befo
 COVERED = "•••"
 SHORTEST = 6  # what is shorter stands in any text by chance
 logger = logging.getLogger("redrive.webhooks")
-UNSIGNED = "WEBHOOK_NO_SECRET"
 LEFT_FOR_S = 10.0  # a delivery that this process cannot sign, for those that can: no attempt is used up
 LONGEST_HEADER, MOST_HEADERS = 300, 30
 # Headers of an answer that may be somebody's key.

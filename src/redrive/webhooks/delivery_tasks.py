@@ -1,4 +1,5 @@
-"""The tasks of webhooks: an event, which becomes deliveries when it runs, and a delivery, one event to one endpoint.
+"""The tasks of webhooks: an event, which becomes deliveries when it runs, and a delivery, one event to one endpoint;
+and what lands with the moves of a delivery: its row, since when its endpoint fails, and an endpoint that is gone.
 
 They have a queue of their own: a receiver that is slow holds up nothing else."""
 
@@ -7,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -16,14 +17,17 @@ from redrive.errors import InvalidInput
 from redrive.handlers.context import Context
 from redrive.handlers.kinds import Kinds
 from redrive.kernel.applied import Applied
+from redrive.kernel.audit import Audit
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.commit import Commit
+from redrive.kernel.feature import Belongs
+from redrive.kernel.machine import Event as Move
+from redrive.kernel.machine import Transition
 from redrive.kernel.outcome import Fail, Retry
-from redrive.kernel.reactions import Rows
-from redrive.kernel.task import NewTask
+from redrive.kernel.reactions import Effects, Landed, Rows
+from redrive.kernel.task import NewTask, State
 from redrive.webhooks.address_guard import check_url
 from redrive.webhooks.events import DEFAULT_ACCOUNT, FEATURE, Event, direct_endpoint, endpoints_wanting
-from redrive.webhooks.reaction import GONE
 from redrive.webhooks.settings import WebhookSettings
 from redrive.webhooks.signing import check_secret, encrypt
 
@@ -34,6 +38,10 @@ QUEUE = "webhooks"
 # The client loads its parts one by one, as they are first used.
 CLIENT = ("httpx", "httpcore", "h11", "anyio", "anyio._backends._asyncio", "encodings.idna")
 kinds = Kinds()
+GONE = "WEBHOOK_ENDPOINT_GONE"
+_ENDED = {State.COMPLETED: "completed", State.FAILED: "failed", State.CANCELLED: "cancelled"}
+# Moves that say something about the endpoint. A lease that ran out, or an operator, does not.
+_JUDGED = {Move.COMPLETE: True, Move.RETRY: False, Move.FAIL: False}
 REFUSED, NO_CLIENT = "WEBHOOK_ADDRESS_REFUSED", "WEBHOOK_NO_CLIENT"
 FIRST_WAIT_S = 0.5
 SLOW = Backoff(15.0, 86_400.0)
@@ -210,3 +218,34 @@ def event_task(
     return expand.options(scope=scope or account, idempotency_key=f"redrive:webhook-event:{event.id}").new(
         event_type=event.type, data=event.data, account=account, event_id=event.id, url=url
     )
+
+
+def react(transition: Transition, landed: Landed) -> Effects | None:
+    """Runs inside the transaction of the move."""
+    endpoint = landed.facts.get("endpoint")
+    if endpoint is None:  # erased
+        return None
+    moved = {"task": str(landed.task_id), "state": _ENDED.get(landed.state, "pending")}
+    rows = [Rows("webhooks", "delivery_moved", (moved,))]
+    ok = _JUDGED.get(transition.event)
+    gone = transition.failure is not None and transition.failure.code == GONE
+    if ok is not None:
+        rows.append(Rows("webhooks", "endpoint_settled", ({"endpoint": endpoint, "ok": ok, "gone": gone},)))
+    return Effects(rows=rows, audits=[_given_up(endpoint, landed)] if gone else [])
+
+
+def _given_up(endpoint: str, landed: Landed) -> Audit:
+    return Audit(
+        "redrive",
+        "WEBHOOK_ENDPOINT_DISABLED",
+        "it answered 410 Gone",
+        landed.task_id,
+        target=f"webhook:{endpoint}",
+        scope=landed.scope,
+    )
+
+
+def belongs(facts: Mapping[str, Any]) -> Belongs | None:
+    """Returns the endpoint that a delivery goes to."""
+    endpoint = facts.get("endpoint")
+    return None if endpoint is None else Belongs(f"webhook endpoint {endpoint}", f"/webhooks/endpoints/{endpoint}")

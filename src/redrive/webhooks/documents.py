@@ -127,21 +127,18 @@ class Removed:
     removed: Annotated[str, Open()]
 
 
+_OF_ENDPOINT = ("id", "account", "description", "state", "disabled_by", "disabled_reason")
+_TIMES_OF_ENDPOINT = ("failing_since", "disabled_at", "created_at")
+
+
 def endpoint_fields(row: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
     """Returns the fields of an endpoint. ``whole``: its URL in full, which may hold somebody's key."""
     return {
-        "id": row["id"],
-        "account": row["account"],
+        **{name: row[name] for name in _OF_ENDPOINT},
+        **{name: to_datetime(row[name]) for name in _TIMES_OF_ENDPOINT},
         "url": row["url"] if whole else origin(row["url"]),
         "events": json.loads(row["events"]),
-        "description": row["description"],
-        "state": row["state"],
         "direct": bool(row["direct"]),
-        "failing_since": to_datetime(row["failing_since"]),
-        "disabled_at": to_datetime(row["disabled_at"]),
-        "disabled_by": row["disabled_by"],
-        "disabled_reason": row["disabled_reason"],
-        "created_at": to_datetime(row["created_at"]),
     }
 
 
@@ -264,6 +261,9 @@ class Sent:
         return "\n".join(lines)
 
 
+_OF_TASK = ("attempt_count", "max_attempts", "next_attempt_at", "error_code")
+
+
 def delivery_fields(row: Mapping[str, Any], task: Task | None) -> dict[str, Any]:
     """Returns the fields of a delivery, with how far its task is, while that is kept."""
     return {
@@ -277,10 +277,7 @@ def delivery_fields(row: Mapping[str, Any], task: Task | None) -> dict[str, Any]
         "created_at": to_datetime(row["created_at"]),
         "moved_at": to_datetime(row["moved_at"]),
         "task": None if task is None else task.state.value,
-        "attempt_count": None if task is None else task.attempt_count,
-        "max_attempts": None if task is None else task.max_attempts,
-        "next_attempt_at": None if task is None else task.next_attempt_at,
-        "error_code": None if task is None else task.error_code,
+        **{name: getattr(task, name, None) for name in _OF_TASK},
     }
 
 

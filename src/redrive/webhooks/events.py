@@ -15,6 +15,7 @@ from redrive.kernel.task import check_text
 
 FEATURE = "webhooks"
 DEFAULT_ACCOUNT = "default"
+UNSIGNED = "WEBHOOK_NO_SECRET"
 PING = "webhook.ping"
 MOST_ENDPOINTS = 1000  # of one account
 MOST_PATTERNS = 50

@@ -3,7 +3,6 @@ audit row."""
 
 from __future__ import annotations
 
-import builtins
 import hashlib
 import json
 import secrets
@@ -17,9 +16,8 @@ from redrive.kernel.microseconds import to_datetime
 from redrive.kernel.reactions import Rows
 from redrive.ops.access import Role
 from redrive.ops.operator.declared import Given, Limit, Page, Reason, action, look, view_of
-from redrive.ops.operator.session import Service
-from redrive.webhooks.address_guard import check_url, origin
-from redrive.webhooks.deliveries import Deliveries, OfAccount
+from redrive.webhooks.address_guard import check_url, judge_url, origin
+from redrive.webhooks.deliveries import Deliveries, OfAccount, WebhookService
 from redrive.webhooks.delivery_tasks import delivery, made_rows
 from redrive.webhooks.documents import (
     DeliveryDetail,
@@ -27,7 +25,6 @@ from redrive.webhooks.documents import (
     EndpointAdded,
     EndpointDetail,
     EndpointSigned,
-    EndpointUnknown,
     EndpointView,
     Removed,
     Rotated,
@@ -35,9 +32,7 @@ from redrive.webhooks.documents import (
     endpoint_fields,
 )
 from redrive.webhooks.events import DEFAULT_ACCOUNT, FEATURE, MOST_ENDPOINTS, PING, Event, check_account, check_events
-from redrive.webhooks.settings import WebhookSettings
 from redrive.webhooks.signing import check_secret, decrypt, encrypt, is_current, new_secret, shown_secret
-from redrive.webhooks.url_check import judge_url
 
 MOST_DESCRIPTION = 500
 SECRETS_AT_ONCE = 200
@@ -59,7 +54,7 @@ Overlap = Annotated[
 ROTATED = "the old one is valid for {done.overlap_hours:g} hours more; requests carry a signature by each"
 
 
-class Endpoints(Service):
+class Endpoints(WebhookService):
     """Webhooks: customers' endpoints, their secrets, deliveries, and sending events. By itself: all endpoints."""
 
     @look("GET /api/webhooks/endpoints", command="endpoints", empty="no endpoint yet; redrive webhooks add URL")
@@ -88,7 +83,7 @@ class Endpoints(Service):
         return view_of(EndpointDetail, await self._signed(endpoint), deliveries=latest)
 
     async def _signed(self, endpoint: str) -> EndpointSigned:
-        row = await self._row(endpoint)
+        row = await self._endpoint(endpoint)
         owners = [str(one["owner"]) for one in await self._rows("signers", endpoint, row["account"])]
         owner = next((kind for kind in ("endpoint", "account") if any(one.startswith(kind) for one in owners)), None)
         named = row["id"] if owner == "endpoint" else row["account"]
@@ -166,7 +161,7 @@ class Endpoints(Service):
         description: Description = None,
     ) -> EndpointSigned:
         """Change the URL, the events or the description; what is not given stays. An empty description removes it."""
-        row = await self._row(endpoint)
+        row = await self._endpoint(endpoint)
         if url is None and events is None and description is None:
             raise InvalidInput("nothing to change", hint="--to, --event or --description")
         if url is not None:
@@ -186,7 +181,7 @@ class Endpoints(Service):
     async def rotate(self, endpoint: EndpointId, secret: Secret = None, overlap_hours: Overlap = None) -> Rotated:
         """Give an endpoint a new secret, shown this once. The old ones are valid for so many hours more, in which each
         request carries a signature by both."""
-        row = await self._row(endpoint)
+        row = await self._endpoint(endpoint)
         made = await self._rotate(f"endpoint:{endpoint}", row["account"], secret, overlap_hours)
         return replace(made, endpoint=endpoint)
 
@@ -255,7 +250,7 @@ class Endpoints(Service):
         return await self._turn(endpoint, "disabled", reason)
 
     async def _turn(self, endpoint: str, state: str, reason: str | None) -> EndpointSigned:
-        row = await self._row(endpoint)
+        row = await self._endpoint(endpoint)
         note = self._audit(state.upper(), endpoint, row["account"], reason, before={"state": row["state"]})
         change = {"id": endpoint, "by": self._who, "reason": reason}
         await self._store.apply(Commit(rows=[Rows(FEATURE, f"endpoint_{state}", (change,))], audits=[note]))
@@ -269,7 +264,7 @@ class Endpoints(Service):
     )
     async def remove(self, endpoint: EndpointId, reason: Reason = None) -> Removed:
         """Remove an endpoint and its secrets. Its deliveries stay to be looked at."""
-        row = await self._row(endpoint)
+        row = await self._endpoint(endpoint)
         note = self._audit("REMOVED", endpoint, row["account"], reason, before={"url": origin(row["url"])})
         gone = [
             Rows(FEATURE, "endpoint_removed", ({"id": endpoint},)),
@@ -286,7 +281,7 @@ class Endpoints(Service):
     )
     async def ping(self, endpoint: EndpointId) -> DeliveryDetail:
         """Send an endpoint an event that means nothing, once, also if it is disabled."""
-        row = await self._row(endpoint)
+        row = await self._endpoint(endpoint)
         event = Event(PING, {"endpoint": endpoint}, row["account"])
         task = delivery(event, endpoint, 1, forced=True)
         note = Audit(self._who, "WEBHOOK_PINGED", None, task.id, target=f"webhook:{endpoint}", scope=row["account"])
@@ -305,23 +300,8 @@ class Endpoints(Service):
         return name
 
     @property
-    def _own(self) -> WebhookSettings:
-        return self._session.settings.of(WebhookSettings)
-
-    @property
     def _whole(self) -> bool:
         return self._session.caller.role >= Role.OPERATOR
-
-    async def _rows(self, statement: str, *args: Any) -> builtins.list[dict[str, Any]]:
-        return await self._store.sql.feature_rows(FEATURE, statement, *args)
-
-    async def _row(self, endpoint: str) -> dict[str, Any]:
-        rows = await self._rows("endpoint", endpoint)
-        if not rows:
-            raise EndpointUnknown(
-                f"there is no webhook endpoint {endpoint!r}", hint="redrive webhooks endpoints lists them"
-            )
-        return rows[0]
 
     @staticmethod
     def _place(after: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from redrive.kernel.operation import Operation, Status
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State
 from redrive.ops.access import Caller, Role
+from redrive.outbox import operations
 from redrive.outbox.index_job import REBUILD, IndexJob, job_of
 from redrive.outbox.service import OutboxService
 from redrive.outbox.sinks import sink_from_url
@@ -135,9 +136,20 @@ class Notes:
         assert await self.documents() == {key: payload for key, (_, payload) in kept.items()}
 
 
-@pytest.fixture(params=["sqlite-fts5", "postgres-postgres", pytest.param("sqlite-search", marks=pytest.mark.thorough)])
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is tried again after a second, however often it fails."""
+    monkeypatch.setattr(operations, "LONGEST_WAIT_S", 1.0)
+
+
+_SINKS = ["sqlite-fts5", "postgres-postgres", pytest.param("sqlite-search", marks=pytest.mark.thorough)]
+EVERY_SINK = pytest.mark.parametrize("notes", _SINKS, indirect=True)
+
+
+@pytest.fixture
 async def notes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Notes]:
-    store, _, kind = request.param.partition("-")
+    """Full text on SQLite, unless a test names others."""
+    store, _, kind = getattr(request, "param", "sqlite-fts5").partition("-")
     url = f"sqlite:///{tmp_path}/redrive.db" if store == "sqlite" else str(request.getfixturevalue("postgres_url"))
     if kind == "search":
         with server_of_run("opensearch") as server:

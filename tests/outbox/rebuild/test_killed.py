@@ -76,7 +76,7 @@ async def test_a_comparison_goes_on(notes: Notes, tmp_path: Path, monkeypatch: p
     await notes.sink.write([delete_of("notes:5", version - 1)])  # older: nothing happens
     begun = await notes.verify(repair=True)
     notes.run("update notes set title = 'new' where id = 1")
-    await killed_at(notes, tmp_path / "worker.log", "compare")
+    await killed_at(notes, tmp_path / "worker.log", "source")
     assert (await notes.operation(begun.id)).status is Status.RUNNING
     ended = await over(notes, begun)
     assert ended.status is Status.COMPLETED and ended.done == 20, "nothing was counted twice"

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from redrive.ids import new_id
 from redrive.kernel.operation import Operation, Status
 from redrive.ops.access import Caller, Role
+from redrive.outbox import compare
 from redrive.outbox import rebuild as rebuild_module
-from redrive.outbox import verify as verify_module
 from redrive.outbox.compare import count_of_differences
 from redrive.outbox.event import Event, Op, split_key
 from redrive.outbox.service import OutboxService
 from tests.effort import tries
 from tests.outbox.conftest import erase_scope
-from tests.outbox.rebuild.conftest import Notes
+from tests.outbox.rebuild.conftest import EVERY_SINK, Notes
 from tests.outbox.rebuild.test_verify import result_of
 
 pytestmark = pytest.mark.anyio
@@ -48,6 +48,7 @@ async def begin(notes: Notes) -> None:
     await notes.work()
 
 
+@EVERY_SINK
 async def test_a_row_that_is_there_again_is_projected_and_rebuilt(notes: Notes) -> None:
     await begin(notes)
     notes.run("insert into items values (1, 'again', 1)")
@@ -73,6 +74,7 @@ async def lose(notes: Notes) -> None:
     notes.run(f"delete from {task} where queue = 'outbox:notes'", f"delete from {life}")
 
 
+@EVERY_SINK
 async def test_repair_brings_back_what_nobody_said_was_created(notes: Notes) -> None:
     await begin(notes)
     await lose(notes)
@@ -124,7 +126,7 @@ async def test_an_index_from_an_earlier_life_is_found_and_repaired(
     notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its document has the same version as the new life's: order is by life and version."""
-    monkeypatch.setattr(verify_module, "LEAST_IN_A_PIECE", 2)
+    monkeypatch.setattr(compare, "PAGE", 2)
     await begin(notes)
     notes.run("insert into items values (1, 'again', 1)")
     notes.run("update items set title = 'first life', version = 2 where id = 2")
@@ -146,6 +148,7 @@ async def test_an_index_from_an_earlier_life_is_found_and_repaired(
     assert not count_of_differences(result_of(await notes.work(await notes.verify())))
 
 
+@EVERY_SINK
 async def test_an_index_of_a_life_that_the_store_does_not_know_is_repaired(notes: Notes) -> None:
     """As after a restore of the store: what is published now would be older than what the index has."""
     await begin(notes)
@@ -164,6 +167,7 @@ async def test_an_index_of_a_life_that_the_store_does_not_know_is_repaired(notes
     await notes.check_same()
 
 
+@EVERY_SINK
 async def test_repair_after_an_erasure_ends_without_differences(notes: Notes) -> None:
     """Of a key that lives on, of one that is deleted, and of one whose index is from before."""
     await begin(notes)
@@ -197,7 +201,7 @@ async def test_repair_after_an_erasure_ends_without_differences(notes: Notes) ->
 
 
 STEPS = ("turn", "turn", "turn", "update", "work", "rebuild", "repair")  # a turn deletes a row, or inserts it again
-programs = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 1)), min_size=12, max_size=30)
+programs = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 1)), min_size=8, max_size=20)
 
 
 @pytest.mark.timeout(900)
@@ -208,7 +212,7 @@ async def test_any_run_of_lives_ends_as_the_table_is(notes: Notes) -> None:
     number = itertools.count(1)
 
     @settings(
-        max_examples=tries(2, 6, 40),
+        max_examples=tries(2, 5, 40),
         deadline=None,
         database=None,
         suppress_health_check=[HealthCheck.too_slow],

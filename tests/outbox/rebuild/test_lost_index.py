@@ -21,7 +21,7 @@ from redrive.outbox.index_job import REBUILD, VERIFY, job_of
 from redrive.outbox.index_watch import IndexState, change_state, index_state, is_due, watch_index
 from redrive.outbox.settings import OutboxSettings
 from tests.outbox.conftest import make_app
-from tests.outbox.rebuild.conftest import Notes
+from tests.outbox.rebuild.conftest import EVERY_SINK, Notes
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ async def lose(notes: Notes) -> None:
             file.unlink()
     else:
         notes.run("drop view search_notes", "drop table search_notes_live")
-        notes.app.outbox.projections["notes"].sink()._current.clear()  # type: ignore[attr-defined]
+        notes.app.outbox.projections["notes"].sink()._has_live = False  # type: ignore[attr-defined]
 
 
 async def look(notes: Notes, **settings: Any) -> IndexState:
@@ -47,6 +47,7 @@ async def look(notes: Notes, **settings: Any) -> IndexState:
     return await index_state(store, "notes")
 
 
+@EVERY_SINK
 async def test_a_lost_index_is_told_of_until_it_is_rebuilt(notes: Notes) -> None:
     notes.add(1, 5)
     await notes.work()
@@ -135,6 +136,7 @@ async def empty(notes: Notes) -> None:
         notes.run("delete from search_notes_live")
 
 
+@EVERY_SINK
 async def test_an_index_that_is_emptied_in_place_is_told_of(notes: Notes) -> None:
     assert (await look(notes)).problem is None
     notes.add(1, 30)

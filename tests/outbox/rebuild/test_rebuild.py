@@ -16,6 +16,7 @@ from redrive.errors import Conflict, InvalidInput, NotAllowed
 from redrive.kernel.operation import Status
 from redrive.ops import views
 from redrive.ops.access import Caller, Role
+from redrive.outbox import compare
 from redrive.outbox import rebuild as rebuild_module
 from redrive.outbox.index_job import REBUILD, Phase, job_of
 from redrive.outbox.rebuild import Rebuild, delete_of, event_of_record
@@ -24,14 +25,16 @@ from redrive.outbox.settings import OutboxSettings
 from redrive.outbox.source import Page, Record
 from redrive.outbox.table_source import TableSource
 from tests.outbox.conftest import World, make_app
-from tests.outbox.rebuild.conftest import Notes
+from tests.outbox.rebuild.conftest import EVERY_SINK, Notes
 from tests.worker.conftest import until
 
 pytestmark = pytest.mark.anyio
 
 
+@EVERY_SINK
 async def test_what_was_lost_is_there_afterwards(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuild_module, "PAGE", 4)
+    monkeypatch.setattr(compare, "PAGE", 4)
     asked: list[int] = []
     page = TableSource.page
 
@@ -58,6 +61,7 @@ async def test_what_was_lost_is_there_afterwards(notes: Notes, monkeypatch: pyte
     assert [row.action for row in rows if row.bulk_id == begun.id] == ["OUTBOX_REBUILD_SUMMARY", "OPERATION_START"]
 
 
+@EVERY_SINK
 async def test_changes_during_a_rebuild(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random creates, updates and deletes between the pages, whose events arrive before and after their pages."""
     monkeypatch.setattr(rebuild_module, "PAGE", 7)
@@ -125,6 +129,7 @@ async def test_pause_and_resume(notes: Notes) -> None:
     assert (await notes.job()).operation is None
 
 
+@EVERY_SINK
 async def test_a_cancelled_rebuild_leaves_nothing(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     notes.add(1, 5)
     await notes.work()
@@ -308,6 +313,7 @@ async def test_a_clock_that_is_set_back_keeps_nobody_waiting(notes: Notes, monke
     assert await driver.waits(theirs, record) == 0.0
 
 
+@EVERY_SINK
 async def test_two_drivers_switch_once(notes: Notes) -> None:
     """A driver that comes late to each step does nothing that another has not done."""
     notes.add(1, 4)

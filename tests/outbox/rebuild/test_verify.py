@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,14 +17,14 @@ from redrive.kernel.ports.store import Store
 from redrive.ops.access import Caller, Role
 from redrive.outbox import compare, operations, table_source
 from redrive.outbox import verify as verify_module
-from redrive.outbox.compare import behind, count_of_differences, merge_keys
+from redrive.outbox.compare import count_of_differences
 from redrive.outbox.event import Event
 from redrive.outbox.index_job import IndexJob
 from redrive.outbox.rebuild import delete_of, event_of_record
-from redrive.outbox.sink import Remembering, Stored
+from redrive.outbox.sink import Remembering
 from redrive.outbox.sinks import full_text, search_index
 from redrive.outbox.source import Record
-from tests.outbox.rebuild.conftest import Notes
+from tests.outbox.rebuild.conftest import EVERY_SINK, Notes
 
 pytestmark = pytest.mark.anyio
 
@@ -52,11 +52,9 @@ async def plant(notes: Notes) -> None:
     await notes.sink.swap("planted")
 
 
+@EVERY_SINK
 async def test_planted_differences_are_found_and_mended(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_module, "KEYS_AT_ONCE", 6)
-    monkeypatch.setattr(verify_module, "LEAST_IN_A_PIECE", 3)
-    monkeypatch.setattr(verify_module, "RANGES_AT_ONCE", 2)
-    monkeypatch.setattr(compare, "FETCHED_AT_ONCE", 2)
+    monkeypatch.setattr(compare, "PAGE", 3)
     notes.add(1, 20)
     await notes.work()
     first = await notes.work(await notes.verify())
@@ -81,6 +79,7 @@ async def test_planted_differences_are_found_and_mended(notes: Notes, monkeypatc
     assert not count_of_differences(result_of(await notes.work(await notes.verify())))
 
 
+@EVERY_SINK
 async def test_events_on_their_way_are_no_differences(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_module, "PATIENCE_S", 0.0)
     notes.add(1, 6)
@@ -100,30 +99,30 @@ async def test_events_on_their_way_are_no_differences(notes: Notes, monkeypatch:
 async def test_more_keys_on_their_way_than_are_remembered(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events are on their way when they are compared, and lost a moment later: each of them is missed."""
     monkeypatch.setattr(verify_module, "MOST_REMEMBERED", 3)
-    monkeypatch.setattr(verify_module, "DIFFERING_AT_ONCE", 2)
+    monkeypatch.setattr(compare, "PAGE", 2)
     notes.add(0, 0)
     await notes.work()
     notes.add(1, 11)
-    looks: list[int] = []
+    looks, again = list[int](), compare.Comparison.again
 
-    async def lost_after_the_third(*given: Any) -> Any:
-        found = await compare.look_again(*given)
+    async def lost_after_the_third(self: compare.Comparison, keys: Sequence[str]) -> compare.Looked:
+        found = await again(self, keys)
         looks.append(len(found.moving))
         if len(looks) == 3:
             table = "redrive.task" if notes.url.startswith("postgres") else "redrive_task"
             notes.run(f"delete from {table} where queue = 'outbox:notes'")
         return found
 
-    monkeypatch.setattr(operations, "look_again", lost_after_the_third)
+    monkeypatch.setattr(compare.Comparison, "again", lost_after_the_third)
     found = result_of(await notes.work_without_relay(await notes.verify()))
-    assert looks[:3] == [2, 2, 4]
+    assert looks[:3] == [1, 2, 3]
     assert (found["missing"], found["on_their_way"]) == (11, 0)
 
 
 async def test_more_keys_that_are_mended_than_are_remembered(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Newer versions were deleted, of which only some sinks can tell: what cannot be mended is counted."""
     monkeypatch.setattr(verify_module, "MOST_REMEMBERED", 3)
-    monkeypatch.setattr(verify_module, "DIFFERING_AT_ONCE", 2)
+    monkeypatch.setattr(compare, "PAGE", 2)
     notes.add(1, 11)
     await notes.work()
     await notes.sink.write([delete_of(f"notes:{n}", 2**60) for n in range(1, 10)])
@@ -134,31 +133,7 @@ async def test_more_keys_that_are_mended_than_are_remembered(notes: Notes, monke
     assert over is not None and over.work is not None and over.work.state == {"repair": True}
 
 
-async def test_a_table_is_read_as_often_for_many_differences(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_module, "LEAST_IN_A_PIECE", 2)
-    notes.add(1, 40)
-    await notes.work()
-    read: list[str] = []
-    answer = type(await notes.app.store()).answer
-
-    async def counted(self: Any, query: str, seconds: float) -> Any:
-        read.append(query)
-        return await answer(self, query, seconds)
-
-    monkeypatch.setattr(type(await notes.app.store()), "answer", counted)
-    for missing in (0, 1, 9):
-        await notes.sink.create(f"without{missing}")
-        versions = {key: version for key, (version, _) in (await notes.source()).items()}
-        kept = [document(notes, n, versions[f"notes:{n}"]) for n in range(1, 41) if n % 4 or n > 4 * missing]
-        await notes.sink.write(kept, f"without{missing}")
-        await notes.sink.swap(f"without{missing}")
-        read.clear()
-        found = result_of(await notes.work(await notes.verify()))
-        assert found.get("missing", 0) == missing
-        whole = [one for one in read if " in (" not in one]  # those by keys are by an index
-        assert len(whole) == (2 + bool(missing) if notes.url.startswith("postgres") else 2), whole
-
-
+@EVERY_SINK
 async def test_what_cannot_be_mended_is_said(notes: Notes) -> None:
     notes.add(1, 3)
     await notes.work()
@@ -219,7 +194,7 @@ async def test_over_http_and_in_code(notes: Notes) -> None:
 async def test_no_more_than_a_page_is_in_memory(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in ((full_text, "PAGE"), (search_index, "PAGE")):
         monkeypatch.setattr(module, name, 5)
-    monkeypatch.setattr(table_source, "VERSIONS_AT_ONCE", 5)
+    monkeypatch.setattr(compare, "PAGE", 5)
     most: list[int] = []
     rows = table_source.TableSource._rows
 
@@ -229,7 +204,6 @@ async def test_no_more_than_a_page_is_in_memory(notes: Notes, monkeypatch: pytes
         return found
 
     monkeypatch.setattr(table_source.TableSource, "_rows", counted)
-    monkeypatch.setattr(table_source.TableSource, "digests", lambda *_: asyncio.sleep(0))
     notes.add(1, 23)
     await notes.work()
     most.clear()
@@ -237,37 +211,6 @@ async def test_no_more_than_a_page_is_in_memory(notes: Notes, monkeypatch: pytes
     assert len(most) >= 5 and max(most) == 5
 
 
-def test_what_is_left_of_ranges_behind_a_key() -> None:
-    ranges = [("", "b"), ("b", "d"), ("f", None)]
-    assert behind("a", ranges) == [("a", "b"), ("b", "d"), ("f", None)]
-    assert behind("b", ranges) == [("b", "d"), ("f", None)]
-    assert behind("c", ranges) == [("c", "d"), ("f", None)]
-    assert behind("d", ranges) == [("f", None)] and behind("g", ranges) == [("g", None)]
-
-
-async def test_a_merge_finds_what_differs() -> None:
-    """Random sets of documents: what is found is what sets say, in stretches of any size."""
-    chosen = random.Random(3)
-    for _ in range(50):
-        ours = {f"n:{chosen.randrange(30)}": chosen.randrange(3) for _ in range(chosen.randrange(20))}
-        theirs = {f"n:{chosen.randrange(30)}": chosen.randrange(3) for _ in range(chosen.randrange(20))}
-        found, place, ended = list[str](), "", False
-        while not ended:
-            one = await merge_keys(
-                _read(ours, place), _read(theirs, place), chosen.randrange(1, 8), chosen.randrange(1, 4)
-            )
-            found, ended = found + one.differing, one.end
-            place = one.last or place
-        assert found == sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
-
-
-async def _read(documents: dict[str, int], after: str) -> Any:
-    for key, version in sorted(documents.items()):
-        if key > after:
-            yield Stored(key, version)
-
-
-@pytest.mark.parametrize("notes", ["sqlite-fts5", "postgres-postgres"], indirect=True)
 async def test_one_begins_while_a_worker_clears_a_cancelled_one_away(
     notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

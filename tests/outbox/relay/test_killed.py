@@ -15,7 +15,7 @@ import pytest
 from redrive import State
 from redrive.outbox.health import event_counts
 from tests.commands import Forked, start_module
-from tests.outbox.conftest import World, make_app
+from tests.outbox.conftest import BOTH_STORES, World, make_app
 from tests.outbox.faulty import Faulty
 from tests.outbox.forgetful import ForgetfulFts5
 from tests.outbox.relay.dying_worker import POINTS
@@ -36,10 +36,12 @@ def worker(env: dict[str, str], log: Path, *point: str) -> Iterator[Forked]:
         process.wait(60)
 
 
+@BOTH_STORES
 async def test_killed_when_the_sink_has_it_and_the_store_does_not_know(url: str, tmp_path: Path) -> None:
     await killed_at(("write:after",), url, tmp_path)
 
 
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
 @pytest.mark.thorough
 async def test_killed_at_each_step(url: str, tmp_path: Path) -> None:
     await killed_at(POINTS, url, tmp_path)

@@ -11,11 +11,11 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.erase import digest_of
 from redrive.kernel.reactions import Rows
 from redrive.outbox.settings import OutboxSettings, retention
-from tests.outbox.conftest import World, make_app
+from tests.outbox.conftest import BOTH_STORES, World, make_app
 from tests.outbox.faulty import Faulty
 from tests.outbox.forgetful import ForgetfulFts5
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, BOTH_STORES]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ def delete(entity_id: Any, version: int, routing: str | None = None) -> Event:
     return Event(uuid4(), "note", str(entity_id), Op.DELETE, version, None, routing)
 
 
-async def stored(sink: SearchIndex, index: str | None = None, after: str = "", before: str | None = None) -> Any:
+async def stored(sink: SearchIndex, index: str | None = None, after: str = "") -> Any:
     """Returns versions by key, in the order of the scan."""
     await sink.refresh(index)
-    return {one.key: one.version async for one in sink.scan(index, after, before)}
+    return {one.key: one.version async for one in sink.scan(index, after)}

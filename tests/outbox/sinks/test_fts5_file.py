@@ -29,9 +29,6 @@ async def test_others_on_the_machine_cannot_read_it(tmp_path: Path) -> None:
 
 
 DAY = 86_400
-OLD_TABLE = """create table documents_live_docs (
-id integer primary key, key text not null unique, version integer not null, deleted integer not null default 0,
-routing text, body text not null default '', document text)"""
 
 
 def change(key: str, op: Op, version: int) -> Event:
@@ -90,23 +87,6 @@ async def test_deletions_are_forgotten_after_a_time_and_nothing_else(tmp_path: P
     assert await sink.prune(9 * DAY, 10) == 1
     assert {one.key async for one in sink.scan()} == {"note:b", "note:c", "note:d"}
     assert await sink.write([change("never there", Op.UPSERT, 1)]) == [Superseded()]
-    await sink.close()
-
-
-async def test_a_file_from_before_times_were_kept(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "search.db") as file:
-        file.execute(OLD_TABLE)
-        file.execute("insert into documents_live_docs (key, version, deleted) values ('note:a', 5, 1)")
-    file.close()
-    sink = Fts5(tmp_path / "search.db")
-    assert await sink.prune(DAY, 10) == 0, "it counts from now on"
-    assert await sink.write([change("a", Op.UPSERT, 4), change("b", Op.UPSERT, 1)]) != []
-    assert [one.key async for one in sink.scan()] == ["note:b"]
-    assert await sink.prune(-1, 10) == 1
-    assert not await sink.finds_pairs(), "what it had is not found by pairs of characters"
-    await sink.create("next")
-    await sink.swap("next")
-    assert await sink.finds_pairs()
     await sink.close()
 
 

@@ -13,14 +13,6 @@ from tests.outbox.sinks.events import delete, upsert
 
 pytestmark = pytest.mark.anyio
 DAY = 86_400.0
-# As it was made before it was kept when rows were written.
-OLD = """
-create table documents_{index} (
-  key text collate "C" primary key, version bigint not null, deleted boolean not null,
-  routing text, document jsonb, words tsvector)
-"""
-OLD_VIEW = "create view documents as select key, version, deleted, routing, document, words from documents_live"
-MARK = "comment on view documents is 'redrive outbox live'"
 
 
 async def test_deletions_are_forgotten_after_a_time_and_nothing_else(empty_postgres_url: str) -> None:
@@ -37,26 +29,6 @@ async def test_deletions_are_forgotten_after_a_time_and_nothing_else(empty_postg
     assert list(await sink.write([upsert(9, 1), upsert(1, 1)])) == [Superseded(), Done()]
     await sink.write([delete(3, 2)])
     assert await sink.prune(9 * DAY, 10) == 0, "it counts since it was deleted, not since it was there"
-    await sink.close()
-
-
-async def test_tables_from_before_times_were_kept(empty_postgres_url: str) -> None:
-    with psycopg.connect(empty_postgres_url) as db:
-        for statement in (OLD.format(index="live"), OLD.format(index="r1"), OLD_VIEW, MARK):
-            db.execute(statement.encode())
-        db.execute("insert into documents_live (key, version, deleted) values ('note:1', 5, true)")
-    sink = PostgresText(empty_postgres_url)
-    assert list(await sink.write([upsert(1, 4), upsert(2, 1)])) == [Superseded(), Done()]
-    assert await sink.prune(DAY, 10) == 0, "it counts from now on"
-    assert await sink.prune(-1, 10) == 1
-    assert list(await sink.write([upsert(2, 1)], "r1")) == [Done()]
-    await sink.create("r1")
-    await sink.swap("r1")
-    assert [one.key async for one in sink.scan()] == ["note:2"]
-    assert not await sink.finds_pairs(), "what it had is not found by pairs of characters"
-    await sink.create("r2")
-    await sink.swap("r2")
-    assert await sink.finds_pairs()
     await sink.close()
 
 

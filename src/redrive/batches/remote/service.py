@@ -40,10 +40,9 @@ from redrive.ledger.service import check_reason
 from redrive.ops.inspect import parse_id
 from redrive.ops.why import Reason
 from redrive.remote.checked import unknown_provider
-from redrive.webhooks.address_guard import origin
+from redrive.webhooks.address_guard import check_direct, origin
 from redrive.webhooks.events import DEFAULT_ACCOUNT
 from redrive.webhooks.settings import WebhookSettings
-from redrive.webhooks.url_check import check_direct
 
 MOST_IN_FLIGHT = 1_000_000
 LATELY = 5  # stretches: the last sixth of its time says how fast it is now

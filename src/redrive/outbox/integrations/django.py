@@ -18,8 +18,7 @@ from django.db.models.signals import post_delete, post_save, pre_save
 
 from redrive.errors import ConfigError, InvalidInput
 from redrive.outbox.event import event_task
-from redrive.outbox.integrations.documents import as_json, check_version, put
-from redrive.outbox.publish_event import configured
+from redrive.outbox.publish_event import as_json, check_version, configured, put
 
 
 @dataclass(slots=True, frozen=True)

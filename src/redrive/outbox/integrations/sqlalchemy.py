@@ -19,8 +19,7 @@ from sqlalchemy.orm import Mapper, Session
 from redrive.errors import ConfigError, InvalidInput
 from redrive.kernel.task import NewTask
 from redrive.outbox.event import event_task
-from redrive.outbox.integrations.documents import as_json, check_version, put
-from redrive.outbox.publish_event import configured
+from redrive.outbox.publish_event import as_json, check_version, configured, put
 
 
 @dataclass(slots=True, frozen=True)

@@ -22,28 +22,21 @@ class SinkType(NamedTuple):
     packages: tuple[str, ...] = ()
 
 
-SINKS: Mapping[str, SinkType] = {
-    "fts5": SinkType("redrive.outbox.sinks.fts5:from_url", None, "SQLite full text"),
-    "elasticsearch+http": SinkType(
+_OF_SCHEMES: Mapping[tuple[str, ...], SinkType] = {
+    ("fts5",): SinkType("redrive.outbox.sinks.fts5:from_url", None, "SQLite full text"),
+    ("elasticsearch+http", "elasticsearch+https"): SinkType(
         "redrive.outbox.sinks.elasticsearch:from_url", "elasticsearch", "Elasticsearch", ("elasticsearch", "aiohttp")
     ),
-    "elasticsearch+https": SinkType(
-        "redrive.outbox.sinks.elasticsearch:from_url", "elasticsearch", "Elasticsearch", ("elasticsearch", "aiohttp")
-    ),
-    "opensearch+http": SinkType(
+    ("opensearch+http", "opensearch+https"): SinkType(
         "redrive.outbox.sinks.opensearch:from_url", "opensearch", "OpenSearch", ("opensearchpy", "aiohttp")
     ),
-    "opensearch+https": SinkType(
-        "redrive.outbox.sinks.opensearch:from_url", "opensearch", "OpenSearch", ("opensearchpy", "aiohttp")
-    ),
-    "http": SinkType("redrive.outbox.sinks.http:from_url", "http", "HTTP", ("httpx",)),
-    "https": SinkType("redrive.outbox.sinks.http:from_url", "http", "HTTP", ("httpx",)),
-    "postgresql": SinkType(
+    ("http", "https"): SinkType("redrive.outbox.sinks.http:from_url", "http", "HTTP", ("httpx",)),
+    ("postgresql",): SinkType(
         "redrive.outbox.sinks.postgres_text:from_url", "postgres", "PostgreSQL full text", ("asyncpg",)
     ),
-    "redis": SinkType("redrive.outbox.sinks.redis_stream:from_url", "redis", "Redis stream", ("redis",)),
-    "rediss": SinkType("redrive.outbox.sinks.redis_stream:from_url", "redis", "Redis stream", ("redis",)),
+    ("redis", "rediss"): SinkType("redrive.outbox.sinks.redis_stream:from_url", "redis", "Redis stream", ("redis",)),
 }
+SINKS = {scheme: one for schemes, one in _OF_SCHEMES.items() for scheme in schemes}
 
 
 def scheme_of(url: str) -> str:

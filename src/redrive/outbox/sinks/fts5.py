@@ -21,9 +21,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from redrive.errors import ConfigError
 from redrive.files import create_private
 from redrive.outbox.event import Event, Op
-from redrive.outbox.sink import Digest, Hit, NoSuchIndex
+from redrive.outbox.sink import Hit, NoSuchIndex
 from redrive.outbox.sinks.full_text import FullText, Query, indexed_text, pairs_of, query_of
-from redrive.outbox.source import digests_of
 from redrive.outbox.verdict import Done, Superseded, Verdict
 from redrive.stores.sql import statements
 
@@ -177,19 +176,8 @@ class Fts5Indexes:
         with transaction(db):
             db.execute(self._sql("docs", index))
             db.execute(self._sql("text", index))
-            columns = [name for (name,) in db.execute(_sql("columns", ""), (f"{self._name}_{index}_docs",))]
-            if "deleted_at" not in columns:
-                db.execute(self._sql("add_deleted_at", index))
-                db.execute(self._sql("date_deleted", index))
-            if "base" not in columns:
-                db.execute(self._sql("add_base", index))
             db.execute(self._sql("deleted_index", index))
         self._made.add(index)
-
-    def has_pairs(self, db: sqlite3.Connection) -> bool:
-        """Returns whether all that the live index has was written as pairs of characters."""
-        row = db.execute(_sql("pairs", ""), (f"{self._name}_{self.live(db)}_docs",)).fetchone()
-        return row is not None and bool(row[0])
 
     def execute(self, db: sqlite3.Connection, statement: str, index: str | None, *args: Any) -> sqlite3.Cursor:
         """Runs a statement about an index; None: the live one."""
@@ -290,13 +278,6 @@ class Fts5(FullText):
     async def create(self, index: str) -> None:
         await self._file.run(lambda db: self._indexes.make(db, checked(index)))
 
-    async def digests(self, bounds: Sequence[str]) -> Sequence[Digest]:
-        def compute(db: sqlite3.Connection) -> list[Digest]:
-            rows = self._indexes.execute(db, "scan", None, "", None, -1)
-            return digests_of(rows, bounds)
-
-        return await self._file.run(compute)
-
     async def swap(self, index: str) -> None:
         await self._file.run(lambda db: self._indexes.switch(db, index))
 
@@ -311,9 +292,6 @@ class Fts5(FullText):
 
         rows = await self._rows("search", None, asked, limit)
         return [Hit(key, score, json.loads(document)) for key, score, document in rows]
-
-    async def finds_pairs(self) -> bool:
-        return not self._file.is_there() or await self._file.run(self._indexes.has_pairs)
 
     async def _rows(self, statement: str, index: str | None, *arguments: Any) -> Sequence[Any]:
         return await self._file.run(lambda db: self._indexes.execute(db, statement, index, *arguments).fetchall())

@@ -16,18 +16,6 @@ create table if not exists {docs} (
   base        integer not null default 0
 )
 
--- columns: what a table has, by its name
-select name from pragma_table_info(?)
-
--- add_deleted_at: to files from before it was kept
-alter table {docs} add column deleted_at integer
-
--- add_base: to files from before lives of a key were told apart
-alter table {docs} add column base integer not null default 0
-
--- date_deleted: what was deleted before that counts from now on
-update {docs} set deleted_at = cast(strftime('%s', 'now') as integer) where deleted and deleted_at is null
-
 -- deleted_index: by which old deletions are found
 create index if not exists {docs}_deleted on {docs} (deleted_at) where deleted
 
@@ -66,7 +54,7 @@ insert into {text} ({text}, rowid, body) values ('delete', ?, ?)
 insert into {text} (rowid, body) select id, body from {docs} where key in (select value from json_each(?)) and not deleted
 
 -- scan: documents in the order of their keys
-select key, version, base from {docs} where key > ? and (?2 is null or key <= ?2) and not deleted order by key limit ?3
+select key, version, base from {docs} where key > ? and not deleted order by key limit ?
 
 -- deleted: versions of deleted documents, in the order of their keys
 select key, version, base from {docs} where key > ? and deleted order by key limit ?
@@ -76,14 +64,6 @@ select key, version, base from {docs} where key in (select value from json_each(
 
 -- find: documents by their keys
 select key, version, base from {docs} where key in (select value from json_each(?)) and not deleted
-
--- bounds: keys that divide them into so many ranges, of so many documents at least
-select key from (select key, row_number() over (order by key) as n from {docs} where not deleted),
-  (select max(count(*) / ?1, ?2) as size from {docs} where not deleted)
-where n % size = 0 order by key
-
--- pairs: whether an index was made by a version that cuts runs of Chinese, Japanese and Korean: the text of its table says so
-select sql like '%runs of CJK as pairs%' from sqlite_master where type = 'table' and name = ?
 
 -- there: whether an index was made
 select 1 from sqlite_master where type = 'table' and name = ?

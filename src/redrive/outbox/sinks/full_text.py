@@ -103,17 +103,14 @@ class FullText:
     async def refresh(self, index: str | None = None) -> None:
         """Nothing to do: what is committed is visible."""
 
-    async def scan(self, index: str | None = None, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
-        while rows := await self._rows("scan", index, after, before, PAGE):
+    async def scan(self, index: str | None = None, after: str = "") -> AsyncIterator[Stored]:
+        while rows := await self._rows("scan", index, after, PAGE):
             for row in rows:
                 yield Stored(*row)
             after = rows[-1][0]
 
     async def find(self, keys: Sequence[str], index: str | None = None) -> Sequence[Stored]:
         return [Stored(*row) for row in await self._rows("find", index, self._keys(keys))]
-
-    async def bounds(self, pieces: int, least: int) -> Sequence[str]:
-        return [row[0] for row in await self._rows("bounds", None, pieces, least)]
 
     async def deleted(self, after: str, limit: int) -> Sequence[Stored]:
         return [Stored(*row) for row in await self._rows("deleted", None, after, limit)]

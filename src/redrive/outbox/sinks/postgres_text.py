@@ -17,9 +17,8 @@ import asyncpg
 
 from redrive.errors import ConfigError
 from redrive.outbox.event import Event, Op
-from redrive.outbox.sink import Digest, Hit, NoSuchIndex, PerLoop, Unfit, find_refused
+from redrive.outbox.sink import Hit, NoSuchIndex, PerLoop, Unfit, find_refused
 from redrive.outbox.sinks.full_text import FullText, indexed_document, pairs_of, query_of
-from redrive.outbox.source import all_ranges, thresholds
 from redrive.outbox.verdict import Done, Superseded, Verdict
 from redrive.stores.sql import statements
 
@@ -27,9 +26,7 @@ _NAME = re.compile(r"(?:[a-z_][a-z0-9_]{0,30}\.)?[a-z_][a-z0-9_]{0,30}")
 _INDEX = re.compile(r"[a-z0-9_]{1,25}")
 _LANGUAGE = re.compile(r"[a-z_][a-z0-9_.]{0,60}")
 FIRST, MARK = "live", "redrive outbox "
-PAIRS = "runs of CJK as pairs"
 TIMEOUT_S = 60.0
-DIGESTS_S = 300.0  # all documents are read
 CONNECTIONS = 4
 
 
@@ -61,7 +58,7 @@ class PostgresText(FullText):
             raise ConfigError(f"there is no language {language!r}", hint="a text search configuration: english, simple")
         self._name, self._language = table, language
         self._pools: PerLoop[Any] = PerLoop(lambda: _new_pool(url))
-        self._current: set[str | None] = set()  # tables that are known to be as this version makes them
+        self._has_live = False
 
     async def write(self, events: Sequence[Event], index: str | None = None) -> Sequence[Verdict]:
         table = await self._table(index)
@@ -90,12 +87,7 @@ class PostgresText(FullText):
     async def create(self, index: str) -> None:
         async with (await self._pool()).acquire() as connection, connection.transaction():
             await self._lock(connection)
-            await self._extend(connection, _checked(index))
-            await self._create(connection, index)
-
-    async def digests(self, bounds: Sequence[str]) -> Sequence[Digest]:
-        rows = await self._rows("digests", None, thresholds(bounds))
-        return all_ranges(((row["place"], row["n"], int(row["total"])) for row in rows), len(bounds))
+            await self._create(connection, _checked(index))
 
     async def swap(self, index: str) -> None:
         async with (await self._pool()).acquire() as connection, connection.transaction():
@@ -104,7 +96,6 @@ class PostgresText(FullText):
             if old != index:
                 if await connection.fetchval("select to_regclass($1)::text", self._of(_checked(index))) is None:
                     raise NoSuchIndex(index)
-                await self._extend(connection, index)
                 await self._switch(connection, _checked(index))
                 if old is not None:
                     await connection.execute(_sql("drop").format(table=self._of(old)))
@@ -123,11 +114,6 @@ class PostgresText(FullText):
         rows = await self._rows("search", None, query.text, self._language, limit, anywhere, in_order, query.runs)
         return [Hit(row["key"], row["score"], json.loads(row["document"])) for row in rows]
 
-    async def finds_pairs(self) -> bool:
-        async with (await self._pool()).acquire() as connection:
-            live = await self._live(connection)
-            return live is None or await connection.fetchval(_sql("live"), self._of(live)) == PAIRS
-
     # -- its tables ------------------------------------------------------------------------------------------------
 
     async def _pool(self) -> Any:
@@ -135,36 +121,21 @@ class PostgresText(FullText):
 
     async def _rows(self, statement: str, index: str | None, *arguments: Any) -> Sequence[Any]:
         text = _sql(statement).format(table=await self._table(index))
-        seconds = DIGESTS_S if statement in ("bounds", "digests") else TIMEOUT_S
-        found: Sequence[Any] = await (await self._pool()).fetch(text, *arguments, timeout=seconds)
+        found: Sequence[Any] = await (await self._pool()).fetch(text, *arguments)
         return found
 
     async def _table(self, index: str | None) -> str:
         """Returns what is written to and read: the view of the live index, which is made when somebody asks for it."""
-        if index not in self._current:
+        if index is not None:
+            return self._of(_checked(index))
+        if not self._has_live:
             async with (await self._pool()).acquire() as connection, connection.transaction():
                 await self._lock(connection)
-                if index is None:
-                    await self._prepare_live(connection)
-                else:
-                    await self._extend(connection, _checked(index))
-            self._current.add(index)
-        return self._name if index is None else self._of(_checked(index))
-
-    async def _prepare_live(self, connection: Any) -> None:
-        live = await self._live(connection)
-        if live is None:
-            await self._create(connection, FIRST)
-        if live is None or await self._extend(connection, live):
-            await self._switch(connection, live or FIRST)
-
-    async def _extend(self, connection: Any, index: str) -> bool:
-        """Brings a table up to date that an earlier version has made; returns whether it was one."""
-        if await connection.fetchval(_sql("is_current"), self._of(index)) is not False:
-            return False
-        await connection.execute(_sql("extend").format(table=self._of(index)))
-        await self._create(connection, index)
-        return True
+                if await self._live(connection) is None:
+                    await self._create(connection, FIRST)
+                    await self._switch(connection, FIRST)
+            self._has_live = True
+        return self._name
 
     async def _write(self, events: Sequence[Event], table: str) -> Sequence[Verdict]:
         rows = [
@@ -198,9 +169,7 @@ class PostgresText(FullText):
 
     async def _create(self, connection: Any, index: str) -> None:
         table = self._of(index)
-        if await connection.fetchval("select to_regclass($1)::text", table) is None:
-            await connection.execute(_sql("table").format(table=table))
-            await connection.execute(_sql("cut").format(table=table, mark=f"'{PAIRS}'"))
+        await connection.execute(_sql("table").format(table=table))
         for statement, ending in (("words", "words"), ("deleted_index", "deletions")):
             name = f"{table.rpartition('.')[2]}_{ending}"
             await connection.execute(_sql(statement).format(table=table, index=name))

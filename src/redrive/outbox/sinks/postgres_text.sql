@@ -24,13 +24,6 @@ create table if not exists {table} (
   base        bigint not null default 0
 )
 
--- is_current: whether a table has the columns that were added last, if it is there
-select exists (select from pg_attribute where attrelid = c.oid and attname = 'base') from pg_class c where c.oid = to_regclass($1)
-
--- extend: a table from before: its rows were written now, in the first life of their keys
-alter table {table} add column if not exists written_at timestamptz not null default now(),
-  add column if not exists base bigint not null default 0
-
 -- deleted_index: by which old deletions are found
 create index if not exists {index} on {table} (written_at) where deleted
 
@@ -42,9 +35,6 @@ create or replace view {live} as select key, version, deleted, routing, document
 
 -- mark: says which it is
 comment on view {live} is {mark}
-
--- cut: says that runs of Chinese, Japanese and Korean are kept as pairs; a table from before does not say so
-comment on table {table} is {mark}
 
 -- drop: an index that is not live
 drop table if exists {table}
@@ -62,7 +52,7 @@ where d.base + d.version < excluded.base + excluded.version
 returning key
 
 -- scan: documents in the order of their keys
-select key, version, base from {table} where key > $1 and ($2::text is null or key <= $2) and not deleted order by key limit $3
+select key, version, base from {table} where key > $1 and not deleted order by key limit $2
 
 -- deleted: versions of deleted documents, in the order of their keys
 select key, version, base from {table} where key > $1 and deleted order by key limit $2
@@ -76,16 +66,6 @@ delete from {table} where deleted and written_at < now() - $1 * interval '1 seco
 
 -- find: documents by their keys
 select key, version, base from {table} where key = any($1::text[]) and not deleted
-
--- bounds: keys that divide them into so many ranges, of so many documents at least
-select key from (select key, row_number() over (order by key) as n from {table} where not deleted) x,
-  (select greatest(count(*) / $1::bigint, $2::bigint) as size from {table} where not deleted) y
-where n % size = 0 order by key
-
--- digests: how many each range has, and the sum of their numbers (see source.py)
-select case when cardinality($1::text[]) > 0 then width_bucket(key, $1::text[]) else 0 end as place, count(*) as n,
-  sum(('x' || substr(md5(key || E'\n' || version || case when base > 0 then E'\n' || base else '' end), 1, 16))::bit(64)::bigint::numeric)::text as total
-from {table} where not deleted group by 1
 
 -- search: documents that have all of these words and runs of characters, the best ones first. A tsvector counts positions up to 16,383,
 -- and 256 for a word, so where a document has all pairs of a run but not as a phrase, its text is looked at

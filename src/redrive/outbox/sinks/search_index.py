@@ -245,12 +245,11 @@ class SearchIndex:
     async def refresh(self, index: str | None = None) -> None:
         await self._server.ask("POST", f"/{self._named(index)}/_refresh")
 
-    async def scan(self, index: str | None = None, after: str = "", before: str | None = None) -> AsyncIterator[Stored]:
+    async def scan(self, index: str | None = None, after: str = "") -> AsyncIterator[Stored]:
         """Reads page by page in the order of a field of ours: keys are unique and do not change, so a page after the
         last key needs no snapshot on the server."""
-        limit = {} if before is None else {"lte": before}
         while True:
-            hits = await self._hits(_page({"range": {KEY: {"gt": after, **limit}}}), index)
+            hits = await self._hits(_page({"range": {KEY: {"gt": after}}}), index)
             for hit in hits:
                 yield _stored(hit)
             if len(hits) < PAGE:
