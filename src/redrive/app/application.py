@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
 from uuid import UUID
 
 from redrive.app.connections import Connections
@@ -589,7 +589,7 @@ class App:
             await self.providers.close()
         self.sync.close()
 
-    async def __aenter__(self) -> App:
+    async def __aenter__(self) -> Self:
         await self.store()
         return self
 
