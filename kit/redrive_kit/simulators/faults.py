@@ -157,27 +157,25 @@ class Trouble(Generic[B]):
                 await _error(503, "down for a while", {"Retry-After": "1"})(scope, receive, send)
 
 
-async def body_of(request: Request, most: int = MAX_BODY) -> bytes:
-    """Returns the body of a request; TooLarge where it is more than so many bytes."""
+async def body_of(request: Request, most: int = MAX_BODY) -> bytes | None:
+    """Returns the body of a request; None where it is more than so many bytes."""
     content = bytearray()
     async for part in request.stream():
         content += part
         if len(content) > most:
-            raise TooLarge(f"a body has at most {most:,} bytes")
+            return None
     return bytes(content)
 
 
 async def json_of(request: Request) -> Any:
     """Returns the body of a request as JSON; None where it is empty."""
     content = await body_of(request)
+    if content is None:
+        raise InvalidInput(f"a body has at most {MAX_BODY:,} bytes")
     try:
         return json.loads(content) if content else None
     except (ValueError, RecursionError):
         raise InvalidInput("the body is no JSON") from None
-
-
-class TooLarge(InvalidInput):
-    """A body is larger than it may be."""
 
 
 def _error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:

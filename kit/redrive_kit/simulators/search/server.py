@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from redrive.errors import InvalidInput
 from redrive.settings.declare import option
-from redrive_kit.simulators.faults import TooLarge, Trouble, Troublesome, body_of
+from redrive_kit.simulators.faults import Trouble, Troublesome, body_of
 from redrive_kit.simulators.search.bulk import parsed, written
 from redrive_kit.simulators.search.documents import Documents, searched
 from redrive_kit.simulators.search.refusal import Refusal
@@ -192,10 +192,10 @@ class SearchSimulator:
                 self.documents.refresh_if_due(name, self.trouble.behaviour.refresh_interval)
 
     async def _body(self, request: Request) -> bytes:
-        try:
-            return await body_of(request, self.trouble.behaviour.max_bytes)
-        except TooLarge:
-            raise Refusal(413, "", "") from None
+        found = await body_of(request, self.trouble.behaviour.max_bytes)
+        if found is None:
+            raise Refusal(413, "", "")
+        return found
 
     async def _json(self, request: Request) -> Any:
         try:
