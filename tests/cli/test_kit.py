@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -20,6 +21,12 @@ from redrive.version import __version__ as VERSION
 
 ROOT = Path(__file__).parents[2]
 INSTALL = "pip install redrive-kit"
+MOVED = {
+    "redrive.examples.shots": "redrive_kit.examples",
+    "redrive.testing.conformance": "redrive_kit.conformance",
+    "redrive.testing.conformance.harness": "redrive_kit.conformance",
+    "redrive.outbox.simulator": "redrive_kit.simulators.search",
+}
 
 
 @pytest.fixture
@@ -66,6 +73,18 @@ def test_a_kit_of_another_version_is_not_used(redrive, monkeypatch: pytest.Monke
     said = redrive("lab")
     assert said.code == 2 and "0.0.9 of it is installed" in said.err
     assert f"pip install redrive-kit=={VERSION}" in said.err
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_the_name_that_was_says_where_it_went(redrive, name: str) -> None:
+    with pytest.raises(ImportError, match=f"is {MOVED[name]} now") as raised:
+        importlib.import_module(name)
+    assert INSTALL in str(raised.value)
+
+
+def test_an_application_by_its_former_name_is_told_where_it_went(redrive) -> None:
+    said = redrive("stats", "--app", "redrive.examples.shots:app")
+    assert said.code == 2 and "redrive.examples is redrive_kit.examples now" in said.err and INSTALL in said.err
 
 
 @pytest.mark.usefixtures("no_kit")
