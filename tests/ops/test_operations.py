@@ -728,6 +728,36 @@ class TestApprovals:
         assert len(await harness.audit(action="OPERATION_START")) == 1
 
 
+WRITTEN_BEFORE = json.loads("""{
+    "actor": "ann", "reason": "fixed", "total": 5, "done": 2, "skipped": 1, "rate": null, "approval": null,
+    "note": null, "fixed": null, "idempotent": null, "last_piece": 2, "driver": "w1", "which": {"kind": "A"},
+    "upto": 0, "cursor": 0, "canary": null, "stop_on_return": false, "fingerprints": [], "plan": null,
+    "archive": null, "erased": {}, "traces": [], "letters": 0, "cancelled": 0, "given_up_until": 0
+}""")
+LAST = UUID(int=7)
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"action": "forget", "upto": 9, "cursor": 3, "plan": "p"}, Forget(9, 3, "p")),
+        ({"action": "retry", "upto": 9, "cursor": 3, "letters": 4}, Retry(9, 3, letters=4)),
+        ({"action": "purge", "upto": 9, "cursor": str(LAST)}, Purge(9, LAST)),
+        ({"action": "cancel", "upto": 9, "cursor": f"2 {LAST}"}, Cancel(9, 2, LAST)),
+        ({"action": "erase", "cursor": "traces 0", "traces": ["t"]}, Erasure("traces", "0", traces=("t",))),
+        (
+            {"action": "work", "work": {"feature": "f", "verb": "v", "subject": "s", "unit": "u"}},
+            Work("f", "v", "s", "u"),
+        ),
+    ],
+    ids=lambda value: value.get("action") if isinstance(value, dict) else "",
+)
+def test_an_operation_is_read_that_was_written_before_the_first_release(given: dict[str, Any], what: Any) -> None:
+    now = datetime.now(UTC)
+    operation = Operation.of(Record("operation", "o1", "completed", 3, {**WRITTEN_BEFORE, **given}, now, now, 1))
+    assert (operation.what, operation.done, operation.which) == (what, 2, FailureFilter(kind="A"))
+
+
 @pytest.mark.parametrize(
     "what",
     [

@@ -223,9 +223,32 @@ _CLASSES: dict[Action, type[What]] = {one.action: one for one in (Retry, Forget,
 def what_of(body: dict[str, Any]) -> What:
     """Takes what the operation does out of its document."""
     kind = _CLASSES[Action(body.pop("action"))]
+    if body.keys() >= _FORMER:
+        _rewrite(body, kind)
     if kind is Work:
         return from_document(Work, body.pop("work"), strict=True)
     return from_document(kind, {one.name: body.pop(one.name) for one in fields(kind) if one.name in body})
+
+
+# Before its first release redrive wrote the fields of all actions side by side, and how far each was as one text.
+_FORMER = {
+    *("upto", "cursor", "canary", "stop_on_return", "fingerprints", "plan", "archive", "erased", "traces", "letters"),
+    *("cancelled", "given_up_until"),
+}
+
+
+def _rewrite(body: dict[str, Any], kind: type[What]) -> None:
+    """Makes a document of today of one that was written so."""
+    upto, cursor = body["upto"], str(body["cursor"])
+    first, _, rest = cursor.partition(" ")
+    for name in _FORMER - {one.name for one in fields(kind)}:
+        del body[name]
+    if kind is Purge:
+        body |= {"until": upto, "last": cursor}
+    elif kind is Cancel:
+        body |= {"until": upto, "round": int(first), "last": rest}
+    elif kind is Erasure:
+        body |= {"phase": first, "place": rest}
 
 
 def document(what: What) -> dict[str, Any]:
