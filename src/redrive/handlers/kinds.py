@@ -122,4 +122,8 @@ async def drill(ctx: Context, drill_id: str) -> dict[str, Any]:
     return {"drill_id": drill_id, "effect": "done", "replays": ctx.task.replay_count}
 
 
-BUILT_IN = ((HEALTH_CHECK, health_check), (FAIL_ALWAYS, fail_always), (DRILL, drill))
+BUILT_IN: tuple[tuple[str, Callable[..., Any]], ...] = (
+    (HEALTH_CHECK, health_check),
+    (FAIL_ALWAYS, fail_always),
+    (DRILL, drill),
+)
