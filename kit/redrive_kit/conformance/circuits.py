@@ -8,7 +8,8 @@ import pytest
 
 from redrive.errors import ChangedMeanwhile
 from redrive.kernel.circuit import CircuitRow, SetCircuit
-from redrive.kernel.commit import Target
+from redrive.kernel.commit import Commit, Target
+from redrive.kernel.erase import Erase
 from redrive.kernel.outcome import Completed, Released
 from redrive.kernel.task import Claimed
 from redrive_kit.conformance.harness import Harness
@@ -160,6 +161,12 @@ class TestCircuits:
         await opened(harness, "A")
         due = (await harness.tick()).next_due
         assert due is not None and 0 < due <= WAIT
+
+    async def test_a_reason_that_names_somebody_is_erased(self, harness: Harness) -> None:
+        await opened(harness, "A")
+        applied = await harness.store.apply(Commit(erase=Erase(tombstone="erased:1", scope="connect")))
+        row = await circuit(harness)
+        assert row is not None and (row.reason, applied.erased) == ("erased", {"reasons": 1})
 
     async def test_a_large_backlog_behind_it_costs_nothing(self, harness: Harness) -> None:
         await harness.enqueue_many(50, "A")

@@ -103,43 +103,13 @@ NOTHING = ClaimRequest(worker_id="", queues=(), count=0, lease=0.0)
 NOWHERE: Segments = ([], [], [], [], [])
 
 
-def _call(transitions: Sequence[Transition], again: bool, want: ClaimRequest, token: UUID, segments: Segments) -> Call:
+def _arguments(
+    transitions: Sequence[Transition], again: bool, want: ClaimRequest, token: UUID, segments: Segments
+) -> Call:
     ids, tokens, execution_ms, results, keep, moves = settlements_of(transitions)
     handles = None if want.handles is None else list(want.handles)
     wanted = (want.worker_id, token, want.lease, want.count, list(want.queues), handles, want.only)
     return Call(ids, tokens, execution_ms, results, moves, again, *wanted, *segments, keep)
-
-
-class Claims:
-    """Sends ``redrive.cycle``, and learns from each answer where the next claim begins."""
-
-    def __init__(self, positions: ScanPositions, unanswered: UnansweredClaims) -> None:
-        self._positions = positions
-        self._unanswered = unanswered
-
-    async def claim(
-        self, settlements: Sequence[Transition], want: ClaimRequest | None, again: bool, send: Send
-    ) -> Cycle:
-        token, started = uuid4(), time.monotonic()
-        if want is None:
-            return _cycle_of(await send(_call(settlements, again, NOTHING, token, NOWHERE)), token)
-        call = _call(settlements, again, want, token, self._positions.segments(want.queues, started))
-        try:
-            found = await send(call)
-        except BaseException:  # a cancellation too: the server may commit what nobody waits for any more
-            self._unanswered.add(token, started, want.lease)
-            raise
-        self._learn(found, want, started)
-        return _cycle_of(found, token)
-
-    def _learn(self, found: list[Any], want: ClaimRequest, started: float) -> None:
-        now = time.monotonic()
-        positions = [(row[2], row[3], row[4], row[5]) for row in found if row[1] is not None]
-        short = len(positions) < want.count
-        # Rows that a claim sets aside or passes by are announced by a row of nulls: then it was not the end.
-        ended = short and want.only is None and not any(row[0] is None for row in found)
-        emptied = want.queues if ended else ()
-        self._positions.learn(positions, short=short, cost=now - started, now=now, emptied=emptied)
 
 
 def _cycle_of(found: list[Any], token: UUID) -> Cycle:
@@ -168,12 +138,14 @@ PATIENCE = "250ms"
 
 
 class Cycles:
-    """Settles and claims: in one statement, unless features react to what settles."""
+    """Settles and claims: in one statement, unless features react to what settles. Each answer tells where the next
+    claim begins."""
 
-    def __init__(self, pool: Pool, features: Features, claims: Claims) -> None:
+    def __init__(self, pool: Pool, features: Features, positions: ScanPositions, unanswered: UnansweredClaims) -> None:
         self._pool = pool
         self._features = features
-        self._claims = claims
+        self._positions = positions
+        self._unanswered = unanswered
 
     async def cycle(self, commit: Commit, want: ClaimRequest | None, again: bool) -> Cycle:
         if want is None:
@@ -190,7 +162,7 @@ class Cycles:
 
     async def _once(self, commit: Commit, want: ClaimRequest | None, again: bool) -> Cycle:
         if commit.only_transitions and not reacts(commit.transitions):
-            cycle = await self._claims.claim(commit.transitions, want, again, self._sender(commit.transitions))
+            cycle = await self._call(commit.transitions, want, again, self._sender(commit.transitions))
         else:
             cycle = await self._with_effects(commit, want, again)
         large = [task for task in cycle.claimed if task.payload and len(task.payload) > MAX_PAYLOAD_BYTES]
@@ -211,12 +183,37 @@ class Cycles:
             applied = await apply(connection, commit, self._features, again=again)
             if want is None:
                 return Cycle(lost=applied.lost, instead=applied.instead)
-            cycle = await self._claims.claim((), want, False, lambda args: connection.fetch(SQL["cycle"], *args))
+            cycle = await self._call((), want, False, lambda args: connection.fetch(SQL["cycle"], *args))
             cycle.lost, cycle.instead = applied.lost, applied.instead
             return cycle
 
         cycle: Cycle = await self._pool.run(work, atomic=True)
         return cycle
+
+    async def _call(
+        self, settlements: Sequence[Transition], want: ClaimRequest | None, again: bool, send: Send
+    ) -> Cycle:
+        """Sends ``redrive.cycle``."""
+        token, started = uuid4(), time.monotonic()
+        if want is None:
+            return _cycle_of(await send(_arguments(settlements, again, NOTHING, token, NOWHERE)), token)
+        call = _arguments(settlements, again, want, token, self._positions.segments(want.queues, started))
+        try:
+            found = await send(call)
+        except BaseException:  # a cancellation too: the server may commit what nobody waits for any more
+            self._unanswered.add(token, started, want.lease)
+            raise
+        self._learn(found, want, started)
+        return _cycle_of(found, token)
+
+    def _learn(self, found: list[Any], want: ClaimRequest, started: float) -> None:
+        now = time.monotonic()
+        positions = [(row[2], row[3], row[4], row[5]) for row in found if row[1] is not None]
+        short = len(positions) < want.count
+        # Rows that a claim sets aside or passes by are announced by a row of nulls: then it was not the end.
+        ended = short and want.only is None and not any(row[0] is None for row in found)
+        emptied = want.queues if ended else ()
+        self._positions.learn(positions, short=short, cost=now - started, now=now, emptied=emptied)
 
     async def _set_aside_large(self, cycle: Cycle, large: list[Claimed]) -> None:
         """Payloads that were written past the limit, and are larger than they look on the disk. Those of features that

@@ -33,7 +33,7 @@ from redrive.stores.features import Features
 from redrive.stores.loops import LoopStores
 from redrive.stores.metered import metered
 from redrive.stores.postgres.apply import commit_patiently
-from redrive.stores.postgres.cycle import Claims, Cycles, UnansweredClaims
+from redrive.stores.postgres.cycle import Cycles, UnansweredClaims
 from redrive.stores.postgres.diagnose import answer, diagnose, diagnose_briefly, figures, overdue
 from redrive.stores.postgres.enqueue import Enqueues
 from redrive.stores.postgres.listen import Listener
@@ -64,7 +64,7 @@ class PostgresStore(Reads, Series):
         self.ticks = Ticks(self.pool, self.features)
         self._enqueues = Enqueues(self.pool)
         self._unanswered = UnansweredClaims(self.pool, lambda moves: self.apply(Commit(transitions=moves)))
-        self._cycles = Cycles(self.pool, self.features, Claims(self.positions, self._unanswered))
+        self._cycles = Cycles(self.pool, self.features, self.positions, self._unanswered)
         self._listener: Listener | None = None
         self._loop_stores = LoopStores()
 
