@@ -166,12 +166,12 @@ class Projection:
     projected_at: datetime | None = None  # when events last arrived in its sink, by this process
     _written: LoopSinks = field(init=False, repr=False)
     _looked_at: LoopSinks = field(init=False, repr=False)
-    _watch: SinkWatch = field(init=False, repr=False)
+    watch: SinkWatch = field(init=False, repr=False)  # whether its sink can be reached from here
     _size: RequestSize | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._written, self._looked_at = LoopSinks(self.make), LoopSinks(self.make)
-        self._watch = SinkWatch(self.sink_to_look_at)
+        self.watch = SinkWatch(self.sink_to_look_at)
 
     @property
     def kind(self) -> str:
@@ -180,11 +180,6 @@ class Projection:
     @property
     def queue(self) -> str:
         return queue_of(self.name)
-
-    @property
-    def watch(self) -> SinkWatch:
-        """Whether its sink can be reached from here."""
-        return self._watch
 
     def sink(self) -> Sink:
         """Returns the sink of the running event loop, to write to: from now on this process depends on it."""

@@ -26,7 +26,7 @@ from redrive.outbox.operations import Driver, state_of
 if TYPE_CHECKING:
     from redrive.kernel.task import NewTask
 
-BEGIN, SOURCE, INDEX, AGAIN, MENDED = "begin", "source", "index", "again", "mended"
+BEGIN, SOURCE, INDEX, AGAIN, REPAIRED = "begin", "source", "index", "again", "repaired"
 MOST_REMEMBERED = 1000  # keys that are looked at again together
 MOST_SHOWN = 10
 PATIENCE_S = 60.0  # for events that are on their way
@@ -51,7 +51,7 @@ class Verify(Driver):
         elif step == AGAIN:
             return await self._again(operation)
         else:
-            return await self._mended(operation, job)
+            return await self._repaired(operation, job)
         return 0.0
 
     async def _compare(self, operation: Operation, step: str) -> None:
@@ -61,20 +61,21 @@ class Verify(Driver):
         found = await (comparison.of_source if step == SOURCE else comparison.of_index)(state["place"])
         looked = await comparison.again(found.differing)
         moving = [*state.get("moving", ()), *looked.moving]
-        mended = len(state.get("mended", ())) + len(looked.differences) if state.get("repair") else 0
+        repaired = len(state.get("repaired_keys", ())) + len(looked.differences) if state.get("repair") else 0
         following = step if found.next is not None else INDEX if step == SOURCE else None
         after: dict[str, Any] = {"moving": moving, "place": found.next, "step": following}
-        if following is None or max(len(moving), mended) >= MOST_REMEMBERED:
+        if following is None or max(len(moving), repaired) >= MOST_REMEMBERED:
             after |= {"step": AGAIN, "then": following, "since": moment(await self.store.now())}
-        await self._count_and_mend(operation, looked, found.documents, after)
+        await self._count_and_repair(operation, looked, found.documents, after)
 
-    async def _count_and_mend(self, operation: Operation, looked: Looked, done: int, after: dict[str, Any]) -> None:
+    async def _count_and_repair(self, operation: Operation, looked: Looked, done: int, after: dict[str, Any]) -> None:
         assert operation.work is not None
         state, result = state_of(operation), dict(operation.work.result)
         events: list[NewTask] = []
         if state.get("repair"):
             events = await self._events(looked.differences)
-            after = {**after, "mended": [*state.get("mended", ()), *(one.key for one in looked.differences)]}
+            keys = [one.key for one in looked.differences]
+            after = {**after, "repaired_keys": [*state.get("repaired_keys", ()), *keys]}
             result["repaired"] = int(result.get("repaired") or 0) + len(looked.differences)
         for kind, number in Counter(one.kind.value for one in looked.differences).items():
             shown = [one.key for one in looked.differences if one.kind.value == kind]
@@ -110,17 +111,17 @@ class Verify(Driver):
         looked = await (await self.comparison()).again(list(state.get("moving", ())))
         if looked.moving and await self._has_patience(state):
             if looked.differences:
-                await self._count_and_mend(operation, looked, 0, {"moving": looked.moving})
+                await self._count_and_repair(operation, looked, 0, {"moving": looked.moving})
             return LOOK_AGAIN_S
-        after = {"moving": [], "step": MENDED, "since": moment(await self.store.now())}
-        await self._count_and_mend(operation, looked, 0, {**after, **_given_up(state, looked)})
+        after = {"moving": [], "step": REPAIRED, "since": moment(await self.store.now())}
+        await self._count_and_repair(operation, looked, 0, {**after, **_given_up(state, looked)})
         return 0.0
 
-    async def _mended(self, operation: Operation, job: IndexJob) -> float:
-        """Goes on, or ends it, after what was mended has arrived; counts what did not."""
+    async def _repaired(self, operation: Operation, job: IndexJob) -> float:
+        """Goes on, or ends it, after what was repaired has arrived; counts what did not."""
         assert operation.work is not None
         state, result = state_of(operation), dict(operation.work.result)
-        looked = await (await self.comparison()).again(list(state.get("mended", ())))
+        looked = await (await self.comparison()).again(list(state.get("repaired_keys", ())))
         if looked.moving and await self._has_patience(state):
             return LOOK_AGAIN_S
         if state.get("repair"):
@@ -128,7 +129,7 @@ class Verify(Driver):
             result["left_keys"] = [*result.get("left_keys", ()), *(one.key for one in looked.differences)][:MOST_SHOWN]
         after = _given_up(state, looked)
         if state["then"] is not None:
-            await self.save(operation, result=result, step=state["then"], mended=[], **after)
+            await self.save(operation, result=result, step=state["then"], repaired_keys=[], **after)
             return 0.0
         result["on_their_way"] = after["on_their_way"]
         kept = {"repair": state["repair"]} if "repair" in state else {}

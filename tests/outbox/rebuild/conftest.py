@@ -19,7 +19,6 @@ from redrive.kernel.operation import Operation, Status
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State
 from redrive.ops.access import Caller, Role
-from redrive.outbox import operations
 from redrive.outbox.index_job import REBUILD, IndexJob, job_of
 from redrive.outbox.service import OutboxService
 from redrive.outbox.sinks import sink_from_url
@@ -134,12 +133,6 @@ class Notes:
         kept = await self.source()
         assert await self.versions() == {key: version for key, (version, _) in kept.items()}
         assert await self.documents() == {key: payload for key, (_, payload) in kept.items()}
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again after a second, however often it fails."""
-    monkeypatch.setattr(operations, "LONGEST_WAIT_S", 1.0)
 
 
 _SINKS = ["sqlite-fts5", "postgres-postgres", pytest.param("sqlite-search", marks=pytest.mark.thorough)]
