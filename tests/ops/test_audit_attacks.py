@@ -270,6 +270,7 @@ ATTACKS: list[tuple[Attack, str | None]] = [
     (seals_swapped, "seal 1 (rows 5-8) does not fit"),
     (seal_rewritten_to_fit, "seal 3 (rows 9-10) does not fit"),
     (rewriting(ids="1-1000000000000000000"), "seal 2 cannot be read"),
+    (rewriting(digest="0" * 64), "seal 2 (rows 5-8) does not fit"),
     (rewriting(last=10**18), "seal 2 (rows 5-8) does not fit"),
     (rewriting(since=[], last="x", ids=None), "seal 2 cannot be read"),
     (piece_with_another_row, "row 2 in the archive is not the one that was removed"),

@@ -232,3 +232,14 @@ async def test_a_plan_with_a_limit_is_judged_by_its_limit(harness: Harness) -> N
     while await step(harness.store, begun.id, "w1") is not None:
         pass
     assert [await harness.state(task_id) for task_id in ids] == [State.QUEUED] * 2 + [State.FAILED] * 4
+
+
+async def test_a_plan_cut_among_cancelled_tasks_ends_there_also_when_it_is_gone(harness: Harness) -> None:
+    ids = await fail(harness, 6)
+    await actions.cancel(harness.store, ids[2:], actor="bob")
+    page = await plans.preview(harness.store, A, limit=4, bind="ann")
+    begun, _ = await lifecycle.begin(harness.store, Action.RETRY, actor="ann", rule=UNRESTRICTED, plan=page.plan)
+    await harness.advance(25 * 3600)
+    while await step(harness.store, begun.id, "w1") is not None:
+        pass
+    assert [await harness.state(task_id) for task_id in ids] == [State.QUEUED] * 4 + [State.CANCELLED] * 2

@@ -91,6 +91,13 @@ def test_progress_is_a_number_to_viewers(progress: Any, shown: Any) -> None:
     assert views.task(make(progress=progress), VIEWER)["progress"] == shown
 
 
+def test_words_of_the_application_in_the_audit_log_are_for_operators() -> None:
+    for actor, shown in (("app", None), ("ann", "card 4111")):
+        row = AuditRow(1, datetime(2026, 11, 16, tzinfo=UTC), actor, "TASK_RETRY", "card 4111", *[None] * 5)
+        assert views.audit_row(row, VIEWER)["reason"] == shown
+        assert views.audit_row(row, OPERATOR)["reason"] == "card 4111"
+
+
 def test_attempts_that_were_lost_are_told_in_words() -> None:
     """Each allows another: three of thirteen is no mistake of whoever wrote ten."""
     task = Task(new_id(), "SEND", "default", State.QUEUED, attempt_count=3, max_attempts=13)
