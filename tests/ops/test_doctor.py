@@ -163,6 +163,8 @@ async def test_every_face_calls_a_worker_the_same(harness: Harness) -> None:
         found = await codes(harness)
         assert worker.alive == (served == [1]) == ("no_worker" not in found) == ("workers" in found)
         assert worker.alive == await own.operations.has_driver() == ("silent_worker" not in found)
+        whole = await own.overview.show()
+        assert (len(whole.workers), whole.workers_gone) == ((0, 1) if worker.standing.value == "gone" else (1, 0))
         seen.append(worker.standing.value)
     assert seen == ["alive", "alive", "silent", "silent", "gone"]
 
