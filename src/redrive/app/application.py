@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
 from uuid import UUID
 
 from redrive.app.access import Access
@@ -586,7 +586,7 @@ class App:
             await self._providers.close()
         self.sync.close()
 
-    async def __aenter__(self) -> App:
+    async def __aenter__(self) -> Self:
         await self.store()
         return self
 
