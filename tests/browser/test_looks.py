@@ -21,11 +21,8 @@ WCAG: Any = {
     "rules": {"landmark-unique": {"enabled": True}},
     "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]},
 }
-# All pairs of colours, of both themes, are reckoned in tests/console/test_contrast.py. As they are drawn they are seen
-# on one page of each sort: that takes longer than all other rules.
-DRAWN = ("overview", "task", "preview", "operation", "queues", "processing", "account", "projection", "alerts", "audit")
-WITHOUT_COLOURS = {**WCAG, "rules": {**WCAG["rules"], "color-contrast": {"enabled": False}}}
-# The script of axe is none of ours: only here the policy is put aside.
+# The colours of the other theme are reckoned in tests/console/test_contrast.py. The script of axe is none of ours: only
+# here the policy is put aside.
 READ: Any = {"bypass_csp": True, "color_scheme": "dark", "reduced_motion": "reduce"}
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 PARTS = 3  # of a test that goes through all pages: all of them would take a slow machine longer than a test may
@@ -36,12 +33,12 @@ OUT_OF_SIGHT = """() => [...document.querySelectorAll("main :is(button, .button,
   .map((one) => one.outerHTML.slice(0, 120))"""
 
 
-async def barriers(person: Person, name: str, rules: Any = WCAG) -> list[str]:
+async def barriers(person: Person, name: str) -> list[str]:
     """Returns what keeps somebody out of the page that is open: of those who hear it, and of those who have a narrow
     screen, on which it does not scroll sideways, and everything to press is in sight."""
     page = person.page
     await page.evaluate(UNFOLD)
-    found: Any = await Axe().run(page, options=rules)
+    found: Any = await Axe().run(page, options=WCAG)
     wrong = [
         f"{one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"
         for one in found.response["violations"]
@@ -57,11 +54,10 @@ async def barriers(person: Person, name: str, rules: Any = WCAG) -> list[str]:
 @pytest.mark.parametrize("part", range(PARTS))
 async def test_no_page_keeps_anybody_out(studio: World, sit: Sit, part: int) -> None:
     wrong = list[str]()
-    assert set(DRAWN) <= set(studio.pages)
     async with sit(studio.base, **READ) as ann:
         for name, path in list(studio.pages.items())[part::PARTS]:
             await ann.go(path)
-            wrong += await barriers(ann, name, WCAG if name in DRAWN else WITHOUT_COLOURS)
+            wrong += await barriers(ann, name)
     assert wrong == []
 
 
