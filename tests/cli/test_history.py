@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from redrive.handlers.builtin import HEALTH_CHECK
+from redrive.handlers.kinds import HEALTH_CHECK
 
 from redrive.kernel.wording import sparkline
 from tests.cli.conftest import Said
