@@ -200,6 +200,7 @@ class World:
         values = {
             "task_id": lambda _: ids,
             "fingerprint": lambda _: [group["fingerprint"] for group in groups],
+            "approval": lambda _: [one["id"] for one in self.viewer.get("/api/approvals").ok()["approvals"]],
             "operation": lambda _: [one["id"] for one in operations],
             "name": lambda path: listed(path) if path.startswith(("/api/circuits", "/api/schedules")) else NAMES,
             "worker": listed,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from redrive.handlers.kinds import HEALTH_CHECK
 
+from redrive.handlers.kinds import HEALTH_CHECK
 from redrive.kernel.wording import sparkline
 from tests.cli.conftest import Said
 

@@ -14,7 +14,7 @@ from redrive.kernel.ledger import MOST, Posting
 from redrive.ledger.application import AppLedger
 from tests.batches_remote.conftest import Scripted, app, rich, store_url  # noqa: F401 (fixtures)
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)]
 
 
 async def test_an_amount_is_below_2_53(app: App) -> None:  # noqa: F811

@@ -16,7 +16,7 @@ from redrive.kernel.ports.store import WorkerStore
 
 STORES = Path(redrive.stores.__file__).parent
 VERBS = """
-    apply enqueue settle effects writes tick upkeep bad_rows transaction listen reads codec diagnose errors migrate url
+    apply enqueue settle writes tick upkeep bad_rows transaction listen reads codec diagnose errors migrate url
     store
 """
 ERRORS = {name for name, kind in vars(redrive.errors).items() if isinstance(kind, type)}

@@ -82,7 +82,9 @@ def refuse_reserved(name: str) -> str:
     return name
 
 
-def parse_role(text: str) -> Role:
+def parse_role(text: str | Role) -> Role:
+    if isinstance(text, Role):
+        return text
     try:
         return Role[text.strip().upper()]
     except KeyError:
