@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import os
 import tracemalloc
@@ -360,7 +361,11 @@ async def test_summaries_of_rubbish(scene: Scene) -> None:
 
 
 async def test_a_bomb_does_not_fill_the_memory(scene: Scene) -> None:
-    scene.plant(gzip.compress(b" " * (300 << 20), mtime=0), 1, 4)
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as bomb:
+        for _ in range(300):
+            bomb.write(b" " * (1 << 20))
+    scene.plant(packed.getvalue(), 1, 4)
     tracemalloc.start()
     found = (await scene.verdict()).problems
     _, peak = tracemalloc.get_traced_memory()
