@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from redrive.kernel.commit import Target
+from redrive.errors import RedriveError
+from redrive.kernel.commit import Commit, Target
 from redrive.kernel.failure_filter import FailureFilter
+from redrive.kernel.operation import COLLECTION, Operation
 from redrive.kernel.outcome import Completed
+from redrive.kernel.records import Put
 from redrive.kernel.retention import Retention
 from redrive.stores.postgres.store import PostgresStore
 from redrive_kit.conformance.harness import TERMINAL
@@ -263,6 +267,48 @@ async def test_a_worker_feeds_the_time_series_and_a_viewer_sees_them(people: Peo
     for who in ("producer", "viewer", "stranger"):
         for call in ("begin_series()", "take_sheets(1)", "put_series('{}', '{}', '{}', '{}', '{}', '{}', '{}')"):
             assert not people.may(who, f"select redrive.{call}"), (who, call)
+
+
+# How an operation was written down before the first release: the fields of all actions stand side by side.
+FORMER: dict[str, Any] = {
+    "actor": "ann",
+    "total": 5,
+    "which": {"scope": "acme"},
+    **dict.fromkeys(("reason", "rate", "approval", "note", "fixed", "idempotent", "driver", "canary", "plan")),
+    **dict.fromkeys(("done", "skipped", "last_piece", "upto", "cursor", "letters", "cancelled", "given_up_until"), 0),
+    "stop_on_return": False,
+    "fingerprints": [],
+    "archive": None,
+    "erased": {},
+    "traces": [],
+}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"action": "forget", "upto": 9, "cursor": 3, "plan": "p"},
+        {"action": "retry", "upto": 9, "cursor": 3, "letters": 4, "stop_on_return": True},
+        {"action": "purge", "upto": 9, "cursor": "00000000-0000-0000-0000-000000000007"},
+        {"action": "cancel", "upto": 9, "cursor": "2 00000000-0000-0000-0000-000000000007"},
+        {"action": "erase", "cursor": "traces 0", "archive": "/a"},
+    ],
+    ids=lambda given: str(given["action"]),
+)
+async def test_an_operation_from_before_the_first_release_goes_on(people: People, given: dict[str, Any]) -> None:
+    owner, worker = PostgresHarness(people.owner), PostgresHarness(people.urls["worker"])
+    await owner.store.apply(Commit(puts=[Put(COLLECTION, "o1", {**FORMER, **given}, 0, "running")]))
+    record = await worker.store.record(COLLECTION, "o1")
+    assert record is not None
+    operation = Operation.of(record)
+    for changed in (replace(operation, actor="eve"), replace(operation, which=FailureFilter(kind="OTHER"))):
+        with pytest.raises(RedriveError, match="may not write this document"):
+            await worker.store.apply(Commit(puts=[changed.put()]))
+    await worker.store.apply(Commit(puts=[replace(operation, done=3).put()]))
+    record = await worker.store.record(COLLECTION, "o1")
+    assert record is not None and Operation.of(record).what == operation.what
+    for one in (owner, worker):
+        await one.close()
 
 
 async def test_no_other_role_can_stop_the_fleet(people: People) -> None:

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from redrive.outbox.projection import Projection
 
 logger = logging.getLogger("redrive.outbox")
-BEGIN, FENCE, DELETED, SCAN, COMPARE, SWITCH = "begin", "fence", "deleted", "scan", "compare", "switch"
+BEGIN, FENCE, DELETED, SCAN, COMPARE, SWITCH = "begin", "fence", "deleted", "scan", "compare_pages", "switch"
+FORMER_COMPARE = "compare"  # before the first release; its places were keys
 PAGE = 500
 MOST_REMEMBERED = 1000
 PATIENCE_S = 60.0  # for events that are on their way when everything else was compared
@@ -102,6 +103,7 @@ class Rebuild(Driver):
             DELETED: self._carry_deleted,
             SCAN: self._scan,
             COMPARE: self._compare,
+            FORMER_COMPARE: self._compare_anew,
             SWITCH: self._decide,
         }[(state := state_of(operation)).get("step", BEGIN)]
         try:
@@ -180,6 +182,9 @@ class Rebuild(Driver):
         events, unfit = events_of_records(self.projection, [(record, life.start) for record, life in found])
         refused = await self._write_events(job, events)
         return len(events) - len(refused), [*unfit, *refused]
+
+    async def _compare_anew(self, operation: Operation, job: IndexJob) -> None:
+        await self.save(operation, step=COMPARE, place="")
 
     async def _compare(self, operation: Operation, job: IndexJob) -> None:
         """Compares what the new index has with the source, a part at a time; then what was on its way meanwhile."""

@@ -42,10 +42,11 @@ class Verify(Driver):
         await self.write(replace(job, operation=None))
 
     async def advance(self, operation: Operation, job: IndexJob) -> float | None:
-        step = state_of(operation).get("step", BEGIN)
-        if step == BEGIN:
+        state = state_of(operation)
+        step = state.get("step", BEGIN)
+        if step not in (SOURCE, INDEX) and "then" not in state:  # also one that began before the first release
             await self.sink().refresh()
-            await self.save(replace(operation, total=await self.count()), step=SOURCE, place=None)
+            await self.save(replace(operation, total=await self.count()), step=SOURCE, place=None, moving=[])
         elif step in (SOURCE, INDEX):
             await self._compare(operation, step)
         elif step == AGAIN:

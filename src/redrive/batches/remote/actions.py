@@ -256,17 +256,17 @@ def _request(action: str, batch: Batch, number: int, items: Sequence[int]) -> Re
     amount = part.price_of(number)
     arguments: dict[str, Any] = {"batch": str(batch.id), "round": part.round}
     if action == CANCEL:
-        title = f"cancel {counted} of batch {batch.label}"
+        title = f"cancel {counted} of batch {batch.id}"
         told = (
             "what was not started is cancelled and its money released; what runs at the provider is polled to its end"
         )
     elif action == RETRY_FAILED:
-        title = f"retry {counted} of batch {batch.label} that failed"
+        title = f"retry {counted} of batch {batch.id} that failed"
         charge = f", as a new charge of {amount:,} {part.unit}" if amount else ""
         told = f"they are started again at the provider{charge}"
     else:
         arguments["items"] = list(items)
-        title = f"charge for {counted} of batch {batch.label} that ran all the same"
+        title = f"charge for {counted} of batch {batch.id} that ran all the same"
         told = (
             f"account {part.account} pays {amount:,} {part.unit} for jobs that ran; they are completed, and it is told"
         )

@@ -265,9 +265,22 @@ def mark_notified(book: Book, alerts: Iterable[Alert]) -> Book:
 def read_book(body: Mapping[str, Any] | None) -> Book:
     """Returns the book that such a document was made of; an empty one where somebody has rewritten it."""
     try:
-        return Book() if body is None else from_document(Book, body)
+        return Book() if body is None else from_document(Book, _renewed(body))
     except (KeyError, TypeError, ValueError, AttributeError):
         return Book()
+
+
+def _renewed(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the document of a book that was written before the first release as it is written now."""
+    if not isinstance(alerts := body.get("alerts"), list):
+        return body
+    answers = {name: dict(zip(("value", "fault", "at"), one, strict=True)) for name, one in body["answers"].items()}
+    services = {
+        queue: one | {"objective": dict(zip(("wait_seconds", "target", "days"), one["objective"], strict=True))}
+        for queue, one in body["services"].items()
+    }
+    keyed = {key_of(one["rule"], one["queue"]): one for one in alerts}
+    return {**body, "alerts": keyed, "answers": answers, "services": services}
 
 
 def read_silence(body: Mapping[str, Any]) -> Silence | None:

@@ -37,6 +37,13 @@ class Place:
     writes: Sequence[Path] = ()  # what they write besides
     secrets: Sequence[str] = ("REDRIVE_URL",)  # the variables that have URLs, and others
 
+    def __post_init__(self) -> None:
+        paths = {"a folder or file": [self.directory, self.logs, *self.writes]}
+        named = {"the command": [self.command], "the user": [self.user], "the environment": self.environment.values()}
+        for what, texts in (paths | named).items():
+            for text in texts:
+                _check_line(what, str(text))
+
     @property
     def folder(self) -> str:
         """The command that makes the folder of log files."""
@@ -85,6 +92,12 @@ def compose(
     return _render(
         "compose.yml", programs=programs, image=image, environment=environment, variables=variables, **monitoring
     )
+
+
+def _check_line(what: str, text: str) -> None:
+    """Refuses what would begin another line of a file that has one setting a line."""
+    if any(ord(sign) < 32 for sign in text):
+        raise InvalidInput(f"{what} has a line break or another control character: {text!r}")
 
 
 def _render(name: str, **values: Any) -> str:

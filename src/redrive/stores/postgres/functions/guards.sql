@@ -62,6 +62,16 @@ begin
         v_old := v_old - 'which';  -- an erasure that has done its work does not say either whom it was about
         v_new := v_new - 'which';
       end if;
+      -- Before the first release the fields of all actions stood side by side: those that say nothing go, and what a purge or a
+      -- cancel is about has another name.
+      if v_old ?& array['archive', 'given_up_until'] then
+        if v_new -> 'until' = v_old -> 'upto' then
+          v_old := v_old - 'upto';
+          v_new := v_new - 'until';
+        end if;
+        v_old := v_old - array(select k from unnest(array['upto', 'stop_on_return', 'plan', 'archive', 'letters', 'cancelled',
+          'given_up_until']) k where not v_new ? k and v_old -> k in ('0', 'false', 'null'));
+      end if;
       if v_old ? 'work' and v_new ? 'work' then
         v_old := jsonb_set(v_old, '{work}', (v_old -> 'work') - array['state', 'result']);
         v_new := jsonb_set(v_new, '{work}', (v_new -> 'work') - array['state', 'result']);
