@@ -20,7 +20,9 @@ from redrive.kernel.alerts.book import (
     step,
     to_tell,
 )
+from redrive.kernel.alerts.facts import Answer
 from redrive.kernel.alerts.rules import Condition
+from redrive.kernel.alerts.slo import Objective, ServiceLevel
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.documents import to_document
 from tests.alerts.cases import NOW
@@ -166,3 +168,14 @@ def test_it_is_read_as_it_was_written_and_what_somebody_has_rewritten_is_empty()
     full = replace(book, messages=[message], depths={"q": [(NOW, 7)]}, counted={"q": (3, 1)}, chain="x", chain_at=NOW)
     assert read_book(json.loads(json.dumps(to_document(full)))) == full
     assert read_book({"alerts": 5}) == read_book({"alerts": [{}]}) == read_book(None) == Book()
+
+
+def test_a_book_from_before_the_first_release_is_read() -> None:
+    book = rounds(Book(), NOW + timedelta(minutes=6), BROKEN)
+    objective = Objective(10.0, 0.9, 7)
+    book = replace(book, answers={"own": Answer(2.0, None, NOW)}, services={"q": ServiceLevel(objective, good=5)})
+    former = to_document(book)
+    former["alerts"] = list(former["alerts"].values())
+    former["answers"] = {"own": [2.0, None, NOW.isoformat()]}
+    former["services"]["q"]["objective"] = [10.0, 0.9, 7]
+    assert book.alerts and read_book(json.loads(json.dumps(former))) == read_book(to_document(book))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from redrive.errors import StoreUnavailable
 from redrive.kernel.commit import Target
 from redrive.kernel.diagnosis import Diagnosis, Level
 from redrive.kernel.failure_filter import FailureFilter
@@ -45,6 +46,16 @@ async def test_nothing_is_wrong(harness: Harness) -> None:
     await harness.tick("w1")
     found = await examine(harness.store)
     assert worst(found) is Level.OK, found
+
+
+async def test_a_file_that_was_moved_away_is_missed(tmp_path: Path) -> None:
+    harness = SqliteHarness(tmp_path / "redrive.db")
+    await harness.store.migrations.up()
+    assert await codes(harness)
+    (tmp_path / "redrive.db").rename(tmp_path / "moved.db")
+    with pytest.raises(StoreUnavailable, match=r"redrive\.db is not there any more"):
+        await examine(harness.store)
+    await harness.close()
 
 
 async def test_nobody_serves_the_queue(harness: Harness) -> None:

@@ -195,7 +195,7 @@ def _hash(secret: str) -> str:
 async def _token(store: Store, token_id: str) -> Record:
     record = await store.record(COLLECTION, token_id)
     if record is None:
-        raise TokenUnknown(f"there is no token {token_id!r}", hint="redrive tokens lists them")
+        raise TokenUnknown(f"there is no token {token_id!r}", hint="by its id: redrive tokens lists them")
     return record
 
 

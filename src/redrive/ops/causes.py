@@ -109,7 +109,10 @@ def parse_place(text: str) -> _Place:
     """Returns where a page begins in its list."""
     found = _PLACE.fullmatch(text)
     if found is None:
-        raise InvalidInput(f"{text[:100]!r} is no place in the list", hint="give the nextBefore of the page before")
+        raise InvalidInput(
+            f"{text[:100]!r} is no place in the list",
+            hint="give what the page before said: next, or nextBefore over HTTP",
+        )
     return _Place(int(found[3]), int(found[1]), found[2])
 
 

@@ -416,7 +416,8 @@ async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int
                 own[count.fingerprint].append(count)
         told = sorted(named.values(), key=lambda cause: -_tasks(own[cause.row.fingerprint]))
         found = [_by_cause(cause, own[cause.row.fingerprint], largest.tasks, now) for cause in told]
-        if rest := largest.tasks - sum(_tasks(counts) for counts in own.values()):
+        # The totals are read one after the other: tasks may have failed in between.
+        if (rest := largest.tasks - sum(_tasks(counts) for counts in own.values())) > 0:
             more = (largest.total or 0) - len(told)
             other = f" ({percent(rest / largest.tasks)} of all) by {counted(more, 'other cause')}" if more > 0 else ""
             command = "redrive causes" if queue is None else shlex.join(["redrive", "causes", "--queue", queue])

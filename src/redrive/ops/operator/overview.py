@@ -117,7 +117,7 @@ def _view(stats: Stats, circuits: list[CircuitView], failing: list[CauseView]) -
         counts=[view_of(CountView, one) for one in stats.shown],
         holds=[view_of(PauseView, row) for row in overview.holds],
         circuits=[one for one in circuits if one.open],
-        limits=[view_of(LimitView, row) for row in overview.limits],
+        limits=[view_of(LimitView, row) for row in overview.limits if row.limited],
         workers=[one for one in workers if one.standing is not Standing.GONE],
         lost=[_lost(one, overview.now) for one in stats.lost()],
         still_running=[view_of(StrayView, one, text=describe_stray(one, overview.now)) for one in stats.strays],

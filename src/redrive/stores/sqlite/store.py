@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
+from redrive.errors import StoreUnavailable
 from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
 from redrive.kernel.diagnosis import Diagnosis
@@ -127,7 +128,12 @@ class SqliteStore(Reads, Series):
     async def _identity(self) -> str:
         if self.location.memory:
             return f"memory/{id(self)}"
-        found = await asyncio.to_thread(os.stat, self.location.path)
+        path = self.location.path
+        try:
+            found = await asyncio.to_thread(os.stat, path)
+        except FileNotFoundError:
+            gone = f"SQLite file {path} is not there any more: who has it open goes on with what was moved or removed"
+            raise StoreUnavailable(gone, hint="stop all that uses it, put it back, and start again") from None
         return f"file/{found.st_dev}/{found.st_ino}"
 
     # -- writing ---------------------------------------------------------------------------------------------------
