@@ -117,18 +117,18 @@ async def test_the_same_over_http_and_in_the_console(app: App, provider: Scripte
         asked = (await client.post(at, json={"actor": "ann", "reason": "wrong"})).json()
         approval = asked["approval"]
         assert (approval["action"], approval["operationId"], asked["operation"]) == ("batches.cancel", None, None)
-        assert approval["title"] == "cancel 3 items of batch May" and approval["page"] == f"/batches/{batch.id}"
+        assert approval["title"] == f"cancel 3 items of batch {batch.id}" and approval["page"] == f"/batches/{batch.id}"
         [listed] = (await client.get("/api/approvals")).json()["approvals"]
         assert listed == approval
         async with console(app) as browser:
             shown = text_of(await page(browser, "/approvals"))
-            assert "ann wants to cancel 3 items of batch May" in shown
+            assert f"ann wants to cancel 3 items of batch {batch.id}" in shown
             assert "what was not started is cancelled and its money released" in shown
         done = await client.post(f"/api/approvals/{approval['id']}/approve", json={"actor": "bob"})
         assert (done.status_code, done.json()["state"]) == (200, "approved")
         assert (await client.get(f"/api/batches/{batch.id}")).json()["state"] == "cancelled"
     async with console(app) as browser:
-        assert "cancel 3 items of batch May" in text_of(await page(browser, "/approvals"))
+        assert f"cancel 3 items of batch {batch.id}" in text_of(await page(browser, "/approvals"))
 
 
 async def test_pages_say_beforehand_that_a_second_person_has_to_agree(app: App, provider: Scripted) -> None:
