@@ -11,7 +11,8 @@ from tests.databases import Databases
 
 @pytest.fixture
 def database(databases: Databases) -> Iterator[str]:
-    with databases.emptied(databases.store) as name:
+    """A database of this test's own, that nobody else is connected to: others would keep its schema from going."""
+    with databases.fresh(template=databases.store.name) as name:
         yield name
 
 

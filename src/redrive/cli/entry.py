@@ -13,9 +13,8 @@ def main() -> None:
     """Runs the command line. What serves and is told to stop before it has begun has stopped in order: nothing is
     claimed or open yet."""
     if any(sys.argv[1 : len(words) + 1] == words for words in SERVING):
-        for number in (signal.SIGTERM, signal.SIGINT):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, lambda *_: os._exit(0))
+        for number in (signal.SIGTERM, signal.SIGINT):  # also where a shell that put it in the background ignores one
+            signal.signal(number, lambda *_: os._exit(0))
     from redrive.cli.main import main as run
 
     run()
