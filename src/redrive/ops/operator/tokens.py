@@ -85,6 +85,5 @@ class TokenService(Service):
 
 
 def _view(record: Record) -> TokenView:
-    body = {name: value for name, value in record.body.items() if name != "hash"}
-    expires = access.expires_at(record)
-    return TokenView(id=record.id, state=record.state, created_at=record.created_at, expires_at=expires, **body)
+    body = {name: record.body.get(name) for name in ("name", "role", "created_by", "valid_days")}
+    return view_of(TokenView, record, expires_at=access.expires_at(record), **body)
